@@ -1,0 +1,312 @@
+// swift-tools-version: 6.2
+// Carillon · Package.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import PackageDescription
+
+let nio = "swift-nio"
+
+let package = Package(
+    name: "carillon",
+    products: [
+        .executable(name: "gateway", targets: ["GatewayCommand"]),
+        .executable(name: "dispatcher", targets: ["DispatcherCommand"]),
+        .executable(name: "provider-sandbox", targets: ["ProviderSandboxCommand"]),
+        .executable(name: "benchmarks", targets: ["Benchmarks"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
+        .package(url: "https://github.com/apple/swift-nio-http2", from: "1.46.0"),
+        .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-crypto", "3.12.3"..<"5.0.0"),
+        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-configuration", from: "1.4.0"),
+        .package(url: "https://github.com/apple/swift-system", from: "1.8.1"),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
+        .package(url: "https://github.com/vapor/jwt-kit", from: "5.7.1"),
+        .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
+    ],
+    targets: [
+        // Shared: small libraries, the lowest first.
+        .systemLibrary(
+            name: "CHiredis",
+            path: "Sources/Shared/CHiredis",
+            providers: [.apt(["libhiredis-dev"])]
+        ),
+        .systemLibrary(
+            name: "CLibpq",
+            path: "Sources/Shared/CLibpq",
+            pkgConfig: "libpq",
+            providers: [.apt(["libpq-dev"])]
+        ),
+        .systemLibrary(
+            name: "CCurl",
+            path: "Sources/Shared/CCurl",
+            providers: [.apt(["libcurl4-openssl-dev"])]
+        ),
+        .systemLibrary(name: "CLinux", path: "Sources/Shared/CLinux"),
+        .target(name: "Backoff", path: "Sources/Shared/Backoff"),
+        .target(
+            name: "Queues",
+            dependencies: ["Model", .product(name: "DequeModule", package: "swift-collections")],
+            path: "Sources/Shared/Queues"
+        ),
+        .target(name: "JSON", path: "Sources/Shared/JSON"),
+        .target(
+            name: "Model",
+            dependencies: ["JSON", .product(name: "Crypto", package: "swift-crypto")],
+            path: "Sources/Shared/Model"
+        ),
+        .target(
+            name: "Telemetry",
+            dependencies: [
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "CoreMetrics", package: "swift-metrics"),
+                .product(name: "Metrics", package: "swift-metrics"),
+            ],
+            path: "Sources/Shared/Telemetry"
+        ),
+        .target(
+            name: "Transfer",
+            dependencies: ["CCurl", .product(name: "Logging", package: "swift-log")],
+            path: "Sources/Shared/Transfer"
+        ),
+        .target(
+            name: "Redis",
+            dependencies: [
+                "Backoff", "CHiredis",
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOPosix", package: nio),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+            ],
+            path: "Sources/Shared/Redis"
+        ),
+        .target(
+            name: "Settings",
+            dependencies: [
+                "Redis", "Telemetry",
+                .product(name: "Configuration", package: "swift-configuration"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "SystemPackage", package: "swift-system"),
+            ],
+            path: "Sources/Shared/Settings"
+        ),
+        .target(
+            name: "Postgres",
+            dependencies: [
+                "Backoff", "CLibpq", "CLinux",
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            path: "Sources/Shared/Postgres"
+        ),
+        .target(
+            name: "Catalog",
+            dependencies: ["Model", .product(name: "Yams", package: "Yams")],
+            path: "Sources/Shared/Catalog"
+        ),
+        .target(name: "Shapes", dependencies: ["JSON", "Model"], path: "Sources/Shared/Shapes"),
+        .target(
+            name: "Streams",
+            dependencies: [
+                "JSON", "Model", "Redis",
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "NIOCore", package: nio),
+            ],
+            path: "Sources/Shared/Streams",
+            resources: [.embedInCode("Scripts")]
+        ),
+        .target(
+            name: "Stores",
+            dependencies: ["JSON", "Model", "Postgres", .product(name: "Logging", package: "swift-log")],
+            path: "Sources/Shared/Stores",
+            resources: [.embedInCode("Migrations")]
+        ),
+
+        // Dispatcher: jobs out, in the order the job travels.
+        .target(name: "Decision", dependencies: ["Model"], path: "Sources/Dispatcher/Decision"),
+        .target(
+            name: "Providers",
+            dependencies: [
+                "JSON", "Model",
+                .product(name: "JWTKit", package: "jwt-kit"),
+            ],
+            path: "Sources/Dispatcher/Providers"
+        ),
+        .target(
+            name: "Pipeline",
+            dependencies: [
+                "Backoff", "Catalog", "Decision", "JSON", "Model", "Postgres", "Providers", "Queues", "Redis",
+                "Shapes", "Stores", "Streams", "Transfer",
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "CoreMetrics", package: "swift-metrics"),
+                .product(name: "Metrics", package: "swift-metrics"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+            ],
+            path: "Sources/Dispatcher/Pipeline"
+        ),
+        .executableTarget(
+            name: "DispatcherCommand",
+            dependencies: [
+                "Catalog", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Settings", "Stores", "Streams",
+                "Telemetry", "Transfer",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+            ],
+            path: "Sources/Dispatcher/Command"
+        ),
+
+        // Gateway: people in.
+        .target(
+            name: "Sockets",
+            dependencies: [
+                "Backoff", "JSON", "Model", "Queues",
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "CoreMetrics", package: "swift-metrics"),
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "Metrics", package: "swift-metrics"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
+                .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
+                .product(name: "NIOHTTPTypesHTTP1", package: "swift-nio-extras"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+            ],
+            path: "Sources/Gateway/Sockets"
+        ),
+        .target(
+            name: "API",
+            dependencies: [
+                "Catalog", "JSON", "Model", "Postgres", "Redis", "Shapes", "Stores", "Streams", "Telemetry",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "JWTKit", package: "jwt-kit"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: nio),
+            ],
+            path: "Sources/Gateway/API"
+        ),
+        .executableTarget(
+            name: "GatewayCommand",
+            dependencies: [
+                "API", "Catalog", "Model", "Postgres", "Redis", "Settings", "Shapes", "Sockets", "Stores", "Streams",
+                "Telemetry",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "HummingbirdTLS", package: "hummingbird"),
+                .product(name: "JWTKit", package: "jwt-kit"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOPosix", package: nio),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+            ],
+            path: "Sources/Gateway/Command"
+        ),
+
+        // Tests: their support, then a target for each library.
+        .target(
+            name: "ProviderSandbox",
+            dependencies: [
+                .product(name: "_CryptoExtras", package: "swift-crypto"),
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHPACK", package: "swift-nio-http2"),
+                .product(name: "NIOHTTP1", package: nio),
+                .product(name: "NIOHTTP2", package: "swift-nio-http2"),
+                .product(name: "NIOPosix", package: nio),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+            ],
+            path: "Tests/Support/ProviderSandbox"
+        ),
+        .executableTarget(
+            name: "ProviderSandboxCommand",
+            dependencies: [
+                "ProviderSandbox",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+            ],
+            path: "Tests/Support/ProviderSandboxCommand"
+        ),
+        .target(
+            name: "Fixtures",
+            dependencies: [
+                "Postgres", "Redis", "Stores",
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            path: "Tests/Support/Fixtures"
+        ),
+        .executableTarget(
+            name: "Benchmarks",
+            dependencies: [
+                "Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Logging", package: "swift-log"),
+            ],
+            path: "Tests/Benchmarks",
+            exclude: ["Yardsticks"]
+        ),
+        .testTarget(name: "BackoffTests", dependencies: ["Backoff"], path: "Tests/Backoff"),
+        .testTarget(name: "QueuesTests", dependencies: ["Model", "Queues"], path: "Tests/Queues"),
+        .testTarget(name: "JSONTests", dependencies: ["JSON"], path: "Tests/JSON"),
+        .testTarget(name: "ModelTests", dependencies: ["JSON", "Model"], path: "Tests/Model"),
+        .testTarget(name: "CatalogTests", dependencies: ["Catalog", "Model"], path: "Tests/Catalog"),
+        .testTarget(name: "SettingsTests", dependencies: ["Settings"], path: "Tests/Settings"),
+        .testTarget(name: "TelemetryTests", dependencies: ["Telemetry"], path: "Tests/Telemetry"),
+        .testTarget(name: "ShapesTests", dependencies: ["Model", "Shapes"], path: "Tests/Shapes"),
+        .testTarget(name: "RedisTests", dependencies: ["Fixtures", "Redis"], path: "Tests/Redis"),
+        .testTarget(name: "PostgresTests", dependencies: ["Fixtures", "Postgres"], path: "Tests/Postgres"),
+        .testTarget(
+            name: "TransferTests", dependencies: ["ProviderSandbox", "Transfer"], path: "Tests/Transfer"),
+        .testTarget(
+            name: "StoresTests", dependencies: ["Fixtures", "Model", "Postgres", "Stores"], path: "Tests/Stores"),
+        .testTarget(
+            name: "StreamsTests", dependencies: ["Fixtures", "Model", "Redis", "Streams"], path: "Tests/Streams"),
+        .testTarget(name: "DecisionTests", dependencies: ["Decision", "Model"], path: "Tests/Decision"),
+        .testTarget(name: "ProvidersTests", dependencies: ["Model", "Providers"], path: "Tests/Providers"),
+        .testTarget(name: "SocketsTests", dependencies: ["Model", "Sockets"], path: "Tests/Sockets"),
+        .testTarget(
+            name: "ProviderSandboxTests",
+            dependencies: [
+                "ProviderSandbox",
+                .product(name: "_CryptoExtras", package: "swift-crypto"),
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHPACK", package: "swift-nio-http2"),
+                .product(name: "NIOHTTP2", package: "swift-nio-http2"),
+                .product(name: "NIOPosix", package: nio),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+            ],
+            path: "Tests/ProviderSandbox"
+        ),
+        .testTarget(name: "HouseTests", path: "Tests/House"),
+        .testTarget(
+            name: "EndToEndTests",
+            dependencies: ["Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams"],
+            path: "Tests/EndToEnd"),
+    ],
+    swiftLanguageModes: [.v6]
+)
+
+// One set of rules for every Swift target: Swift 6 mode with complete checking, and no warning passes.
+for target in package.targets where target.type != .system {
+    target.swiftSettings = [
+        .enableUpcomingFeature("ExistentialAny"),
+        .enableUpcomingFeature("InternalImportsByDefault"),
+        .enableUpcomingFeature("MemberImportVisibility"),
+        .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+        .treatAllWarnings(as: .error),
+    ]
+}

@@ -1,0 +1,2 @@
+// Carillon · main.swift
+// SPDX-License-Identifier: Apache-2.0

@@ -1,0 +1,33 @@
+// Carillon · Step.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+
+/// One thing to do about a notification.
+package enum Step: Sendable, Equatable {
+    /// Store it so.
+    case store(status: NotificationStatus, reason: Reason?, channels: Channels)
+    /// Send it to the user's sockets.
+    case publish
+    /// Fall back to push unless a socket proves receipt in time.
+    case awaitProof(within: Duration)
+    /// Send it to every active device.
+    case push
+    /// Nothing more is to be done; record how it stands.
+    case settle(status: NotificationStatus, reason: Reason, via: String?)
+    /// Leave it as it is; it is looked at again.
+    case wait(Reason)
+}
+
+/// Why a step was chosen; the raw value is stored and shown.
+package enum Reason: String, Sendable, CaseIterable {
+    case expired
+    case typeDisabled = "type_disabled"
+    case optedOut = "opted_out"
+    case notOptedIn = "not_opted_in"
+    case optedOutOfType = "opted_out_of_type"
+    case noChannel = "no_channel"
+    case offline
+    case presenceUnknown = "presence_unknown"
+    case noDevice = "no_device"
+}

@@ -1,0 +1,88 @@
+// Carillon · Dispatcher.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Backoff
+package import Catalog
+package import Logging
+package import Model
+package import Redis
+package import Stores
+package import Streams
+
+/// What every stage of a dispatcher shares.
+package struct Dispatcher: Sendable {
+    /// New at every start, so that a name never means two processes.
+    package let name: String
+    package let catalog: Catalog
+    package let keys: Keyspace
+    /// Non-blocking commands of all stages, pipelined on one connection.
+    package let redis: RedisConnection
+    package let notifications: NotificationStore
+    package let recipients: RecipientStore
+    package let deliveries: DeliveryStore
+    package let deadLetters: DeadLetterStore
+    package let presence: PresenceRegistry
+    /// The providers that are configured; the others' work is recorded as `no_provider`.
+    package let providers: Set<Provider>
+    package let now: @Sendable () -> Timestamp
+    package let logger: Logger
+
+    package init(
+        name: String,
+        catalog: Catalog,
+        keys: Keyspace,
+        redis: RedisConnection,
+        notifications: NotificationStore,
+        recipients: RecipientStore,
+        deliveries: DeliveryStore,
+        deadLetters: DeadLetterStore,
+        presence: PresenceRegistry,
+        providers: Set<Provider>,
+        now: @escaping @Sendable () -> Timestamp,
+        logger: Logger
+    ) {
+        self.name = name
+        self.catalog = catalog
+        self.keys = keys
+        self.redis = redis
+        self.notifications = notifications
+        self.recipients = recipients
+        self.deliveries = deliveries
+        self.deadLetters = deadLetters
+        self.presence = presence
+        self.providers = providers
+        self.now = now
+        self.logger = logger
+    }
+
+    func group(_ stream: String) -> ConsumerGroup {
+        ConsumerGroup(stream: stream, consumer: self.name, connection: self.redis)
+    }
+
+    /// Repeats `work` until it succeeds or the task is cancelled.
+    ///
+    /// For steps whose input stays pending in a stream: there is nothing better to do than to try again.
+    func untilDone<Value>(
+        _ what: StaticString,
+        isFinal: (any Error) -> Bool = { _ in false },
+        _ work: () async throws -> Value
+    ) async throws -> Value {
+        let backoff = Backoff(base: .milliseconds(50), limit: .seconds(2))
+        var attempt = 0
+        while true {
+            do {
+                return try await work()
+            } catch {
+                if isFinal(error) || Task.isCancelled { throw error }
+                if attempt == 0 {
+                    self.logger.warning(
+                        "step failed, trying again",
+                        metadata: ["step": "\(what)", "error": "\(error)"]
+                    )
+                }
+            }
+            try await Task.sleep(for: backoff.delay(attempt: attempt))
+            attempt += 1
+        }
+    }
+}

@@ -1,0 +1,189 @@
+// Carillon · JobIntake.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Catalog
+import Decision
+import Model
+import Postgres
+import Stores
+import Streams
+
+/// The first stage: entries become valid jobs, jobs become stored notifications.
+struct JobIntake: Sendable {
+    /// A job and the notifications that it asks for.
+    private struct Prepared {
+        let entry: StreamEntry
+        var notifications: [Notification]
+    }
+
+    let dispatcher: Dispatcher
+
+    /// Decodes and stores a batch.
+    ///
+    /// - Parameter areRepeats: whether the entries were handed out before.
+    func take(_ batch: LaneBatch, areRepeats: Bool) async throws -> StoredBatch {
+        var stored = StoredBatch(group: batch.group)
+        stored.finished = batch.entries.map(\.id)
+        let now = self.dispatcher.now()
+        var prepared: [Prepared] = []
+        for entry in batch.entries {
+            // An entry that was deleted while it was pending only has to be acknowledged.
+            guard let fields = entry.fields else { continue }
+            do throws(JobFaults) {
+                let job = try JobDecoder.decode(fields)
+                switch job.payload {
+                case .event(let name, let arguments):
+                    for user in Self.users(job) {
+                        stored.events.append(StoredBatch.Event(user: user, name: name, arguments: arguments))
+                    }
+                case .notification(let content):
+                    let notifications = try self.notifications(job, content, entry: entry, batch: batch, now: now)
+                    prepared.append(Prepared(entry: entry, notifications: notifications))
+                }
+            } catch {
+                stored.dead.append(self.letter(entry, batch.group.stream, reason: error.description, now: now))
+            }
+        }
+        try await self.decideStoring(&prepared, now: now)
+        try await self.store(prepared[...], areRepeats: areRepeats, into: &stored)
+        return stored
+    }
+
+    private func letter(_ entry: StreamEntry, _ stream: String, reason: String, now: Timestamp) -> DeadLetter {
+        DeadLetter(stream: stream, entry: entry.id, reason: reason, at: now, fields: entry.fields ?? [])
+    }
+
+    private static func users(_ job: Job) -> [String] {
+        guard case .users(let users) = job.audience else { return [] }
+        guard !job.except.isEmpty else { return users }
+        let except = Set(job.except)
+        return users.filter { !except.contains($0) }
+    }
+
+    private func notifications(
+        _ job: Job,
+        _ content: JobContent,
+        entry: StreamEntry,
+        batch: LaneBatch,
+        now: Timestamp
+    ) throws(JobFaults) -> [Notification] {
+        guard let type = self.dispatcher.catalog[content.type] else {
+            throw JobFaults([JobFault("type", "is not in the catalog")])
+        }
+        let digest = EntryDigest(stream: batch.group.stream, entry: entry.id, fields: entry.fields ?? [])
+        let milliseconds = Int64(entry.id.prefix { $0 != "-" }) ?? now.milliseconds
+        let createdAt = min(Timestamp(milliseconds: milliseconds), now)
+        return Self.users(job).map { user in
+            var notification = Notification(
+                id: NotificationID(origin: digest, user: user),
+                user: user,
+                type: type.name,
+                createdAt: createdAt
+            )
+            notification.jobEntry = "\(batch.group.stream)/\(entry.id)"
+            notification.org = job.org
+            notification.jobID = job.id
+            notification.severity = content.severity ?? type.severity
+            notification.delivery = content.delivery ?? type.delivery
+            notification.lane = Lane.mostUrgent(content.lane ?? type.lane, batch.lane)
+            notification.channels = content.channels ?? .all
+            notification.title = content.title
+            notification.body = content.body
+            notification.data = content.data
+            notification.extras = content.extras
+            notification.extras.sound = content.extras.sound ?? type.sound
+            notification.category = content.category ?? type.category
+            notification.entityType = content.entityType
+            notification.entityID = content.entityID
+            notification.collapseKey = content.collapseKey
+            notification.expiresAt = content.expiresAt ?? (createdAt + type.timeToLive)
+            notification.keepUntil = content.keepUntil
+            return notification
+        }
+    }
+
+    /// Fills in status and channels from what the users want.
+    private func decideStoring(_ prepared: inout [Prepared], now: Timestamp) async throws {
+        let keys = prepared.flatMap { $0.notifications.map { (user: $0.user, type: $0.type) } }
+        let wishes = try await self.dispatcher.untilDone("look up preferences") {
+            try await self.dispatcher.recipients.wishes(keys)
+        }
+        var position = 0
+        for job in prepared.indices {
+            for index in prepared[job].notifications.indices {
+                let notification = prepared[job].notifications[index]
+                defer { position += 1 }
+                guard let type = self.dispatcher.catalog[notification.type] else { continue }
+                var facts = DecisionFacts(notification: notification, type: type, progress: .arrived, now: now)
+                facts.preference = wishes[position].preference
+                facts.settings.isOptedOut = wishes[position].isOptedOut
+                for case .store(let status, let reason, let channels) in decide(facts) {
+                    prepared[job].notifications[index].status = status
+                    prepared[job].notifications[index].statusReason = reason?.rawValue
+                    prepared[job].notifications[index].channels = channels
+                }
+            }
+        }
+    }
+
+    /// Stores jobs as one batch; a batch that PostgreSQL refuses is halved until the culprit stands alone.
+    private func store(_ jobs: ArraySlice<Prepared>, areRepeats: Bool, into stored: inout StoredBatch) async throws {
+        guard !jobs.isEmpty else { return }
+        let distinct = Self.distinct(jobs.flatMap(\.notifications))
+        do {
+            let outcomes = try await self.dispatcher.untilDone(
+                "store notifications",
+                isFinal: { ($0 as? PostgresError)?.isRefusal ?? false }
+            ) {
+                try await self.dispatcher.notifications.store(distinct, areRepeats: areRepeats)
+            }
+            for (notification, outcome) in zip(distinct, outcomes) {
+                self.note(notification, outcome, into: &stored)
+            }
+        } catch let error as PostgresError where error.isRefusal {
+            if jobs.count == 1, let culprit = jobs.first {
+                let reason = "PostgreSQL refused it: SQLSTATE \(error.sqlState ?? "unknown")"
+                let now = self.dispatcher.now()
+                stored.dead.append(self.letter(culprit.entry, stored.group.stream, reason: reason, now: now))
+                return
+            }
+            let middle = jobs.startIndex + jobs.count / 2
+            try await self.store(jobs[..<middle], areRepeats: areRepeats, into: &stored)
+            try await self.store(jobs[middle...], areRepeats: areRepeats, into: &stored)
+        }
+    }
+
+    /// Leaves out what a batch holds twice: the later of two with the same user, org and job id.
+    private static func distinct(_ notifications: [Notification]) -> [Notification] {
+        struct Key: Hashable {
+            let user: String
+            let org: String
+            let job: String
+        }
+        var seen: Set<Key> = []
+        return notifications.filter { notification in
+            guard let job = notification.jobID else { return true }
+            return seen.insert(Key(user: notification.user, org: notification.org, job: job)).inserted
+        }
+    }
+
+    private func note(
+        _ notification: Notification,
+        _ outcome: NotificationStore.Outcome,
+        into stored: inout StoredBatch
+    ) {
+        var notification = notification
+        switch outcome {
+        case .stored(let version, let unread):
+            guard notification.status == .pending else { return }
+            notification.version = version
+            stored.open.append(StoredBatch.Open(notification: notification, unread: unread, isRepeat: false))
+        case .known(let version, let unread, let status, let isOwned):
+            guard status == .pending, !isOwned else { return }
+            notification.version = version
+            stored.open.append(StoredBatch.Open(notification: notification, unread: unread, isRepeat: true))
+        case .duplicate:
+            return
+        }
+    }
+}

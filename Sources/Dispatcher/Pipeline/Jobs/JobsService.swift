@@ -1,0 +1,63 @@
+// Carillon · JobsService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+import Queues
+package import Redis
+import ServiceLifecycle
+import Streams
+
+/// Takes jobs from the three lanes until the process shuts down, and finishes what it took.
+///
+/// Two stages overlap: while one batch is fanned out, the next one is stored. Each stage is sequential, so that a user's
+/// notifications go out in the order of their versions.
+package struct JobsService: Service {
+    private static let batchSize = 256
+
+    private let dispatcher: Dispatcher
+    private let readers: [Lane: RedisConnection]
+
+    /// - Parameter readers: a connection for each lane, used by nobody else.
+    package init(dispatcher: Dispatcher, readers: [Lane: RedisConnection]) {
+        self.dispatcher = dispatcher
+        self.readers = readers
+    }
+
+    package func run() async throws {
+        let taken = LaneQueue<LaneBatch>(capacity: 1)
+        let stored = LaneQueue<StoredBatch>(capacity: 1)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await self.read(into: taken) }
+            group.addTask {
+                defer { stored.finish() }
+                let intake = JobIntake(dispatcher: self.dispatcher)
+                while let batch = await taken.receive() {
+                    await stored.send(try await intake.take(batch, areRepeats: false), lane: .critical)
+                }
+            }
+            group.addTask {
+                let router = Router(dispatcher: self.dispatcher)
+                while let batch = await stored.receive() { try await router.finish(batch) }
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    private func read(into queue: LaneQueue<LaneBatch>) async throws {
+        defer { queue.finish() }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for (lane, connection) in self.readers {
+                let reader = LaneReader(
+                    lane: lane,
+                    group: self.dispatcher.group(self.dispatcher.keys.jobs(lane)),
+                    connection: connection,
+                    count: Self.batchSize,
+                    queue: queue,
+                    logger: self.dispatcher.logger
+                )
+                group.addTask { try await reader.run() }
+            }
+            try await group.waitForAll()
+        }
+    }
+}

@@ -1,0 +1,108 @@
+// Carillon · RoutePlan.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+import Shapes
+import Stores
+import Streams
+
+/// What a batch of decisions comes to: one list for each thing that is done in a batch.
+struct RoutePlan {
+    struct Delivery {
+        let provider: Provider
+        let lane: Lane
+        let work: DeliveryWork
+    }
+
+    typealias Mark = (user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)
+
+    private(set) var awaited: [(UnconfirmedNotification, Timestamp)] = []
+    private(set) var deliveries: [Delivery] = []
+    private(set) var marks: [Mark] = []
+    private(set) var skipped: [DeliveryStore.Attempt] = []
+    private(set) var frameCount = 0
+    private var full: [(node: String, frames: NodeFrameBatch)] = []
+    private var filling: [String: NodeFrameBatch] = [:]
+
+    /// Frames by node, each message of bounded size, in order for each node.
+    var messages: [(node: String, frames: NodeFrameBatch)] {
+        self.full + self.filling.map { ($0.key, $0.value) }
+    }
+
+    mutating func publish(_ notification: Notification, unread: Int32, to presence: Presence) {
+        let isListed = notification.version > 0
+        self.append(
+            NodeFrame(
+                kind: .notification,
+                user: notification.user,
+                previous: isListed ? notification.version - 1 : 0,
+                version: notification.version,
+                unread: unread,
+                awaitingLane: notification.channels.contains(.push) ? notification.lane : nil,
+                id: notification.id,
+                body: CanonicalShape.encode(notification)
+            ),
+            to: presence
+        )
+    }
+
+    mutating func publish(_ event: StoredBatch.Event, to presence: Presence) {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("name")
+        writer.string(event.name)
+        writer.key("args")
+        writer.raw(event.arguments)
+        writer.endObject()
+        self.append(NodeFrame(kind: .event, user: event.user, body: writer.bytes), to: presence)
+    }
+
+    private mutating func append(_ frame: NodeFrame, to presence: Presence) {
+        guard case .online(let connections) = presence else { return }
+        for node in Set(connections.map(\.node)) {
+            self.frameCount += 1
+            self.filling[node, default: NodeFrameBatch()].append(frame)
+            if let batch = self.filling[node], batch.isFull {
+                self.full.append((node, batch))
+                self.filling[node] = nil
+            }
+        }
+    }
+
+    mutating func awaitProof(_ notification: Notification, deadline: Timestamp) {
+        let waiting = UnconfirmedNotification(id: notification.id, user: notification.user, lane: notification.lane)
+        self.awaited.append((waiting, deadline))
+    }
+
+    mutating func deliver(_ notification: Notification, to device: Device, isRepeat: Bool) {
+        let work = DeliveryWork(
+            notification: notification.id,
+            device: device.id,
+            user: notification.user,
+            attempt: 0,
+            isRepeat: isRepeat
+        )
+        self.deliveries.append(Delivery(provider: device.provider, lane: notification.lane, work: work))
+    }
+
+    mutating func mark(_ notification: Notification, _ status: NotificationStatus, reason: String?, via: String?) {
+        self.marks.append((notification.user, notification.id, status, reason, via))
+    }
+
+    mutating func skip(_ notification: Notification, device: Device, reason: String, at: Timestamp) {
+        self.skipped.append(
+            DeliveryStore.Attempt(
+                at: at,
+                user: notification.user,
+                notification: notification.id,
+                device: device.id,
+                provider: device.provider,
+                kind: "push",
+                attempt: 0,
+                outcome: "skipped",
+                reason: reason
+            )
+        )
+    }
+}

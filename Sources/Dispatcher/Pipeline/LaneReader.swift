@@ -1,0 +1,55 @@
+// Carillon · LaneReader.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Backoff
+import Logging
+import Model
+import Queues
+import Redis
+import ServiceLifecycle
+import Streams
+
+/// Entries that were taken together from one lane.
+struct LaneBatch: Sendable {
+    let lane: Lane
+    let group: ConsumerGroup
+    let entries: [StreamEntry]
+}
+
+/// Takes batches from one stream and offers them to the workers, until the process shuts down.
+struct LaneReader: Sendable {
+    private static let block: Duration = .seconds(1)
+
+    let lane: Lane
+    let group: ConsumerGroup
+    /// A connection of its own, as it blocks.
+    let connection: RedisConnection
+    let count: Int
+    let queue: LaneQueue<LaneBatch>
+    let logger: Logger
+
+    func run() async throws {
+        let backoff = Backoff(base: .milliseconds(50), limit: .seconds(2))
+        var failures = 0
+        while !Task.isShuttingDownGracefully, !Task.isCancelled {
+            do {
+                let entries = try await self.group.read(on: self.connection, count: self.count, block: Self.block)
+                failures = 0
+                guard !entries.isEmpty else { continue }
+                await self.queue.send(
+                    LaneBatch(lane: self.lane, group: self.group, entries: entries),
+                    lane: self.lane
+                )
+            } catch {
+                if failures == 0 {
+                    self.logger.warning(
+                        "cannot read stream",
+                        metadata: ["redis.stream": "\(self.group.stream)", "error": "\(error)"]
+                    )
+                }
+                try? await Task.sleep(for: backoff.delay(attempt: failures))
+                failures += 1
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+// Carillon · FCMServiceAccount.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import FoundationEssentials
+import JSON
+import JWTKit
+package import Model
+
+/// What is wrong with a credential; never holds any of it.
+package struct CredentialFault: Error, Sendable, Equatable, CustomStringConvertible {
+    package let description: String
+
+    package init(_ description: String) {
+        self.description = description
+    }
+}
+
+/// A Google service account: who may send for a project, and how to get an access token (RFC 7523).
+package struct FCMServiceAccount: Sendable {
+    package let project: String
+    package let tokenURL: String
+    private let email: String
+    private let keyID: String
+    private let keys: JWTKeyCollection
+
+    private struct Assertion: JWTPayload {
+        let iss: String
+        let scope: String
+        let aud: String
+        let iat: Int64
+        let exp: Int64
+
+        func verify(using algorithm: some JWTAlgorithm) async throws {}
+    }
+
+    /// Reads the file that Google's console hands out.
+    ///
+    /// - Throws: ``CredentialFault`` that names the member at fault.
+    package init(json: [UInt8]) async throws(CredentialFault) {
+        guard let value = try? JSONParser.parse(json), value.object != nil else {
+            throw CredentialFault("the service account file is not a JSON object")
+        }
+        func member(_ name: String) throws(CredentialFault) -> String {
+            guard let text = value[name]?.string, !text.isEmpty else {
+                throw CredentialFault("the service account file has no \(name)")
+            }
+            return text
+        }
+        self.project = try member("project_id")
+        self.email = try member("client_email")
+        self.keyID = try member("private_key_id")
+        self.tokenURL = try member("token_uri")
+        let pem = try member("private_key")
+        self.keys = JWTKeyCollection()
+        do {
+            let key = try Insecure.RSA.PrivateKey(pem: pem)
+            await self.keys.add(rsa: key, digestAlgorithm: .sha256, kid: JWKIdentifier(string: self.keyID))
+        } catch {
+            throw CredentialFault("the service account's private_key is not an RSA key in PEM")
+        }
+    }
+
+    /// The request that buys an access token.
+    package func tokenRequest(now: Timestamp) async throws(CredentialFault) -> ProviderRequest {
+        let assertion = Assertion(
+            iss: self.email,
+            scope: "https://www.googleapis.com/auth/firebase.messaging",
+            aud: self.tokenURL,
+            iat: now.seconds,
+            exp: now.seconds + 3_600
+        )
+        let signed: String
+        do {
+            signed = try await self.keys.sign(assertion, kid: JWKIdentifier(string: self.keyID))
+        } catch {
+            throw CredentialFault("the service account's key cannot sign")
+        }
+        let form = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=\(signed)"
+        return ProviderRequest(
+            url: self.tokenURL,
+            headers: [("content-type", "application/x-www-form-urlencoded")],
+            body: Array(form.utf8)
+        )
+    }
+
+    /// Reads the token endpoint's answer.
+    ///
+    /// - Returns: the token and how long it lasts.
+    /// - Throws: ``CredentialFault`` with the endpoint's error code.
+    package static func token(
+        status: Int,
+        body: [UInt8]
+    ) throws(CredentialFault) -> (token: String, lifetime: Duration) {
+        let value = try? JSONParser.parse(body)
+        guard status == 200, let token = value?["access_token"]?.string else {
+            let code = value?["error"]?.string ?? "no error code"
+            throw CredentialFault("the token endpoint answered \(status), \(code.prefix(64))")
+        }
+        return (token, .seconds(value?["expires_in"]?.integer ?? 3_600))
+    }
+}

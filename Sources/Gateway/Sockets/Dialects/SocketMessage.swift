@@ -1,0 +1,22 @@
+// Carillon · SocketMessage.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+
+/// What a client says, whatever its dialect.
+enum ClientMessage: Equatable {
+    case auth(token: String)
+    case resume(version: Int64)
+    /// Nil means all.
+    case read(ids: [NotificationID]?)
+    case unread
+    case acknowledge(ids: [NotificationID])
+    case focus(isActive: Bool)
+}
+
+/// Why a client's message was not understood.
+struct ClientFault: Error, Equatable {
+    let reason: String
+    /// The reference that the answer repeats, in JSON.
+    let reference: [UInt8]?
+}

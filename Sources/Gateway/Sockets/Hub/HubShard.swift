@@ -1,0 +1,196 @@
+// Carillon · HubShard.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import Model
+import NIOCore
+
+/// The sockets of one event loop. Owned by that loop: no lock, and every call is on it.
+final class HubShard {
+    let eventLoop: any EventLoop
+    let configuration: SocketConfiguration
+    private let hub: SocketHub
+    private var sockets: [ObjectIdentifier: SocketHandler] = [:]
+    private var byUser: [String: [SocketHandler]] = [:]
+    private var holding: [ObjectIdentifier: SocketHandler] = [:]
+    private var ticks: [RepeatedTask] = []
+    private var isDraining = false
+
+    init(eventLoop: any EventLoop, hub: SocketHub) {
+        self.eventLoop = eventLoop
+        self.hub = hub
+        self.configuration = hub.configuration
+    }
+
+    /// Starts the loop's two timers, which serve all of its sockets.
+    func start() {
+        let bound = NIOLoopBound(self, eventLoop: self.eventLoop)
+        self.ticks = [
+            self.eventLoop.scheduleRepeatedTask(initialDelay: .seconds(1), delay: .seconds(1)) { _ in
+                bound.value.tick()
+            },
+            self.eventLoop.scheduleRepeatedTask(initialDelay: .milliseconds(50), delay: .milliseconds(50)) { _ in
+                bound.value.fillHoles()
+            },
+        ]
+    }
+
+    func stop() {
+        for tick in self.ticks { tick.cancel() }
+    }
+
+    var count: Int { self.sockets.count }
+
+    // MARK: Sockets
+
+    func add(_ socket: SocketHandler) {
+        self.sockets[ObjectIdentifier(socket)] = socket
+        self.hub.socketAdded()
+        if let identity = socket.identity { self.identified(socket, identity: identity) }
+        if self.isDraining { socket.sayGoodbye(reconnectAfter: self.spreadDelay()) }
+    }
+
+    func identified(_ socket: SocketHandler, identity: SocketIdentity) {
+        self.byUser[identity.user, default: []].append(socket)
+    }
+
+    func remove(_ socket: SocketHandler) {
+        guard self.sockets.removeValue(forKey: ObjectIdentifier(socket)) != nil else { return }
+        self.holding[ObjectIdentifier(socket)] = nil
+        self.hub.socketRemoved()
+        guard let user = socket.identity?.user else { return }
+        self.byUser[user]?.removeAll { $0 === socket }
+        if self.byUser[user]?.isEmpty == true { self.byUser[user] = nil }
+        self.hub.disconnected(user: user, connection: socket.connection)
+    }
+
+    /// Registers a socket and brings it up to date.
+    func open(_ socket: SocketHandler, identity: SocketIdentity, since: Int64?) {
+        let opening = SocketOpening(
+            user: identity.user,
+            connection: socket.connection,
+            dialect: .native,
+            since: since
+        )
+        if !self.hub.open(opening, self.reference(socket)) { socket.failed() }
+    }
+
+    /// Has a token checked; false if too many are being checked already.
+    func authenticate(_ socket: SocketHandler, token: String, reference: [UInt8]?) -> Bool {
+        self.request(.authenticate(socket, token: token, reference: reference))
+    }
+
+    /// What a socket wants of the backend.
+    enum Request {
+        case authenticate(SocketHandler, token: String, reference: [UInt8]?)
+        case markRead(SocketHandler, user: String, ids: [NotificationID]?, reference: [UInt8]?)
+        case unread(SocketHandler, user: String, reference: [UInt8]?)
+        case changes(SocketHandler, user: String, since: Int64)
+    }
+
+    /// Hands a request on; false if too many wait already.
+    func request(_ request: Request) -> Bool {
+        switch request {
+        case .authenticate(let socket, let token, let reference):
+            self.hub.request(.authenticate(self.reference(socket), token: token, reference: reference))
+        case .markRead(let socket, let user, let ids, let reference):
+            self.hub.request(.markRead(self.reference(socket), user: user, ids: ids, reference: reference))
+        case .unread(let socket, let user, let reference):
+            self.hub.request(.unread(self.reference(socket), user: user, reference: reference))
+        case .changes(let socket, let user, let since):
+            self.hub.requestChanges(user: user, since: since, self.reference(socket))
+        }
+    }
+
+    private func reference(_ socket: SocketHandler) -> SocketReference {
+        SocketReference(socket, eventLoop: self.eventLoop)
+    }
+
+    func prove(_ user: String, _ id: NotificationID, lane: Lane?) {
+        self.hub.prove(user, id, lane: lane)
+    }
+
+    func countSlowReader() {
+        SocketMetrics.slowReaders.increment()
+    }
+
+    // MARK: Frames
+
+    /// Delivers changes in their order, then flushes every socket that got some, once.
+    ///
+    /// - Returns: the users of whom this loop has no socket.
+    func deliver(_ changes: [NodeChange]) -> Set<String> {
+        var touched: [SocketHandler] = []
+        var missing: Set<String> = []
+        for change in changes {
+            guard let sockets = self.byUser[change.user] else {
+                missing.insert(change.user)
+                continue
+            }
+            for socket in sockets {
+                socket.deliver(change)
+                touched.append(socket)
+                if socket.isHolding { self.holding[ObjectIdentifier(socket)] = socket }
+            }
+        }
+        // A socket that was flushed has nothing left to write, so a second call is cheap.
+        for socket in touched { socket.flush() }
+        return missing
+    }
+
+    // MARK: Time
+
+    private func tick() {
+        let now = NIODeadline.now()
+        let wallClock = self.hub.now()
+        for socket in self.sockets.values { socket.tick(now: now, wallClock: wallClock) }
+    }
+
+    private func fillHoles() {
+        guard !self.holding.isEmpty else { return }
+        let now = NIODeadline.now()
+        for (key, socket) in self.holding {
+            if socket.isHolding { socket.fillHole(now: now) } else { self.holding[key] = nil }
+        }
+    }
+
+    /// All sockets that are up, for registration and repair.
+    func roster() -> [HubRoster.Entry] {
+        self.sockets.values.compactMap { socket in
+            guard let identity = socket.identity else { return nil }
+            return HubRoster.Entry(
+                user: identity.user,
+                connection: socket.connection,
+                lastVersion: socket.lastVersion,
+                reference: self.reference(socket)
+            )
+        }
+    }
+
+    // MARK: End
+
+    /// A moment to come back that spreads the clients of a node over ten seconds.
+    func spreadDelay() -> Duration {
+        .milliseconds(Int.random(in: 500...10_000))
+    }
+
+    /// Says goodbye to all sockets, spread over `duration`.
+    func drain(over duration: Duration) {
+        self.isDraining = true
+        let sockets = Array(self.sockets.values)
+        guard !sockets.isEmpty else { return }
+        let step = duration.inMicroseconds / Int64(sockets.count)
+        for (index, socket) in sockets.enumerated() {
+            let bound = NIOLoopBound(socket, eventLoop: self.eventLoop)
+            let delay = self.spreadDelay()
+            self.eventLoop.scheduleTask(in: .microseconds(step * Int64(index))) {
+                bound.value.sayGoodbye(reconnectAfter: delay)
+            }
+        }
+    }
+
+    /// Drops what has not left by itself.
+    func dropAll() {
+        for socket in self.sockets.values { socket.drop() }
+    }
+}

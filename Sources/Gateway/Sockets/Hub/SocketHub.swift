@@ -1,0 +1,291 @@
+// Carillon · SocketHub.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Backoff
+import CoreMetrics
+package import Logging
+package import Model
+package import NIOCore
+import Queues
+import ServiceLifecycle
+import Synchronization
+
+/// All sockets of a node: a shard for each event loop, and the tasks that talk to the backend for them.
+package final class SocketHub: Service {
+    enum Request: Sendable {
+        case authenticate(SocketReference, token: String, reference: [UInt8]?)
+        case markRead(SocketReference, user: String, ids: [NotificationID]?, reference: [UInt8]?)
+        case unread(SocketReference, user: String, reference: [UInt8]?)
+    }
+
+    private static let batchSize = 256
+    private static let requestWorkers = 8
+
+    let configuration: SocketConfiguration
+    let now: @Sendable () -> Timestamp
+    private let backend: any SocketBackend
+    private let logger: Logger
+    // Each shard is confined to its loop by the bound; made once, in `init`.
+    private let shards: Mutex<[ObjectIdentifier: NIOLoopBoundBox<HubShard?>]>
+    private let eventLoops: [any EventLoop]
+    private let openCount = Atomic<Int>(0)
+
+    private let openings = BatchQueue<(SocketOpening, SocketReference)>(capacity: 50_000)
+    private let requests = BatchQueue<Request>(capacity: 10_000)
+    private let holes = BatchQueue<(user: String, since: Int64, reference: SocketReference)>(capacity: 100_000)
+    private let departures = BatchQueue<(user: String, connection: String)>(capacity: 200_000)
+    private let proofs = BatchQueue<ReceiptProof>(capacity: 200_000)
+    private let repairs = BatchQueue<Void>(capacity: 1)
+
+    package init(
+        eventLoopGroup: any EventLoopGroup,
+        configuration: SocketConfiguration,
+        backend: any SocketBackend,
+        logger: Logger,
+        now: @escaping @Sendable () -> Timestamp
+    ) {
+        self.configuration = configuration
+        self.backend = backend
+        self.logger = logger
+        self.now = now
+        self.eventLoops = Array(eventLoopGroup.makeIterator())
+        self.shards = Mutex([:])
+        for eventLoop in self.eventLoops {
+            let box = NIOLoopBoundBox.makeBoxSendingValue(HubShard?.none, as: HubShard?.self, eventLoop: eventLoop)
+            self.shards.withLock { $0[ObjectIdentifier(eventLoop)] = box }
+            eventLoop.execute {
+                let shard = HubShard(eventLoop: eventLoop, hub: self)
+                shard.start()
+                box.value = shard
+            }
+        }
+    }
+
+    package var count: Int { self.openCount.load(ordering: .relaxed) }
+
+    /// The shard of a loop, to be used on it; nil for a loop of another group.
+    func shard(on eventLoop: any EventLoop) -> HubShard? {
+        self.shards.withLock { $0[ObjectIdentifier(eventLoop)] }?.value
+    }
+
+    // MARK: From the shards
+
+    func socketAdded() {
+        SocketMetrics.accepted.increment()
+        SocketMetrics.open.set(self.openCount.wrappingAdd(1, ordering: .relaxed).newValue)
+    }
+
+    func socketRemoved() {
+        SocketMetrics.open.set(self.openCount.wrappingSubtract(1, ordering: .relaxed).newValue)
+    }
+
+    func open(_ opening: SocketOpening, _ reference: SocketReference) -> Bool {
+        self.counted(self.openings.offer((opening, reference)))
+    }
+
+    func request(_ request: Request) -> Bool {
+        self.counted(self.requests.offer(request))
+    }
+
+    func requestChanges(user: String, since: Int64, _ reference: SocketReference) -> Bool {
+        self.counted(self.holes.offer((user, since, reference)))
+    }
+
+    /// A departure that is lost here leaves a presence behind; frames for it find nobody, and that mends it.
+    func disconnected(user: String, connection: String) {
+        _ = self.counted(self.departures.offer((user, connection)))
+    }
+
+    /// A proof that is lost here lets its deadline lapse, and push goes out.
+    func prove(_ user: String, _ id: NotificationID, lane: Lane?) {
+        SocketMetrics.proofs.increment()
+        _ = self.counted(self.proofs.offer(ReceiptProof(user: user, id: id, awaitingLane: lane, at: self.now())))
+    }
+
+    private func counted(_ isTaken: Bool) -> Bool {
+        if !isTaken { SocketMetrics.overflows.increment() }
+        return isTaken
+    }
+
+    // MARK: From the node's subscription
+
+    /// Delivers changes to this node's sockets.
+    package func deliver(_ changes: [NodeChange]) {
+        SocketMetrics.frames.increment(by: changes.count)
+        for eventLoop in self.eventLoops {
+            eventLoop.execute { _ = self.shard(on: eventLoop)?.deliver(changes) }
+        }
+    }
+
+    /// The node was out of reach for a while: registers every socket again and sends what each is missing.
+    package func repair() {
+        _ = self.repairs.offer(())
+    }
+
+    // MARK: Tasks
+
+    package func run() async throws {
+        await withGracefulShutdownHandler {
+            await withTaskGroup(of: Void.self) { group in
+                for _ in 0..<2 { group.addTask { await self.serveOpenings() } }
+                for _ in 0..<Self.requestWorkers { group.addTask { await self.serveRequests() } }
+                group.addTask { await self.serveHoles() }
+                group.addTask { await self.serveProofs() }
+                group.addTask { await self.serveRepairs() }
+                group.addTask {
+                    await self.serveDepartures()
+                }
+                group.addTask {
+                    try? await gracefulShutdown()
+                    await self.drain()
+                }
+            }
+        } onGracefulShutdown: {
+            self.logger.info("sockets drain", metadata: ["sockets.open": "\(self.count)"])
+        }
+    }
+
+    private func drain() async {
+        let duration = self.configuration.drain
+        for eventLoop in self.eventLoops {
+            eventLoop.execute { self.shard(on: eventLoop)?.drain(over: duration) }
+        }
+        let deadline = ContinuousClock.now + duration + .seconds(6)
+        while self.count > 0, ContinuousClock.now < deadline { try? await Task.sleep(for: .milliseconds(20)) }
+        for eventLoop in self.eventLoops {
+            try? await eventLoop.submit {
+                self.shard(on: eventLoop)?.dropAll()
+                self.shard(on: eventLoop)?.stop()
+            }.get()
+        }
+        self.openings.finish()
+        self.requests.finish()
+        self.holes.finish()
+        self.proofs.finish()
+        self.repairs.finish()
+        self.departures.finish()
+    }
+
+    private func serveOpenings() async {
+        while let batch = await self.openings.next(limit: Self.batchSize) {
+            do {
+                let snapshots = try await self.backend.open(batch.map(\.0))
+                for ((_, reference), snapshot) in zip(batch, snapshots) {
+                    reference.call { $0.opened(snapshot) }
+                }
+            } catch {
+                self.logger.warning("sockets cannot be opened", metadata: ["error": "\(error)"])
+                for (_, reference) in batch { reference.call { $0.failed() } }
+            }
+        }
+    }
+
+    private func serveRequests() async {
+        while let batch = await self.requests.next(limit: 1) {
+            for request in batch { await self.serve(request) }
+        }
+    }
+
+    private func serve(_ request: Request) async {
+        switch request {
+        case .authenticate(let socket, let token, let reference):
+            do {
+                let identity = try await self.backend.authenticate(token: token)
+                socket.call { $0.authenticated(identity, reference: reference) }
+            } catch let refusal as SocketRefusal {
+                socket.call { $0.refused(refusal.reason, reference: reference) }
+            } catch {
+                socket.call { $0.failed() }
+            }
+        case .markRead(let socket, let user, let ids, let reference):
+            do {
+                let count = try await self.backend.markRead(user: user, ids: ids)
+                socket.call { $0.answerUnread(count, reference: reference) }
+            } catch {
+                socket.call { $0.answerError("the change could not be made, try again", reference: reference) }
+            }
+        case .unread(let socket, let user, let reference):
+            do {
+                let count = try await self.backend.unreadCount(user: user)
+                socket.call { $0.answerUnread(count, reference: reference) }
+            } catch {
+                socket.call { $0.answerError("the count could not be read, try again", reference: reference) }
+            }
+        }
+    }
+
+    private func serveHoles() async {
+        while let batch = await self.holes.next(limit: Self.batchSize) {
+            do {
+                let snapshots = try await self.backend.changes(batch.map { ($0.user, $0.since) })
+                for (hole, snapshot) in zip(batch, snapshots) {
+                    if snapshot != nil { SocketMetrics.filled.increment() }
+                    hole.reference.call { $0.filled(snapshot) }
+                }
+            } catch {
+                self.logger.warning("holes cannot be filled", metadata: ["error": "\(error)"])
+                // The sockets that still hold something ask again.
+                for hole in batch { hole.reference.call { $0.fillFailed() } }
+                try? await Task.sleep(for: .milliseconds(200))
+            }
+        }
+    }
+
+    private func serveProofs() async {
+        let backoff = Backoff(base: .milliseconds(20), limit: .seconds(1))
+        while let batch = await self.proofs.next(limit: 512) {
+            var attempt = 0
+            while attempt < 20 {
+                do {
+                    try await self.backend.confirm(batch)
+                    break
+                } catch {
+                    if attempt == 0 {
+                        self.logger.warning("proofs cannot be recorded", metadata: ["error": "\(error)"])
+                    }
+                }
+                try? await Task.sleep(for: backoff.delay(attempt: attempt))
+                attempt += 1
+            }
+        }
+    }
+
+    private func serveDepartures() async {
+        let backoff = Backoff(base: .milliseconds(20), limit: .seconds(1))
+        while let batch = await self.departures.next(limit: 512) {
+            for attempt in 0..<10 {
+                do {
+                    try await self.backend.close(batch)
+                    break
+                } catch {
+                    try? await Task.sleep(for: backoff.delay(attempt: attempt))
+                }
+            }
+        }
+    }
+
+    private func serveRepairs() async {
+        while await self.repairs.next(limit: 1) != nil {
+            var roster: [HubRoster.Entry] = []
+            for eventLoop in self.eventLoops {
+                roster += (try? await eventLoop.submit { self.shard(on: eventLoop)?.roster() ?? [] }.get()) ?? []
+            }
+            self.logger.info("sockets repaired", metadata: ["sockets.open": "\(roster.count)"])
+            var rest = roster[...]
+            while !rest.isEmpty {
+                let batch = Array(rest.prefix(Self.batchSize))
+                do {
+                    try await self.backend.register(batch.map { ($0.user, $0.connection, .native, self.now()) })
+                    rest = rest.dropFirst(batch.count)
+                } catch {
+                    try? await Task.sleep(for: .milliseconds(200))
+                    continue
+                }
+                for entry in batch {
+                    guard let version = entry.lastVersion else { continue }
+                    await self.holes.send((entry.user, version, entry.reference))
+                }
+            }
+        }
+    }
+}

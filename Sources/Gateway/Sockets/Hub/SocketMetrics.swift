@@ -1,0 +1,23 @@
+// Carillon · SocketMetrics.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Metrics
+
+/// The metrics of sockets, each made once.
+enum SocketMetrics {
+    /// Sockets that are open.
+    static let open = Meter(label: "carillon.sockets.open")
+    static let accepted = Counter(label: "carillon.sockets.accepted")
+    /// Upgrades that were refused for want of a credential.
+    static let refused = Counter(label: "carillon.sockets.refused")
+    /// Sockets closed because their reader was too slow.
+    static let slowReaders = Counter(label: "carillon.sockets.slow")
+    /// Proofs of receipt.
+    static let proofs = Counter(label: "carillon.sockets.proofs")
+    /// Proofs, requests or departures that found their queue full.
+    static let overflows = Counter(label: "carillon.sockets.overflows")
+    /// Frames that came over pub/sub.
+    static let frames = Counter(label: "carillon.sockets.frames")
+    /// Sockets whose hole was filled from the inbox.
+    static let filled = Counter(label: "carillon.sockets.filled")
+}

@@ -1,0 +1,38 @@
+// Carillon · SocketReference.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import NIOCore
+
+/// A socket as seen from other threads: it can be called back on its loop, where it may be gone by then.
+struct SocketReference: Sendable {
+    private final class Weak {
+        weak var socket: SocketHandler?
+
+        init(_ socket: SocketHandler) {
+            self.socket = socket
+        }
+    }
+
+    private let bound: NIOLoopBound<Weak>
+
+    init(_ socket: SocketHandler, eventLoop: any EventLoop) {
+        self.bound = NIOLoopBound(Weak(socket), eventLoop: eventLoop)
+    }
+
+    /// Calls `body` on the socket's loop, unless it is gone.
+    func call(_ body: @escaping @Sendable (SocketHandler) -> Void) {
+        self.bound.eventLoop.execute {
+            if let socket = self.bound.value.socket { body(socket) }
+        }
+    }
+}
+
+/// The sockets that are up on a node.
+struct HubRoster: Sendable {
+    struct Entry: Sendable {
+        let user: String
+        let connection: String
+        let lastVersion: Int64?
+        let reference: SocketReference
+    }
+}

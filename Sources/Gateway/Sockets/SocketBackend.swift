@@ -1,0 +1,81 @@
+// Carillon · SocketBackend.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+
+/// A proof that a client has a notification.
+package struct ReceiptProof: Sendable, Equatable {
+    package let user: String
+    package let id: NotificationID
+    /// The lane of the wait that the proof ends; nil where nothing waits.
+    package let awaitingLane: Lane?
+    package let at: Timestamp
+
+    package init(user: String, id: NotificationID, awaitingLane: Lane?, at: Timestamp) {
+        self.user = user
+        self.id = id
+        self.awaitingLane = awaitingLane
+        self.at = at
+    }
+}
+
+/// A connection that is to be registered and brought up to date.
+package struct SocketOpening: Sendable {
+    package let user: String
+    package let connection: String
+    package let dialect: Dialect
+    /// The version that the client has already; nil for a client that begins afresh.
+    package let since: Int64?
+
+    package init(user: String, connection: String, dialect: Dialect, since: Int64?) {
+        self.user = user
+        self.connection = connection
+        self.dialect = dialect
+        self.since = since
+    }
+}
+
+/// What sockets need of the rest of the gateway. Calls come in batches from a fixed number of tasks.
+package protocol SocketBackend: Sendable {
+    /// Who a token speaks for.
+    ///
+    /// - Throws: ``SocketRefusal`` with the reason.
+    func authenticate(token: String) async throws -> SocketIdentity
+
+    /// Registers presence, and only then reads the inboxes.
+    ///
+    /// - Returns: a snapshot each, in the same order.
+    func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot]
+
+    /// Removes presence.
+    func close(_ connections: [(user: String, connection: String)]) async throws
+
+    /// Registers presence again after the node was out of reach.
+    func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
+
+    /// What changed in each inbox since a version; nil for those where nothing did.
+    func changes(_ requests: [(user: String, since: Int64)]) async throws -> [InboxSnapshot?]
+
+    /// Records proofs of receipt.
+    func confirm(_ proofs: [ReceiptProof]) async throws
+
+    /// Marks notifications read, all of them if `ids` is nil; every socket of the user is told.
+    ///
+    /// - Returns: the unread count after it.
+    func markRead(user: String, ids: [NotificationID]?) async throws -> Int32
+
+    /// The unread count.
+    func unreadCount(user: String) async throws -> Int32
+}
+
+/// Why a socket is not let in.
+package struct SocketRefusal: Error, Sendable, Equatable {
+    /// An HTTP status: 401 or 403.
+    package let status: Int
+    package let reason: String
+
+    package init(status: Int, reason: String) {
+        self.status = status
+        self.reason = reason
+    }
+}

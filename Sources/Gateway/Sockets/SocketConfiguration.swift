@@ -1,0 +1,27 @@
+// Carillon · SocketConfiguration.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// The bounds of sockets, and what happens there.
+package struct SocketConfiguration: Sendable {
+    /// How long a connection may be silent before it sends a request: closed.
+    package var firstRequest: Duration = .seconds(10)
+    /// How long a socket without a credential may wait before its first message: closed with 4401.
+    package var authentication: Duration = .seconds(10)
+    /// How long a socket may be silent before it is pinged.
+    package var pingInterval: Duration = .seconds(25)
+    /// How long the pong may take: the connection is dropped.
+    package var pingTimeout: Duration = .seconds(20)
+    /// Bytes of a client's message: closed with 1009.
+    package var maximumMessage = 64 * 1024
+    /// Bytes that wait for a slow reader: closed with 4408.
+    package var maximumOutbound = 1024 * 1024
+    /// Messages a client may send in a burst, and how many more a second: closed with 1008.
+    package var messageBurst = 60
+    package var messagesPerSecond = 20
+    /// How long a change may wait for the one before it until the hole is filled from the inbox.
+    package var holdTime: Duration = .milliseconds(200)
+    /// Over how long the closing of all sockets is spread on shutdown.
+    package var drain: Duration = .seconds(5)
+
+    package init() {}
+}

@@ -1,0 +1,52 @@
+// Carillon · shim.h
+// SPDX-License-Identifier: Apache-2.0
+
+// libcurl's setters and getters are variadic, which Swift does not import. One wrapper for each type that an option
+// takes; the caller picks the one that the option's manual page names, since a wrong width corrupts the stack.
+#ifndef CARILLON_CCURL_H
+#define CARILLON_CCURL_H
+
+#include <curl/curl.h>
+
+// Numbers and switches: `long`, never `int`.
+static inline CURLcode carillon_easy_set_long(CURL *easy, CURLoption option, long value) {
+    return curl_easy_setopt(easy, option, value);
+}
+
+// Text, which libcurl copies.
+static inline CURLcode carillon_easy_set_string(CURL *easy, CURLoption option, const char *value) {
+    return curl_easy_setopt(easy, option, value);
+}
+
+// Memory and contexts, which libcurl only refers to: they outlive the transfer.
+static inline CURLcode carillon_easy_set_pointer(CURL *easy, CURLoption option, void *value) {
+    return curl_easy_setopt(easy, option, value);
+}
+
+// A list of header lines, referred to as well.
+static inline CURLcode carillon_easy_set_list(CURL *easy, CURLoption option, struct curl_slist *value) {
+    return curl_easy_setopt(easy, option, value);
+}
+
+// CURLOPT_WRITEFUNCTION and CURLOPT_HEADERFUNCTION, whose types agree.
+static inline CURLcode carillon_easy_set_writer(CURL *easy, CURLoption option, curl_write_callback value) {
+    return curl_easy_setopt(easy, option, value);
+}
+
+// CURLINFO_LONG.
+static inline long carillon_easy_get_long(CURL *easy, CURLINFO info) {
+    long value = 0;
+    return curl_easy_getinfo(easy, info, &value) == CURLE_OK ? value : 0;
+}
+
+// CURLINFO_PRIVATE: what CURLOPT_PRIVATE set.
+static inline void *carillon_easy_get_private(CURL *easy) {
+    char *value = NULL;
+    return curl_easy_getinfo(easy, CURLINFO_PRIVATE, &value) == CURLE_OK ? value : NULL;
+}
+
+static inline CURLMcode carillon_multi_set_long(CURLM *multi, CURLMoption option, long value) {
+    return curl_multi_setopt(multi, option, value);
+}
+
+#endif

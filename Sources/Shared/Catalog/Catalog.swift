@@ -1,0 +1,42 @@
+// Carillon · Catalog.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+
+/// All notification types that jobs may name.
+package struct Catalog: Sendable {
+    private let types: [String: NotificationType]
+
+    /// - Throws: ``CatalogFault`` if a name or an integer code occurs twice.
+    package init(_ types: [NotificationType]) throws(CatalogFault) {
+        var byName: [String: NotificationType] = [:]
+        var codes: [Int: String] = [:]
+        for type in types {
+            guard byName.updateValue(type, forKey: type.name) == nil else {
+                throw CatalogFault("type \(type.name) is defined twice")
+            }
+            if let code = type.code, let other = codes.updateValue(type.name, forKey: code) {
+                throw CatalogFault("types \(other) and \(type.name) share the code \(code)")
+            }
+        }
+        self.types = byName
+    }
+
+    package subscript(_ name: String) -> NotificationType? {
+        self.types[name]
+    }
+
+    /// All types, by name.
+    package var all: [NotificationType] {
+        self.types.values.sorted { $0.name < $1.name }
+    }
+}
+
+/// What is wrong with a catalog, with its file and line where they are known.
+package struct CatalogFault: Error, Sendable, Equatable, CustomStringConvertible {
+    package let description: String
+
+    package init(_ description: String) {
+        self.description = description
+    }
+}

@@ -1,0 +1,200 @@
+// Carillon · JSONParser.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// A strict parser for JSON that comes from outside (RFC 8259).
+///
+/// Refuses what PostgreSQL or a client could not hold: U+0000, lone surrogates, invalid UTF-8, keys that occur twice
+/// and nesting deeper than 64.
+package struct JSONParser {
+    private static let maximumDepth = 64
+
+    private let bytes: [UInt8]
+    private var index = 0
+
+    private init(_ bytes: [UInt8]) {
+        self.bytes = bytes
+    }
+
+    /// Parses a whole text.
+    ///
+    /// - Throws: ``JSONFault`` with the first fault and its place.
+    package static func parse(_ bytes: [UInt8]) throws(JSONFault) -> JSONValue {
+        guard String(validating: bytes, as: UTF8.self) != nil else { throw JSONFault(.invalidUTF8, at: 0) }
+        var parser = JSONParser(bytes)
+        parser.skipSpace()
+        let value = try parser.value(depth: 0)
+        parser.skipSpace()
+        guard parser.index == bytes.count else { throw parser.fault() }
+        return value
+    }
+
+    private func fault(_ kind: JSONFault.Kind = .invalid) -> JSONFault {
+        JSONFault(kind, at: self.index)
+    }
+
+    private var current: UInt8? { self.index < self.bytes.count ? self.bytes[self.index] : nil }
+
+    private mutating func skipSpace() {
+        while let byte = self.current, byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 { self.index += 1 }
+    }
+
+    private mutating func value(depth: Int) throws(JSONFault) -> JSONValue {
+        guard depth <= Self.maximumDepth else { throw self.fault(.tooDeep) }
+        switch self.current {
+        case UInt8(ascii: "{"): return try self.object(depth: depth)
+        case UInt8(ascii: "["): return try self.array(depth: depth)
+        case UInt8(ascii: "\""): return .string(try self.string())
+        case UInt8(ascii: "t"): return try self.word("true", .bool(true))
+        case UInt8(ascii: "f"): return try self.word("false", .bool(false))
+        case UInt8(ascii: "n"): return try self.word("null", .null)
+        default: return .number(try self.number())
+        }
+    }
+
+    private mutating func word(_ word: StaticString, _ value: JSONValue) throws(JSONFault) -> JSONValue {
+        let expected = Array("\(word)".utf8)
+        guard self.bytes[self.index...].starts(with: expected) else { throw self.fault() }
+        self.index += expected.count
+        return value
+    }
+
+    private mutating func object(depth: Int) throws(JSONFault) -> JSONValue {
+        self.index += 1
+        var members: [JSONMember] = []
+        var keys: Set<String> = []
+        self.skipSpace()
+        if self.current == UInt8(ascii: "}") {
+            self.index += 1
+            return .object(members)
+        }
+        while true {
+            self.skipSpace()
+            guard self.current == UInt8(ascii: "\"") else { throw self.fault() }
+            let start = self.index
+            let key = try self.string()
+            guard keys.insert(key).inserted else { throw JSONFault(.duplicateKey, at: start) }
+            self.skipSpace()
+            guard self.current == UInt8(ascii: ":") else { throw self.fault() }
+            self.index += 1
+            self.skipSpace()
+            members.append(JSONMember(key, try self.value(depth: depth + 1)))
+            guard try self.continues(before: UInt8(ascii: "}")) else { return .object(members) }
+        }
+    }
+
+    private mutating func array(depth: Int) throws(JSONFault) -> JSONValue {
+        self.index += 1
+        var elements: [JSONValue] = []
+        self.skipSpace()
+        if self.current == UInt8(ascii: "]") {
+            self.index += 1
+            return .array(elements)
+        }
+        while true {
+            self.skipSpace()
+            elements.append(try self.value(depth: depth + 1))
+            guard try self.continues(before: UInt8(ascii: "]")) else { return .array(elements) }
+        }
+    }
+
+    private mutating func continues(before end: UInt8) throws(JSONFault) -> Bool {
+        self.skipSpace()
+        guard let byte = self.current, byte == end || byte == UInt8(ascii: ",") else { throw self.fault() }
+        self.index += 1
+        return byte != end
+    }
+
+    private mutating func digits() throws(JSONFault) {
+        let start = self.index
+        while let byte = self.current, byte >= 0x30, byte <= 0x39 { self.index += 1 }
+        guard self.index > start else { throw self.fault() }
+    }
+
+    private mutating func number() throws(JSONFault) -> String {
+        let start = self.index
+        if self.current == UInt8(ascii: "-") { self.index += 1 }
+        let isZero = self.current == UInt8(ascii: "0")
+        let first = self.index
+        try self.digits()
+        guard !isZero || self.index == first + 1 else { throw self.fault() }
+        if self.current == UInt8(ascii: ".") {
+            self.index += 1
+            try self.digits()
+        }
+        if self.current == UInt8(ascii: "e") || self.current == UInt8(ascii: "E") {
+            self.index += 1
+            if self.current == UInt8(ascii: "+") || self.current == UInt8(ascii: "-") { self.index += 1 }
+            try self.digits()
+        }
+        return String(decoding: self.bytes[start..<self.index], as: UTF8.self)
+    }
+
+    private mutating func string() throws(JSONFault) -> String {
+        self.index += 1
+        let start = self.index
+        while let byte = self.current, byte != UInt8(ascii: "\""), byte != UInt8(ascii: "\\"), byte >= 0x20 {
+            self.index += 1
+        }
+        if self.current == UInt8(ascii: "\"") {
+            defer { self.index += 1 }
+            return String(decoding: self.bytes[start..<self.index], as: UTF8.self)
+        }
+        var text = Array(self.bytes[start..<self.index])
+        while let byte = self.current {
+            switch byte {
+            case UInt8(ascii: "\""):
+                self.index += 1
+                return String(decoding: text, as: UTF8.self)
+            case UInt8(ascii: "\\"): text.append(contentsOf: String(try self.escape()).utf8)
+            case 0..<0x20: throw self.fault()
+            default:
+                text.append(byte)
+                self.index += 1
+            }
+        }
+        throw self.fault()
+    }
+
+    private mutating func escape() throws(JSONFault) -> Unicode.Scalar {
+        self.index += 1
+        guard let byte = self.current else { throw self.fault() }
+        self.index += 1
+        switch byte {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): return Unicode.Scalar(byte)
+        case UInt8(ascii: "b"): return "\u{8}"
+        case UInt8(ascii: "f"): return "\u{C}"
+        case UInt8(ascii: "n"): return "\n"
+        case UInt8(ascii: "r"): return "\r"
+        case UInt8(ascii: "t"): return "\t"
+        case UInt8(ascii: "u"): return try self.unicodeEscape()
+        default: throw self.fault()
+        }
+    }
+
+    private mutating func unicodeEscape() throws(JSONFault) -> Unicode.Scalar {
+        let unit = try self.codeUnit()
+        guard unit != 0 else { throw self.fault(.nul) }
+        if let scalar = Unicode.Scalar(unit) { return scalar }
+        guard unit < 0xDC00, self.bytes[self.index...].starts(with: [UInt8(ascii: "\\"), UInt8(ascii: "u")]) else {
+            throw self.fault(.loneSurrogate)
+        }
+        self.index += 2
+        let low = try self.codeUnit()
+        guard (0xDC00...0xDFFF).contains(low),
+            let scalar = Unicode.Scalar(0x10000 + (UInt32(unit) - 0xD800) << 10 + (UInt32(low) - 0xDC00))
+        else { throw self.fault(.loneSurrogate) }
+        return scalar
+    }
+
+    private mutating func codeUnit() throws(JSONFault) -> UInt16 {
+        var unit: UInt16 = 0
+        for _ in 0..<4 {
+            guard let byte = self.current, let digit = Character(Unicode.Scalar(byte)).hexDigitValue, byte < 0x80 else {
+                throw self.fault()
+            }
+            unit = unit << 4 | UInt16(digit)
+            self.index += 1
+        }
+        return unit
+    }
+}

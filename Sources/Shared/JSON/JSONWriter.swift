@@ -1,0 +1,139 @@
+// Carillon · JSONWriter.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// Writes JSON text straight into bytes; the caller keeps the structure right.
+package struct JSONWriter: Sendable {
+    package private(set) var bytes: [UInt8] = []
+    private var needsComma = false
+
+    package init(capacity: Int = 256) {
+        self.bytes.reserveCapacity(capacity)
+    }
+
+    package mutating func beginObject() {
+        self.separate()
+        self.bytes.append(UInt8(ascii: "{"))
+        self.needsComma = false
+    }
+
+    package mutating func endObject() {
+        self.bytes.append(UInt8(ascii: "}"))
+        self.needsComma = true
+    }
+
+    package mutating func beginArray() {
+        self.separate()
+        self.bytes.append(UInt8(ascii: "["))
+        self.needsComma = false
+    }
+
+    package mutating func endArray() {
+        self.bytes.append(UInt8(ascii: "]"))
+        self.needsComma = true
+    }
+
+    /// Writes a member's name; its value comes next.
+    package mutating func key(_ key: StaticString) {
+        self.separate()
+        self.bytes.append(UInt8(ascii: "\""))
+        key.withUTF8Buffer { self.bytes.append(contentsOf: $0) }
+        self.bytes.append(UInt8(ascii: "\""))
+        self.bytes.append(UInt8(ascii: ":"))
+        self.needsComma = false
+    }
+
+    /// Writes a member's name that comes from outside.
+    package mutating func key(escaping key: String) {
+        self.string(key)
+        self.bytes.append(UInt8(ascii: ":"))
+        self.needsComma = false
+    }
+
+    package mutating func string(_ text: some StringProtocol) {
+        self.separate()
+        self.bytes.append(UInt8(ascii: "\""))
+        for byte in text.utf8 {
+            switch byte {
+            case UInt8(ascii: "\""): self.escape(UInt8(ascii: "\""))
+            case UInt8(ascii: "\\"): self.escape(UInt8(ascii: "\\"))
+            case 0x0A: self.escape(UInt8(ascii: "n"))
+            case 0x0D: self.escape(UInt8(ascii: "r"))
+            case 0x09: self.escape(UInt8(ascii: "t"))
+            case 0..<0x20:
+                self.escape(UInt8(ascii: "u"))
+                let digits = String(byte, radix: 16)
+                self.bytes.append(contentsOf: repeatElement(UInt8(ascii: "0"), count: 4 - digits.utf8.count))
+                self.bytes.append(contentsOf: digits.utf8)
+            default: self.bytes.append(byte)
+            }
+        }
+        self.bytes.append(UInt8(ascii: "\""))
+        self.needsComma = true
+    }
+
+    package mutating func string(_ text: String?) {
+        if let text { self.string(text[...]) } else { self.null() }
+    }
+
+    package mutating func integer(_ value: some BinaryInteger) {
+        self.separate()
+        self.bytes.append(contentsOf: String(value).utf8)
+        self.needsComma = true
+    }
+
+    package mutating func bool(_ value: Bool) {
+        self.raw(value ? Self.trueText : Self.falseText)
+    }
+
+    package mutating func null() {
+        self.raw(Self.nullText)
+    }
+
+    /// Writes a value that is JSON already.
+    package mutating func raw(_ json: some Sequence<UInt8>) {
+        self.separate()
+        self.bytes.append(contentsOf: json)
+        self.needsComma = true
+    }
+
+    /// Writes a parsed value.
+    package mutating func value(_ value: JSONValue) {
+        switch value {
+        case .null: self.null()
+        case .bool(let value): self.bool(value)
+        case .number(let text): self.raw(text.utf8)
+        case .string(let text): self.string(text[...])
+        case .array(let elements):
+            self.beginArray()
+            for element in elements { self.value(element) }
+            self.endArray()
+        case .object(let members):
+            self.beginObject()
+            for member in members {
+                self.key(escaping: member.key)
+                self.value(member.value)
+            }
+            self.endObject()
+        }
+    }
+
+    /// The JSON text of a value.
+    package static func bytes(of value: JSONValue) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.value(value)
+        return writer.bytes
+    }
+
+    private static let trueText = Array("true".utf8)
+    private static let falseText = Array("false".utf8)
+    private static let nullText = Array("null".utf8)
+
+    private mutating func separate() {
+        if self.needsComma { self.bytes.append(UInt8(ascii: ",")) }
+    }
+
+    private mutating func escape(_ byte: UInt8) {
+        self.bytes.append(UInt8(ascii: "\\"))
+        self.bytes.append(byte)
+    }
+}

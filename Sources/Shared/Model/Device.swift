@@ -1,0 +1,42 @@
+// Carillon · Device.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// A push endpoint of one app on one device.
+package struct Device: Sendable, Equatable {
+    package let id: NotificationID
+    package let user: String
+    package var platform: Platform
+    package var provider: Provider
+    package var app: String
+    package var environment: ProviderEnvironment
+    package var token: String
+    package var name: String?
+    package var deviceID: String?
+    package var appVersion: String?
+    package var locale: String?
+    package var isActive = true
+    package var deactivatedReason: String?
+    package var registeredAt: Timestamp
+    package var lastUsedAt: Timestamp
+
+    package init(
+        id: NotificationID,
+        user: String,
+        platform: Platform,
+        provider: Provider,
+        app: String,
+        environment: ProviderEnvironment,
+        token: String,
+        registeredAt: Timestamp
+    ) {
+        self.id = id
+        self.user = user
+        self.platform = platform
+        self.provider = provider
+        self.app = app
+        self.environment = environment
+        self.token = token
+        self.registeredAt = registeredAt
+        self.lastUsedAt = registeredAt
+    }
+}

@@ -1,0 +1,67 @@
+// Carillon · Job.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// What an upstream app enqueues, decoded and valid.
+package struct Job: Sendable, Equatable {
+    /// Idempotency key, unique within `org`.
+    package var id: String?
+    package var org = ""
+    package var audience: Audience
+    /// Users left out.
+    package var except: [String] = []
+    package var payload: Payload
+    package var traceParent: String?
+
+    /// A stored notification, or an event that is gone when it was sent.
+    package enum Payload: Sendable, Equatable {
+        case notification(JobContent)
+        /// A name and a JSON array.
+        case event(name: String, arguments: [UInt8])
+    }
+
+    package init(audience: Audience, payload: Payload) {
+        self.audience = audience
+        self.payload = payload
+    }
+}
+
+/// What a notification job says, its defaults not yet filled in.
+package struct JobContent: Sendable, Equatable {
+    package var type: String
+    package var title = ""
+    package var body = ""
+    /// A JSON object for the client.
+    package var data: [UInt8]?
+    package var extras = NotificationExtras()
+    package var entityType: String?
+    package var entityID: String?
+    package var category: String?
+    package var severity: Severity?
+    package var delivery: DeliveryClass?
+    package var lane: Lane?
+    package var channels: Channels?
+    package var collapseKey: String?
+    package var expiresAt: Timestamp?
+    package var keepUntil: Timestamp?
+
+    package init(type: String) {
+        self.type = type
+    }
+}
+
+/// What a notification carries beside its text, absent in most.
+package struct NotificationExtras: Sendable, Equatable {
+    package var url: String?
+    package var image: String?
+    package var sound: String?
+    /// The badge that a device shows, in place of the unread count.
+    package var badge: Int64?
+    /// The entity's state, which picks buttons.
+    package var state: String?
+    /// Overrides per provider, a JSON object.
+    package var platform: [UInt8]?
+
+    package init() {}
+
+    package var isEmpty: Bool { self == NotificationExtras() }
+}

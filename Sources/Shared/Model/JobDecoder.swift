@@ -1,0 +1,203 @@
+// Carillon · JobDecoder.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+
+/// Reads a job from the flat fields of a stream entry and names everything that is wrong with it.
+package struct JobDecoder {
+    /// Fields of the contract that this release cannot honour yet: refused, rather than done wrong.
+    private static let unsupported: Set<String> = [
+        "topic", "all", "template", "vars", "deliver_at", "deliver_local", "digest",
+    ]
+
+    private var fields: [String: ArraySlice<UInt8>] = [:]
+    private var faults: [JobFault] = []
+
+    /// Decodes the fields of one entry.
+    ///
+    /// - Parameter entry: names and values in their order.
+    /// - Throws: ``JobFaults`` with every fault.
+    package static func decode(
+        _ entry: [(name: String, value: ArraySlice<UInt8>)]
+    ) throws(JobFaults) -> Job {
+        var decoder = JobDecoder()
+        for (name, value) in entry where decoder.fields.updateValue(value, forKey: name) != nil {
+            decoder.fault(name, "occurs twice")
+        }
+        let job = decoder.job()
+        for name in decoder.fields.keys.sorted() {
+            let isKnown = Self.unsupported.contains(name)
+            decoder.fault(name, isKnown ? "is not supported by this release" : "is not a field of a job")
+        }
+        guard decoder.faults.isEmpty, let job else { throw JobFaults(decoder.faults) }
+        return job
+    }
+
+    private mutating func job() -> Job? {
+        let audience = self.audience()
+        let payload = self.payload()
+        let id = self.text("id", limit: JobLimits.id)
+        let org = self.text("org", limit: JobLimits.org)
+        let except = self.users("except")
+        let traceParent = self.text("traceparent", limit: JobLimits.name)
+        guard let audience, let payload else { return nil }
+        var job = Job(audience: audience, payload: payload)
+        job.id = id
+        job.org = org ?? ""
+        job.except = except ?? []
+        job.traceParent = traceParent
+        return job
+    }
+
+    private mutating func audience() -> Audience? {
+        let named = ["user", "users", "topic", "all"].filter { self.fields[$0] != nil }
+        guard named.count == 1 else {
+            for name in named { self.fields[name] = nil }
+            let reason = named.isEmpty ? "give one of user, users, topic, all" : "give only one of \(named)"
+            self.fault(named.first ?? "user", reason)
+            return nil
+        }
+        switch named[0] {
+        case "user":
+            guard let user = self.text("user", limit: JobLimits.user) else { return nil }
+            return .users([user])
+        case "users":
+            return self.users("users").map { .users($0) }
+        default: return nil
+        }
+    }
+
+    private mutating func payload() -> Job.Payload? {
+        guard self.fields["event"] == nil else {
+            let name = self.text("event", limit: JobLimits.name)
+            let arguments = self.json("args", limit: JobLimits.json)
+            if let arguments, arguments.value.array == nil { self.fault("args", "must be a JSON array") }
+            if self.fields.removeValue(forKey: "type") != nil { self.fault("type", "does not go with event") }
+            return name.map { .event(name: $0, arguments: arguments?.text ?? Array("[]".utf8)) }
+        }
+        if self.fields["type"] == nil { self.fault("type", "is missing") }
+        var content = JobContent(type: self.text("type", limit: JobLimits.name) ?? "")
+        content.title = self.text("title", limit: JobLimits.title, allowsEmpty: true) ?? ""
+        content.body = self.text("body", limit: JobLimits.body, allowsEmpty: true) ?? ""
+        content.data = self.object("data")
+        content.entityType = self.text("entity_type", limit: JobLimits.name)
+        content.entityID = self.text("entity_id", limit: JobLimits.name)
+        content.category = self.text("category", limit: JobLimits.name)
+        content.collapseKey = self.text("collapse_key", limit: 64)
+        content.severity = self.choice("severity", of: Severity.self)
+        content.delivery = self.choice("delivery", of: DeliveryClass.self)
+        content.lane = self.choice("lane", of: Lane.self)
+        content.channels = self.channels()
+        content.expiresAt = self.moment("expires_at")
+        content.keepUntil = self.moment("keep_until")
+        content.extras.url = self.text("url", limit: JobLimits.url)
+        content.extras.image = self.text("image", limit: JobLimits.url)
+        content.extras.sound = self.text("sound", limit: JobLimits.name)
+        content.extras.state = self.text("state", limit: JobLimits.name)
+        content.extras.badge = self.integer("badge", in: 0...99_999)
+        content.extras.platform = self.object("platform")
+        return .notification(content)
+    }
+
+    // MARK: Kinds of field
+
+    private mutating func fault(_ field: String, _ reason: String) {
+        // A stranger's field name may be as long as a value.
+        self.faults.append(JobFault(String(field.unicodeScalars.prefix(64)), reason))
+    }
+
+    private mutating func text(_ name: String, limit: Int, allowsEmpty: Bool = false) -> String? {
+        guard let bytes = self.fields.removeValue(forKey: name) else { return nil }
+        guard let text = String(validating: bytes, as: UTF8.self) else {
+            self.fault(name, "is not valid UTF-8")
+            return nil
+        }
+        return self.checked(text, name, limit: limit, allowsEmpty: allowsEmpty)
+    }
+
+    private mutating func checked(_ text: String, _ name: String, limit: Int, allowsEmpty: Bool = false) -> String? {
+        if text.isEmpty, !allowsEmpty {
+            self.fault(name, "is empty")
+        } else if text.utf8.contains(0) {
+            self.fault(name, "holds the character U+0000")
+        } else if text.utf8.count > limit, text.unicodeScalars.count > limit {
+            self.fault(name, "is longer than \(limit) characters")
+        } else {
+            return text
+        }
+        return nil
+    }
+
+    private mutating func json(_ name: String, limit: Int) -> (value: JSONValue, text: [UInt8])? {
+        guard let bytes = self.fields.removeValue(forKey: name) else { return nil }
+        guard bytes.count <= limit else {
+            self.fault(name, "is longer than \(limit) bytes")
+            return nil
+        }
+        do throws(JSONFault) {
+            let text = Array(bytes)
+            return (try JSONParser.parse(text), text)
+        } catch {
+            self.fault(name, "is \(error)")
+            return nil
+        }
+    }
+
+    private mutating func object(_ name: String) -> [UInt8]? {
+        guard let json = self.json(name, limit: JobLimits.json) else { return nil }
+        guard json.value.object != nil else {
+            self.fault(name, "must be a JSON object")
+            return nil
+        }
+        return json.text
+    }
+
+    private mutating func users(_ name: String) -> [String]? {
+        guard let json = self.json(name, limit: JobLimits.usersJSON) else { return nil }
+        guard let users = json.value.strings, !users.isEmpty, users.count <= JobLimits.users else {
+            self.fault(name, "must be a JSON array of 1 to \(JobLimits.users) strings")
+            return nil
+        }
+        var seen: Set<String> = []
+        var distinct: [String] = []
+        for user in users {
+            guard let user = self.checked(user, name, limit: JobLimits.user) else { return nil }
+            if seen.insert(user).inserted { distinct.append(user) }
+        }
+        return distinct
+    }
+
+    private mutating func choice<Value: RawRepresentable<String> & CaseIterable>(
+        _ name: String,
+        of type: Value.Type
+    ) -> Value? {
+        guard let text = self.text(name, limit: JobLimits.name) else { return nil }
+        if let value = Value(rawValue: text) { return value }
+        self.fault(name, "must be one of " + Value.allCases.map(\.rawValue).joined(separator: ", "))
+        return nil
+    }
+
+    private mutating func channels() -> Channels? {
+        guard let json = self.json("channels", limit: JobLimits.json) else { return nil }
+        let named = json.value.strings?.map { Channel(rawValue: $0) } ?? []
+        guard !named.isEmpty, named.allSatisfy({ $0 != nil }) else {
+            self.fault("channels", "must be a JSON array out of in_app, push, email")
+            return nil
+        }
+        return named.compactMap { $0 }.reduce(into: Channels()) { $0.insert(Channels($1)) }
+    }
+
+    private mutating func moment(_ name: String) -> Timestamp? {
+        guard let text = self.text(name, limit: JobLimits.name) else { return nil }
+        if let moment = Timestamp(rfc3339: text) { return moment }
+        self.fault(name, "must be an RFC 3339 time such as 2026-11-20T10:00:00Z")
+        return nil
+    }
+
+    private mutating func integer(_ name: String, in range: ClosedRange<Int64>) -> Int64? {
+        guard let text = self.text(name, limit: JobLimits.name) else { return nil }
+        if let value = Int64(text), range.contains(value) { return value }
+        self.fault(name, "must be a whole number from \(range.lowerBound) to \(range.upperBound)")
+        return nil
+    }
+}

@@ -1,0 +1,16 @@
+// Carillon · JobLimits.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// The bounds of a job's fields. Lengths of text count Unicode scalars, those of JSON count bytes.
+package enum JobLimits {
+    package static let user = 128
+    package static let users = 1_000
+    package static let id = 128
+    package static let org = 128
+    package static let name = 128
+    package static let title = 255
+    package static let body = 4_096
+    package static let url = 2_048
+    package static let json = 16_384
+    package static let usersJSON = 1_048_576
+}

@@ -1,0 +1,117 @@
+// Carillon · NotificationID.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Crypto
+
+/// A UUID that orders by time: version 8 of RFC 9562, 48 bits of Unix milliseconds and 74 bits of a hash.
+///
+/// The hash covers what made the notification, so that the same stream entry taken twice gives the same id.
+package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConvertible {
+    package let high: UInt64
+    package let low: UInt64
+
+    package init(high: UInt64, low: UInt64) {
+        self.high = high
+        self.low = low
+    }
+
+    package init(_ halves: (UInt64, UInt64)) {
+        self.init(high: halves.0, low: halves.1)
+    }
+
+    /// The id of `user`'s notification from the entry that `origin` stands for.
+    package init(origin: EntryDigest, user: String) {
+        var hash = origin.hash
+        user.withContiguousUTF8 { hash.update(bufferPointer: $0) }
+        let digest = hash.finalize()
+        let (first, second) = digest.withUnsafeBytes { bytes in
+            (bytes.loadUnaligned(as: UInt64.self), bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
+        }
+        let milliseconds = UInt64(clamping: origin.milliseconds) & 0xFFFF_FFFF_FFFF
+        self.high = milliseconds << 16 | 0x8000 | (first & 0x0FFF)
+        self.low = 0x8000_0000_0000_0000 | (second & 0x3FFF_FFFF_FFFF_FFFF)
+    }
+
+    /// Reads the usual form with hyphens, in either case; nil if it is none.
+    package init?(_ text: some StringProtocol) {
+        let bytes = Array(text.utf8)
+        guard bytes.count == 36 else { return nil }
+        var halves: [UInt64] = [0, 0]
+        var digits = 0
+        for (index, byte) in bytes.enumerated() {
+            if index == 8 || index == 13 || index == 18 || index == 23 {
+                guard byte == UInt8(ascii: "-") else { return nil }
+                continue
+            }
+            guard byte < 0x80, let digit = Character(Unicode.Scalar(byte)).hexDigitValue else { return nil }
+            halves[digits / 16] = halves[digits / 16] << 4 | UInt64(digit)
+            digits += 1
+        }
+        self.init(high: halves[0], low: halves[1])
+    }
+
+    package var halves: (UInt64, UInt64) { (self.high, self.low) }
+
+    /// When the stream entry was added, in Unix milliseconds; meaningless for ids that others made.
+    package var milliseconds: Int64 { Int64(self.high >> 16) }
+
+    package var description: String {
+        let digits: StaticString = "0123456789abcdef"
+        return String(unsafeUninitializedCapacity: 36) { buffer in
+            // The static string holds sixteen bytes and every index below is under sixteen; the buffer holds 36.
+            let table = digits.utf8Start
+            var position = 0
+            for place in 0..<32 {
+                if place == 8 || place == 12 || place == 16 || place == 20 {
+                    buffer[position] = UInt8(ascii: "-")
+                    position += 1
+                }
+                let half = place < 16 ? self.high : self.low
+                let digit = Int(half >> UInt64(60 - place % 16 * 4) & 0xF)
+                buffer[position] = table[digit]
+                position += 1
+            }
+            return position
+        }
+    }
+
+    package static func < (left: NotificationID, right: NotificationID) -> Bool {
+        (left.high, left.low) < (right.high, right.low)
+    }
+}
+
+/// What stands for a stream entry in the ids of its notifications: its stream, its id and its fields.
+///
+/// The fields count too, because a failed-over Redis may give an entry id a second time.
+package struct EntryDigest: Sendable {
+    fileprivate let hash: SHA256
+    fileprivate let milliseconds: Int64
+
+    /// - Parameters:
+    ///   - stream: the stream's key.
+    ///   - entry: the entry's id, `milliseconds-sequence`.
+    ///   - fields: its fields in their order.
+    package init(stream: String, entry: String, fields: [(name: String, value: ArraySlice<UInt8>)]) {
+        self.milliseconds = Int64(entry.prefix { $0 != "-" }) ?? 0
+        var hash = SHA256()
+        func add(_ text: String) {
+            text.withContiguousUTF8 { hash.update(bufferPointer: $0) }
+            withUnsafeBytes(of: UInt8(0xFF)) { hash.update(bufferPointer: $0) }
+        }
+        add(stream)
+        add(entry)
+        for field in fields {
+            add(field.name)
+            field.value.withUnsafeBytes { hash.update(bufferPointer: $0) }
+            withUnsafeBytes(of: UInt8(0xFF)) { hash.update(bufferPointer: $0) }
+        }
+        self.hash = hash
+    }
+}
+
+extension String {
+    fileprivate func withContiguousUTF8(_ body: (UnsafeRawBufferPointer) -> Void) {
+        var copy = self
+        copy.withUTF8 { body(UnsafeRawBufferPointer($0)) }
+    }
+}

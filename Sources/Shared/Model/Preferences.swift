@@ -1,0 +1,41 @@
+// Carillon · Preferences.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// What a user wants of one type; nil where the user has not said.
+package struct TypePreference: Sendable, Equatable {
+    package var inApp: Bool?
+    package var push: Bool?
+    package var email: Bool?
+
+    package init(inApp: Bool? = nil, push: Bool? = nil, email: Bool? = nil) {
+        self.inApp = inApp
+        self.push = push
+        self.email = email
+    }
+}
+
+/// Wall-clock times in the user's zone, minutes after midnight; start is inclusive, end exclusive.
+package struct QuietHours: Sendable, Equatable {
+    package var start: Int
+    package var end: Int
+    /// Bit 0 is Monday; the day on which the window starts.
+    package var weekdays: UInt8
+
+    package init(start: Int, end: Int, weekdays: UInt8 = 0x7F) {
+        self.start = start
+        self.end = end
+        self.weekdays = weekdays
+    }
+}
+
+/// What holds for a user in general.
+package struct UserSettings: Sendable, Equatable {
+    package var zone: String?
+    package var locale: String?
+    package var email: String?
+    package var quietHours: QuietHours?
+    /// Refuses everything that is not required.
+    package var isOptedOut = false
+
+    package init() {}
+}

@@ -1,0 +1,36 @@
+// Carillon · Presence.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// Whether a user holds a socket somewhere, and how.
+package enum Presence: Sendable, Equatable {
+    /// Redis could not say.
+    case unknown
+    case offline
+    case online([ConnectionPresence])
+}
+
+/// A wire format that a client speaks.
+package enum Dialect: String, Sendable, CaseIterable {
+    case native, socketio, signalr, sse
+}
+
+/// One connection of a user.
+package struct ConnectionPresence: Sendable, Equatable {
+    package enum State: String, Sendable {
+        case active, idle
+    }
+
+    package let connection: String
+    package let node: String
+    package let dialect: Dialect
+    package let state: State
+    package let since: Timestamp
+
+    package init(connection: String, node: String, dialect: Dialect, state: State, since: Timestamp) {
+        self.connection = connection
+        self.node = node
+        self.dialect = dialect
+        self.state = state
+        self.since = since
+    }
+}

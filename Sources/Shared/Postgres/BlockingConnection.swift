@@ -1,0 +1,104 @@
+// Carillon · BlockingConnection.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CLibpq
+import Glibc
+
+/// A libpq connection used by blocking calls, for opening and for scripts; lives on threads of its own.
+///
+/// `@unchecked Sendable` is sound: it is made on one thread and handed over whole; nobody uses it from two at once.
+package final class BlockingConnection: @unchecked Sendable {
+    private var pointer: OpaquePointer?
+
+    private init(_ pointer: OpaquePointer) {
+        self.pointer = pointer
+    }
+
+    deinit {
+        if let pointer { PQfinish(pointer) }
+    }
+
+    /// Connects, which may take as long as the configuration's connect timeout.
+    static func open(_ configuration: PostgresConfiguration) -> Result<BlockingConnection, PostgresError> {
+        // `dbname` comes first and is expanded, so that what follows it overrides what the string says.
+        let statementTimeout = Self.milliseconds(configuration.timeout) * 9 / 10
+        let parameters: [(String, String)] = [
+            ("dbname", configuration.connectionString),
+            ("fallback_application_name", configuration.applicationName),
+            ("connect_timeout", String(max(2, configuration.connectTimeout.components.seconds))),
+            ("client_encoding", "UTF8"),
+            ("gssencmode", "disable"),
+            ("keepalives_idle", "30"),
+            ("keepalives_interval", "10"),
+            ("tcp_user_timeout", "15000"),
+            ("target_session_attrs", "read-write"),
+        ]
+        var keys: [UnsafeMutablePointer<CChar>?] = parameters.map { strdup($0.0) }
+        var values: [UnsafeMutablePointer<CChar>?] = parameters.map { strdup($0.1) }
+        defer {
+            for pointer in keys + values { free(pointer) }
+        }
+        keys.append(nil)
+        values.append(nil)
+        let pointer = keys.withUnsafeBufferPointer { keys in
+            values.withUnsafeBufferPointer { values in
+                // The same bytes seen as read-only strings; both arrays end with a null and outlive the call.
+                keys.withMemoryRebound(to: UnsafePointer<CChar>?.self) { keys in
+                    values.withMemoryRebound(to: UnsafePointer<CChar>?.self) { values in
+                        PQconnectdbParams(keys.baseAddress, values.baseAddress, 1)
+                    }
+                }
+            }
+        }
+        guard let pointer else { return .failure(PostgresError(.unavailable, "no memory for a connection")) }
+        let connection = BlockingConnection(pointer)
+        guard PQstatus(pointer) == CONNECTION_OK else {
+            return .failure(PostgresError(.unavailable, Self.reason(pointer)))
+        }
+        do throws(PostgresError) {
+            try connection.execute("SET statement_timeout = \(statementTimeout)")
+            return .success(connection)
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private static func milliseconds(_ duration: Duration) -> Int64 {
+        duration.components.seconds * 1_000 + duration.components.attoseconds / 1_000_000_000_000_000
+    }
+
+    /// libpq's words about a connection that failed: hosts, ports, roles, never a password.
+    private static func reason(_ pointer: OpaquePointer) -> String {
+        guard let text = PQerrorMessage(pointer) else { return "no reason given" }
+        return String(cString: text).split(whereSeparator: \.isNewline).joined(separator: "; ")
+    }
+
+    /// Gives the libpq connection away.
+    func take() -> OpaquePointer {
+        guard let pointer else { preconditionFailure("a connection is taken once, right after it was opened") }
+        self.pointer = nil
+        return pointer
+    }
+
+    /// Runs a script of any number of statements.
+    ///
+    /// - Throws: ``PostgresError`` of the first statement that fails.
+    package func execute(_ script: String) throws(PostgresError) {
+        _ = try self.query(script)
+    }
+
+    /// Runs a script and gives the text of the first column of its last statement's rows.
+    package func query(_ script: String) throws(PostgresError) -> [String] {
+        guard let pointer else { throw PostgresError(.closed) }
+        guard let result = PQexec(pointer, script) else { throw PostgresError(.connectionLost) }
+        defer { PQclear(result) }
+        switch PQresultStatus(result) {
+        case PGRES_COMMAND_OK, PGRES_EMPTY_QUERY: return []
+        case PGRES_TUPLES_OK:
+            return (0..<PQntuples(result)).compactMap { row in
+                PQgetvalue(result, row, 0).map { String(cString: $0) }
+            }
+        default: throw PostgresError(result: result)
+        }
+    }
+}

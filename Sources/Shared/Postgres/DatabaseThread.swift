@@ -1,0 +1,121 @@
+// Carillon · DatabaseThread.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CLinux
+import Glibc
+import Synchronization
+
+/// A thread that sleeps in epoll and runs what others put into its inbox.
+///
+/// libpq's sockets are watched here and nowhere else, so that no call to libpq ever blocks the cooperative pool.
+final class DatabaseThread: Sendable {
+    /// What the thread serves. Its methods are called on the thread only.
+    protocol Owner: AnyObject, Sendable {
+        /// A watched socket can be read or written.
+        func socketIsReady(_ socket: CInt)
+        /// Called at least every 50 milliseconds.
+        func tick()
+    }
+
+    typealias Work = @Sendable () -> Void
+
+    private struct Inbox {
+        var work: [Work] = []
+        var isAwake = false
+        var isStopped = false
+    }
+
+    private let inbox = Mutex(Inbox())
+    private let epoll: CInt
+    private let wake: CInt
+
+    /// - Throws: ``PostgresError`` if the system has no descriptors to give.
+    init() throws(PostgresError) {
+        self.epoll = epoll_create1(CInt(EPOLL_CLOEXEC))
+        self.wake = eventfd(0, CInt(EFD_CLOEXEC | EFD_NONBLOCK))
+        guard self.epoll >= 0, self.wake >= 0 else { throw PostgresError(.unavailable, "no descriptor for epoll") }
+        self.watch(self.wake, forWriting: false)
+    }
+
+    deinit {
+        Glibc.close(self.epoll)
+        Glibc.close(self.wake)
+    }
+
+    /// Starts the loop, which keeps `owner` and itself alive until ``stop()``.
+    ///
+    /// - Throws: ``PostgresError`` if there is no thread.
+    func start(name: String, owner: any Owner) throws(PostgresError) {
+        guard DetachedThread.run(name: name, { self.loop(owner) }) else {
+            throw PostgresError(.unavailable, "no thread for the database")
+        }
+    }
+
+    /// Runs `work` on the thread, soon.
+    func run(_ work: @escaping Work) {
+        let mustWake = self.inbox.withLock { inbox in
+            inbox.work.append(work)
+            defer { inbox.isAwake = true }
+            return !inbox.isAwake
+        }
+        if mustWake { self.wakeUp() }
+    }
+
+    /// Ends the loop after the work that is in the inbox.
+    func stop() {
+        self.inbox.withLock { $0.isStopped = true }
+        self.wakeUp()
+    }
+
+    private func wakeUp() {
+        var one: UInt64 = 1
+        _ = write(self.wake, &one, MemoryLayout<UInt64>.size)
+    }
+
+    // MARK: On the thread
+
+    func watch(_ socket: CInt, forWriting: Bool) {
+        self.control(EPOLL_CTL_ADD, socket, forWriting: forWriting)
+    }
+
+    func rewatch(_ socket: CInt, forWriting: Bool) {
+        self.control(EPOLL_CTL_MOD, socket, forWriting: forWriting)
+    }
+
+    func unwatch(_ socket: CInt) {
+        self.control(EPOLL_CTL_DEL, socket, forWriting: false)
+    }
+
+    private func control(_ operation: CInt, _ socket: CInt, forWriting: Bool) {
+        var event = epoll_event()
+        event.events = EPOLLIN.rawValue | (forWriting ? EPOLLOUT.rawValue : 0)
+        event.data.fd = socket
+        epoll_ctl(self.epoll, operation, socket, &event)
+    }
+
+    private func loop(_ owner: any Owner) {
+        var events = [epoll_event](repeating: epoll_event(), count: 64)
+        while true {
+            let count = epoll_wait(self.epoll, &events, CInt(events.count), 50)
+            for index in 0..<max(0, Int(count)) {
+                let socket = events[index].data.fd
+                if socket == self.wake {
+                    var value: UInt64 = 0
+                    _ = read(self.wake, &value, MemoryLayout<UInt64>.size)
+                } else {
+                    owner.socketIsReady(socket)
+                }
+            }
+            let (work, isStopped) = self.inbox.withLock { inbox in
+                defer {
+                    inbox.work = []
+                    inbox.isAwake = false
+                }
+                return (inbox.work, inbox.isStopped)
+            }
+            for item in work { item() }
+            owner.tick()
+            if isStopped { return }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+// Carillon · PostgresListener.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Backoff
+import CLibpq
+package import Logging
+
+/// LISTEN on a connection of its own, opened again after every loss.
+package final class PostgresListener: Sendable {
+    /// What the listener hears, on the listener's thread.
+    package enum Event: Sendable {
+        /// Listening from now on; what was notified before, also during a loss, is not repeated.
+        case listening
+        case lost
+        case notification(channel: String, payload: String)
+    }
+
+    private let thread: DatabaseThread
+    private let state: ListenerState
+
+    /// Starts to listen.
+    ///
+    /// - Parameter channels: names of the project's own, put into the statement as they are.
+    package init(
+        _ configuration: PostgresConfiguration,
+        channels: [StaticString],
+        logger: Logger,
+        handle: @escaping @Sendable (Event) -> Void
+    ) throws(PostgresError) {
+        self.thread = try DatabaseThread()
+        self.state = ListenerState(
+            configuration,
+            channels: channels.map { "\($0)" },
+            thread: self.thread,
+            logger: logger,
+            handle: handle
+        )
+        try self.thread.start(name: "pg-listen", owner: self.state)
+    }
+
+    /// Ends it.
+    package func close() {
+        self.thread.run { [state] in state.close() }
+    }
+}
+
+/// The listener's connection.
+///
+/// `@unchecked Sendable` is sound: everything here is touched on the listener's thread alone.
+final class ListenerState: DatabaseThread.Owner, @unchecked Sendable {
+    private let configuration: PostgresConfiguration
+    private let channels: [String]
+    private let thread: DatabaseThread
+    private let logger: Logger
+    private let handle: @Sendable (PostgresListener.Event) -> Void
+    private let clock = ContinuousClock()
+
+    private var connection: OpaquePointer?
+    private var isOpening = false
+    private var isClosed = false
+    private var attempt = 0
+    private var retryAt: ContinuousClock.Instant?
+
+    init(
+        _ configuration: PostgresConfiguration,
+        channels: [String],
+        thread: DatabaseThread,
+        logger: Logger,
+        handle: @escaping @Sendable (PostgresListener.Event) -> Void
+    ) {
+        self.configuration = configuration
+        self.channels = channels
+        self.thread = thread
+        self.logger = logger
+        self.handle = handle
+    }
+
+    deinit {
+        if let connection { PQfinish(connection) }
+    }
+
+    func close() {
+        self.isClosed = true
+        self.drop()
+        self.thread.stop()
+    }
+
+    func tick() {
+        guard !self.isClosed, self.connection == nil, !self.isOpening else { return }
+        if let retryAt, retryAt > self.clock.now { return }
+        self.isOpening = true
+        let configuration = self.configuration
+        let script = self.channels.map { "LISTEN \($0)" }.joined(separator: ";")
+        _ = DetachedThread.run(name: "pg-connect") { [self] in
+            let outcome = BlockingConnection.open(configuration)
+            do throws(PostgresError) {
+                let connection = try outcome.get()
+                try connection.execute(script)
+                self.thread.run { self.opened(connection.take()) }
+            } catch {
+                let reason = error
+                self.thread.run { self.failed(reason) }
+            }
+        }
+    }
+
+    private func opened(_ pointer: OpaquePointer) {
+        self.isOpening = false
+        self.attempt = 0
+        self.connection = pointer
+        PQsetnonblocking(pointer, 1)
+        self.thread.watch(PQsocket(pointer), forWriting: false)
+        self.handle(.listening)
+        self.socketIsReady(PQsocket(pointer))
+    }
+
+    private func failed(_ error: PostgresError) {
+        self.isOpening = false
+        self.logger.warning("postgres listener failed", metadata: ["error": "\(error)"])
+        self.retryAt = self.clock.now + self.configuration.reconnect.delay(attempt: self.attempt)
+        self.attempt += 1
+    }
+
+    func socketIsReady(_ socket: CInt) {
+        guard let connection else { return }
+        guard PQconsumeInput(connection) == 1 else {
+            self.drop()
+            self.handle(.lost)
+            return
+        }
+        while let notification = PQnotifies(connection) {
+            // Freed below; its two strings are copied first.
+            let channel = String(cString: notification.pointee.relname)
+            let payload = String(cString: notification.pointee.extra)
+            PQfreemem(notification)
+            self.handle(.notification(channel: channel, payload: payload))
+        }
+    }
+
+    private func drop() {
+        guard let connection else { return }
+        self.thread.unwatch(PQsocket(connection))
+        PQfinish(connection)
+        self.connection = nil
+    }
+}

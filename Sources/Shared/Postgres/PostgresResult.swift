@@ -1,0 +1,142 @@
+// Carillon · PostgresResult.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CLibpq
+
+/// The rows that a statement returned, read where libpq put them.
+///
+/// `@unchecked Sendable` is sound: libpq never changes a result after it was made and documents that results may be
+/// passed between threads freely; the pointer is private, only read, and cleared once, in `deinit`.
+package final class PostgresResult: @unchecked Sendable {
+    private let pointer: OpaquePointer
+    package let count: Int
+
+    /// Takes over `pointer`.
+    init(_ pointer: OpaquePointer) {
+        self.pointer = pointer
+        self.count = Int(PQntuples(pointer))
+    }
+
+    deinit {
+        PQclear(self.pointer)
+    }
+
+    /// How many rows the statement changed.
+    package var affectedRows: Int {
+        guard let text = PQcmdTuples(self.pointer) else { return 0 }
+        return Int(String(cString: text)) ?? 0
+    }
+
+    package var first: PostgresRow? { self.count > 0 ? self[0] : nil }
+
+    package subscript(row: Int) -> PostgresRow {
+        PostgresRow(result: self, row: CInt(row))
+    }
+
+    fileprivate func isNull(_ row: CInt, _ column: Int) -> Bool {
+        PQgetisnull(self.pointer, row, CInt(column)) == 1
+    }
+
+    /// The bytes are libpq's and live as long as this object; `body` must not keep them.
+    fileprivate func withBytes<Value>(
+        _ row: CInt,
+        _ column: Int,
+        _ body: (UnsafeRawBufferPointer) throws(PostgresError) -> Value
+    ) throws(PostgresError) -> Value {
+        let count = Int(PQgetlength(self.pointer, row, CInt(column)))
+        return try body(UnsafeRawBufferPointer(start: PQgetvalue(self.pointer, row, CInt(column)), count: count))
+    }
+}
+
+extension PostgresResult: RandomAccessCollection {
+    package var startIndex: Int { 0 }
+    package var endIndex: Int { self.count }
+}
+
+/// One row; columns are read by position in PostgreSQL's binary format.
+package struct PostgresRow: Sendable {
+    fileprivate let result: PostgresResult
+    fileprivate let row: CInt
+
+    package func isNull(_ column: Int) -> Bool {
+        self.result.isNull(self.row, column)
+    }
+
+    private func fixed<Value: FixedWidthInteger>(
+        _ column: Int,
+        as type: Value.Type
+    ) throws(PostgresError) -> Value {
+        try self.result.withBytes(self.row, column) { (bytes) throws(PostgresError) in
+            guard bytes.count == MemoryLayout<Value>.size, !self.isNull(column) else {
+                throw PostgresError(.decoding, "column \(column) is no \(Value.self)")
+            }
+            return Value(bigEndian: bytes.loadUnaligned(as: Value.self))
+        }
+    }
+
+    package func int4(_ column: Int) throws(PostgresError) -> Int32 { try self.fixed(column, as: Int32.self) }
+
+    package func int8(_ column: Int) throws(PostgresError) -> Int64 { try self.fixed(column, as: Int64.self) }
+
+    package func optionalInt8(_ column: Int) throws(PostgresError) -> Int64? {
+        self.isNull(column) ? nil : try self.int8(column)
+    }
+
+    package func bool(_ column: Int) throws(PostgresError) -> Bool { try self.fixed(column, as: UInt8.self) != 0 }
+
+    package func optionalBool(_ column: Int) throws(PostgresError) -> Bool? {
+        self.isNull(column) ? nil : try self.bool(column)
+    }
+
+    package func float8(_ column: Int) throws(PostgresError) -> Double {
+        Double(bitPattern: try self.fixed(column, as: UInt64.self))
+    }
+
+    /// A moment in microseconds since 1970.
+    package func timestamptz(_ column: Int) throws(PostgresError) -> Int64 {
+        PostgresEpoch.toUnix(try self.int8(column))
+    }
+
+    package func optionalTimestamptz(_ column: Int) throws(PostgresError) -> Int64? {
+        self.isNull(column) ? nil : try self.timestamptz(column)
+    }
+
+    package func uuid(_ column: Int) throws(PostgresError) -> (UInt64, UInt64) {
+        try self.result.withBytes(self.row, column) { (bytes) throws(PostgresError) in
+            guard bytes.count == 16 else { throw PostgresError(.decoding, "column \(column) is no UUID") }
+            return (
+                UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)),
+                UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
+            )
+        }
+    }
+
+    package func optionalUUID(_ column: Int) throws(PostgresError) -> (UInt64, UInt64)? {
+        self.isNull(column) ? nil : try self.uuid(column)
+    }
+
+    package func text(_ column: Int) throws(PostgresError) -> String {
+        guard let text = try self.optionalText(column) else {
+            throw PostgresError(.decoding, "column \(column) is null")
+        }
+        return text
+    }
+
+    package func optionalText(_ column: Int) throws(PostgresError) -> String? {
+        guard !self.isNull(column) else { return nil }
+        return try self.result.withBytes(self.row, column) { (bytes) throws(PostgresError) in
+            String(decoding: bytes, as: UTF8.self)
+        }
+    }
+
+    package func bytes(_ column: Int) throws(PostgresError) -> [UInt8] {
+        try self.result.withBytes(self.row, column) { (bytes) throws(PostgresError) in Array(bytes) }
+    }
+
+    /// The text of a `jsonb`, nil for a null.
+    package func optionalJSON(_ column: Int) throws(PostgresError) -> [UInt8]? {
+        guard !self.isNull(column) else { return nil }
+        // The first byte is the format's version.
+        return try self.result.withBytes(self.row, column) { (bytes) throws(PostgresError) in Array(bytes.dropFirst()) }
+    }
+}

@@ -1,0 +1,193 @@
+// Carillon · ServerConnection.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CLibpq
+import DequeModule
+
+/// One libpq connection in pipeline mode. Used by the database thread only.
+final class ServerConnection {
+    private enum Expected {
+        case prepared(sql: String)
+        case result
+        case sync
+    }
+
+    /// A segment that was sent.
+    private struct Flight {
+        let segment: Segment
+        var results: [PostgresResult] = []
+        var error: PostgresError?
+    }
+
+    // libpq's connection: only the database thread touches it, and `deinit` finishes it.
+    private let pointer: OpaquePointer
+    private var expected: Deque<Expected> = []
+    private var flights: Deque<Flight> = []
+    private var headHasResult = false
+    private var prepared: [String: String] = [:]
+    private var preparedCount = 0
+    private var parameterBytes: [UInt8] = []
+
+    /// The transaction that keeps this connection.
+    var holder: TransactionKey?
+    private(set) var isBroken = false
+    /// Whether the socket must be watched for room to write.
+    private(set) var wantsWrite = false
+
+    /// Takes over a connection that is open and idle.
+    init?(_ pointer: OpaquePointer) {
+        self.pointer = pointer
+        guard PQsetnonblocking(pointer, 1) == 0, PQenterPipelineMode(pointer) == 1 else {
+            PQfinish(pointer)
+            return nil
+        }
+    }
+
+    deinit {
+        PQfinish(self.pointer)
+    }
+
+    var socket: CInt { PQsocket(self.pointer) }
+    var inFlight: Int { self.flights.count }
+    var oldestDeadline: ContinuousClock.Instant? { self.flights.first?.segment.deadline }
+    var firstSegment: UInt64? { self.flights.first?.segment.identifier }
+
+    /// Sends a segment.
+    func send(_ segment: Segment) {
+        self.flights.append(Flight(segment: segment))
+        for statement in segment.statements {
+            guard self.send(statement) else {
+                self.isBroken = true
+                return
+            }
+        }
+        self.expected.append(.sync)
+        guard PQpipelineSync(self.pointer) == 1 else {
+            self.isBroken = true
+            return
+        }
+        self.flush()
+    }
+
+    private func send(_ statement: PostgresStatement) -> Bool {
+        let name: String
+        if let known = self.prepared[statement.sql] {
+            name = known
+        } else {
+            name = "s\(self.preparedCount)"
+            self.preparedCount += 1
+            let types = statement.parameters.map { Oid($0.typeIdentifier) }
+            guard PQsendPrepare(self.pointer, name, statement.sql, CInt(types.count), types) == 1 else { return false }
+            self.prepared[statement.sql] = name
+            self.expected.append(.prepared(sql: statement.sql))
+        }
+        self.parameterBytes.removeAll(keepingCapacity: true)
+        var ranges: [Range<Int>?] = []
+        ranges.reserveCapacity(statement.parameters.count)
+        for parameter in statement.parameters {
+            let start = self.parameterBytes.count
+            let isPresent = parameter.encode(into: &self.parameterBytes)
+            ranges.append(isPresent ? start..<self.parameterBytes.count : nil)
+        }
+        // libpq takes an empty value for a null pointer as null, so the buffer must have an address.
+        if self.parameterBytes.isEmpty { self.parameterBytes.append(0) }
+        let sent = self.parameterBytes.withUnsafeBytes { bytes in
+            // libpq copies the values into its output buffer during the call.
+            let base = bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
+            let values = ranges.map { range in range.flatMap { base?.advanced(by: $0.lowerBound) } }
+            let lengths = ranges.map { CInt($0?.count ?? 0) }
+            let formats = [CInt](repeating: 1, count: ranges.count)
+            return PQsendQueryPrepared(self.pointer, name, CInt(values.count), values, lengths, formats, 1)
+        }
+        self.expected.append(.result)
+        return sent == 1
+    }
+
+    /// Writes what libpq has gathered.
+    func flush() {
+        switch PQflush(self.pointer) {
+        case 0: self.wantsWrite = false
+        case 1: self.wantsWrite = true
+        default: self.isBroken = true
+        }
+    }
+
+    /// Reads what has come and hands over every segment that is complete.
+    func read(_ complete: (Segment, Result<[PostgresResult], PostgresError>) -> Void) {
+        guard PQconsumeInput(self.pointer) == 1 else {
+            self.isBroken = true
+            return
+        }
+        if self.wantsWrite { self.flush() }
+        while let head = self.expected.first, PQisBusy(self.pointer) == 0 {
+            guard let result = PQgetResult(self.pointer) else {
+                // Null ends a statement's results.
+                guard self.headHasResult else { return }
+                self.headHasResult = false
+                self.expected.removeFirst()
+                continue
+            }
+            if PQresultStatus(result) == PGRES_PIPELINE_SYNC {
+                PQclear(result)
+                self.expected.removeFirst()
+                guard let flight = self.flights.popFirst() else { continue }
+                complete(flight.segment, flight.error.map { .failure($0) } ?? .success(flight.results))
+            } else {
+                self.headHasResult = true
+                self.take(result, for: head)
+            }
+        }
+    }
+
+    private func take(_ result: OpaquePointer, for head: Expected) {
+        switch PQresultStatus(result) {
+        case PGRES_TUPLES_OK, PGRES_COMMAND_OK:
+            switch head {
+            case .result: self.flights[0].results.append(PostgresResult(result))
+            case .prepared, .sync: PQclear(result)
+            }
+            return
+        case PGRES_PIPELINE_ABORTED: break
+        default:
+            let error = PostgresError(result: result)
+            self.flights[0].error = self.flights[0].error ?? error
+            // The plan no longer fits its tables, or the server has forgotten it: begin with a fresh session.
+            if error.sqlState == "0A000" || error.sqlState == "26000" { self.isBroken = true }
+        }
+        PQclear(result)
+        if case .prepared(let sql) = head { self.prepared[sql] = nil }
+    }
+
+    /// Takes out the segments that were sent and not answered.
+    func abandon() -> [Segment] {
+        defer { self.flights = [] }
+        return self.flights.map(\.segment)
+    }
+
+    /// A handle that can cancel what runs, from any thread.
+    func cancelHandle() -> CancelHandle? {
+        PQgetCancel(self.pointer).map { CancelHandle($0) }
+    }
+}
+
+/// Asks the server to give up what a connection runs.
+///
+/// `@unchecked Sendable` is sound: libpq documents that a cancel object is safe to use from another thread; it is used
+/// once and freed in `deinit`.
+final class CancelHandle: @unchecked Sendable {
+    private let pointer: OpaquePointer
+
+    init(_ pointer: OpaquePointer) {
+        self.pointer = pointer
+    }
+
+    deinit {
+        PQfreeCancel(self.pointer)
+    }
+
+    /// Blocks until the server has taken the request.
+    func cancel() {
+        var text = [CChar](repeating: 0, count: 256)
+        _ = PQcancel(self.pointer, &text, CInt(text.count))
+    }
+}

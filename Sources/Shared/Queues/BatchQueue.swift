@@ -1,0 +1,99 @@
+// Carillon · BatchQueue.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import DequeModule
+import Synchronization
+
+/// Gathers single elements into batches: while one batch is worked on, the next one grows by itself.
+///
+/// For one consumer. Bounded: senders wait, or are refused, while it is full.
+package final class BatchQueue<Element: Sendable>: Sendable {
+    private struct State {
+        var elements: [Element] = []
+        var senders: Deque<UnsafeContinuation<Void, Never>> = []
+        var receiver: UnsafeContinuation<Void, Never>?
+        var isFinished = false
+    }
+
+    private let state = Mutex(State())
+    private let capacity: Int
+
+    /// - Parameter capacity: how many elements may wait.
+    package init(capacity: Int) {
+        self.capacity = capacity
+    }
+
+    /// Adds an element without waiting.
+    ///
+    /// - Returns: false if the queue is full or finished, in which case the element was not taken.
+    package func offer(_ element: Element) -> Bool {
+        let (isTaken, receiver) = self.state.withLock { state -> (Bool, UnsafeContinuation<Void, Never>?) in
+            guard !state.isFinished, state.elements.count < self.capacity else { return (false, nil) }
+            state.elements.append(element)
+            defer { state.receiver = nil }
+            return (true, state.receiver)
+        }
+        receiver?.resume()
+        return isTaken
+    }
+
+    /// Adds an element, waiting while the queue is full. After ``finish()`` the element is dropped.
+    package func send(_ element: Element) async {
+        while !self.offer(element) {
+            if self.isFinished { return }
+            await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
+                // Unsafe continuations are sound here: each is held in one place and resumed when it is taken out.
+                let mustWait = self.state.withLock { state in
+                    guard !state.isFinished, state.elements.count >= self.capacity else { return false }
+                    state.senders.append(continuation)
+                    return true
+                }
+                if !mustWait { continuation.resume() }
+            }
+        }
+    }
+
+    /// Takes up to `limit` elements, waiting for the first; nil when the queue is finished and empty.
+    package func next(limit: Int) async -> [Element]? {
+        while true {
+            let (taken, senders) = self.state.withLock { state -> ([Element]?, Deque<UnsafeContinuation<Void, Never>>) in
+                guard !state.elements.isEmpty else { return (state.isFinished ? nil : [], []) }
+                let count = min(limit, state.elements.count)
+                let taken = Array(state.elements.prefix(count))
+                state.elements.removeFirst(count)
+                defer { state.senders = [] }
+                return (taken, state.senders)
+            }
+            for sender in senders { sender.resume() }
+            guard let taken else { return nil }
+            if !taken.isEmpty { return taken }
+            await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
+                let mustWait = self.state.withLock { state in
+                    guard state.elements.isEmpty, !state.isFinished else { return false }
+                    state.receiver = continuation
+                    return true
+                }
+                if !mustWait { continuation.resume() }
+            }
+        }
+    }
+
+    package var isFinished: Bool { self.state.withLock { $0.isFinished } }
+
+    /// How many elements wait.
+    package var count: Int { self.state.withLock { $0.elements.count } }
+
+    /// Takes nothing more; what is held is still handed out.
+    package func finish() {
+        let (receiver, senders) = self.state.withLock { state in
+            state.isFinished = true
+            defer {
+                state.receiver = nil
+                state.senders = []
+            }
+            return (state.receiver, state.senders)
+        }
+        receiver?.resume()
+        for sender in senders { sender.resume() }
+    }
+}

@@ -1,0 +1,69 @@
+// Carillon · RedisAddress.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import FoundationEssentials
+
+/// Where a Redis server is and how to log in, as a `REDIS_URL` says it.
+///
+/// Forms: `redis://[user[:password]@]host[:port][/database]`, `rediss://…` for TLS,
+/// `unix:///path/to.sock[?db=N]` for a local socket.
+package struct RedisAddress: Sendable, Equatable, CustomStringConvertible {
+    /// The way to the server.
+    package enum Endpoint: Sendable, Equatable {
+        case tcp(host: String, port: Int)
+        case unixSocket(path: String)
+    }
+
+    package let endpoint: Endpoint
+    package let usesTLS: Bool
+    package let username: String?
+    package let password: String?
+    package let database: Int
+
+    /// Reads a Redis URL.
+    ///
+    /// - Throws: ``RedisError`` with code `configuration`, whose message names the fault and never the password.
+    package init(url: String) throws(RedisError) {
+        guard let components = URLComponents(string: url), let scheme = components.scheme?.lowercased() else {
+            throw RedisError(.configuration, "not a URL; expected redis://host:port/database")
+        }
+        self.username = components.user.flatMap { $0.isEmpty ? nil : $0 }
+        self.password = components.password
+        switch scheme {
+        case "redis", "rediss":
+            guard let host = components.host, !host.isEmpty else {
+                throw RedisError(.configuration, "the URL names no host")
+            }
+            let bare = host.hasPrefix("[") && host.hasSuffix("]") ? String(host.dropFirst().dropLast()) : host
+            self.endpoint = .tcp(host: bare, port: components.port ?? 6379)
+            self.usesTLS = scheme == "rediss"
+            self.database = try Self.database(components.path.drop { $0 == "/" })
+        case "unix":
+            guard !components.path.isEmpty else { throw RedisError(.configuration, "the URL names no socket path") }
+            self.endpoint = .unixSocket(path: components.path)
+            self.usesTLS = false
+            let item = components.queryItems?.first { $0.name == "db" }?.value
+            self.database = try Self.database(Substring(item ?? ""))
+        case "redis+cluster":
+            throw RedisError(.configuration, "redis+cluster:// is not supported by this release; use redis://")
+        default:
+            throw RedisError(.configuration, "scheme \(scheme):// is none of redis, rediss, unix")
+        }
+    }
+
+    private static func database(_ text: Substring) throws(RedisError) -> Int {
+        guard !text.isEmpty else { return 0 }
+        guard let number = Int(text), number >= 0 else {
+            throw RedisError(.configuration, "the database is not a number")
+        }
+        return number
+    }
+
+    /// The address without its credentials, fit for a log.
+    package var description: String {
+        switch self.endpoint {
+        case .tcp(let host, let port): "\(self.usesTLS ? "rediss" : "redis")://\(host):\(port)/\(self.database)"
+        case .unixSocket(let path): "unix://\(path)?db=\(self.database)"
+        }
+    }
+}

@@ -1,0 +1,68 @@
+// Carillon · RedisError.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// Why a Redis call gave no usable answer.
+///
+/// Holds the server's own words at most, never a key, an argument or a password.
+package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
+    /// What happened, and with it whether the command may have run.
+    package enum Code: String, Sendable {
+        /// No connection before the deadline; the command was not sent.
+        case unavailable
+        /// Sent, but no reply before the deadline; the command may have run.
+        case timeout
+        /// The connection broke after sending; the command may have run.
+        case connectionLost
+        /// Too much is waiting already; the command was not sent.
+        case overloaded
+        /// The client was closed; the command was not sent.
+        case closed
+        /// Redis answered with an error.
+        case server
+        /// The reply is not what the command's contract says.
+        case unexpectedReply
+        /// The bytes are not RESP.
+        case malformedReply
+        /// The address or the credentials cannot be used.
+        case configuration
+    }
+
+    package let code: Code
+    /// The server's or the network's words.
+    package let message: String?
+    /// File and line of who made the error.
+    package let place: String
+
+    package init(
+        _ code: Code,
+        _ message: String? = nil,
+        file: StaticString = #fileID,
+        line: UInt = #line
+    ) {
+        self.code = code
+        self.message = message
+        self.place = "\(file):\(line)"
+    }
+
+    /// Whether the command certainly did not run.
+    package var wasNotSent: Bool {
+        switch self.code {
+        case .unavailable, .overloaded, .closed, .configuration: true
+        case .timeout, .connectionLost, .server, .unexpectedReply, .malformedReply: false
+        }
+    }
+
+    /// The first word of a server error, such as `NOSCRIPT` or `NOGROUP`.
+    package var serverCode: Substring? {
+        guard self.code == .server, let message else { return nil }
+        return message.prefix { $0 != " " }
+    }
+
+    package var description: String {
+        "redis \(self.code.rawValue)" + (self.message.map { ": \($0)" } ?? "") + " (\(self.place))"
+    }
+
+    package static func == (left: RedisError, right: RedisError) -> Bool {
+        left.code == right.code && left.message == right.message
+    }
+}

@@ -1,0 +1,185 @@
+// Carillon · RedisSubscription.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Backoff
+package import Logging
+package import NIOCore
+
+/// A pub/sub connection: a fixed set of channels, subscribed again after every loss.
+///
+/// Messages that were published while it was away are gone; ``Event/lost`` and ``Event/subscribed`` tell when to look for them.
+package actor RedisSubscription {
+    /// What the subscriber hears, on the connection's event loop.
+    package enum Event: Sendable {
+        /// Every channel is subscribed; `isFirst` is false after a loss.
+        case subscribed(isFirst: Bool)
+        case lost
+        case message(channel: String, payload: ArraySlice<UInt8>)
+    }
+
+    private static let probeInterval = TimeAmount.seconds(5)
+
+    private let eventLoop: any EventLoop
+    private let configuration: RedisConfiguration
+    private let connector: RedisConnector
+    private let channels: [String]
+    private let logger: Logger
+    private let handle: @Sendable (Event) -> Void
+
+    private var channel: (any Channel)?
+    private var reader: RESPReader?
+    private var owedLogins = 0
+    private var subscribed: Set<String> = []
+    private var wasSubscribed = false
+    private var isClosed = false
+    private var attempt = 0
+    private var probe: RepeatedTask?
+    private var heardSinceProbe = true
+
+    package nonisolated var unownedExecutor: UnownedSerialExecutor {
+        self.eventLoop.executor.asUnownedSerialExecutor()
+    }
+
+    /// Subscribes, and keeps it so.
+    ///
+    /// - Throws: ``RedisError`` with code `configuration`.
+    package init(
+        _ configuration: RedisConfiguration,
+        channels: [String],
+        on eventLoop: any EventLoop,
+        logger: Logger,
+        handle: @escaping @Sendable (Event) -> Void
+    ) throws(RedisError) {
+        self.eventLoop = eventLoop
+        self.configuration = configuration
+        self.connector = try RedisConnector(configuration)
+        self.channels = channels
+        self.logger = logger
+        self.handle = handle
+        eventLoop.execute { self.assumeIsolated { $0.start() } }
+    }
+
+    /// Whether every channel is subscribed now.
+    package var isSubscribed: Bool { self.subscribed.count == self.channels.count }
+
+    /// Ends the subscription for good.
+    package func close() {
+        self.isClosed = true
+        self.probe?.cancel()
+        self.channel?.close(promise: nil)
+    }
+
+    private func start() {
+        self.probe = self.eventLoop.scheduleRepeatedTask(
+            initialDelay: Self.probeInterval,
+            delay: Self.probeInterval
+        ) { [weak self] _ in
+            self?.assumeIsolated { $0.checkLife() }
+        }
+        self.connect()
+    }
+
+    private func connect() {
+        guard !self.isClosed else { return }
+        self.connector.connect(on: self.eventLoop) {
+            RedisChannelHandler { [weak self] event in self?.assumeIsolated { $0.receive(event) } }
+        }.whenComplete { [weak self] result in
+            self?.assumeIsolated { $0.connected(result) }
+        }
+    }
+
+    private func connected(_ result: Result<any Channel, any Error>) {
+        do {
+            let channel = try result.get()
+            guard !self.isClosed else {
+                channel.close(promise: nil)
+                return
+            }
+            self.channel = channel
+            self.reader = try RESPReader()
+            self.heardSinceProbe = true
+            var batch = self.connector.login()
+            self.owedLogins = batch.count
+            batch.append(["SUBSCRIBE"] + self.channels.map { .text($0) })
+            channel.writeAndFlush(batch.bytes, promise: nil)
+        } catch {
+            self.retry(String(describing: error))
+        }
+    }
+
+    private func retry(_ reason: String) {
+        guard !self.isClosed else { return }
+        self.logger.warning("redis subscription lost", metadata: ["error": "\(reason)"])
+        let delay = self.configuration.reconnect.delay(attempt: self.attempt)
+        self.attempt += 1
+        self.eventLoop.scheduleTask(in: TimeAmount(delay)) { [weak self] in
+            self?.assumeIsolated { $0.connect() }
+        }
+    }
+
+    private func receive(_ event: RedisChannelEvent) {
+        switch event {
+        case .bytes(let buffer):
+            self.heardSinceProbe = true
+            do throws(RedisError) {
+                var fault: RedisError?
+                try self.reader?.read(buffer) { reply in
+                    do throws(RedisError) { try self.take(reply) } catch { fault = fault ?? error }
+                }
+                if let fault { throw fault }
+            } catch {
+                self.logger.error("redis subscription fault", metadata: ["error": "\(error)"])
+                self.channel?.close(promise: nil)
+            }
+        case .failed(let reason):
+            self.logger.debug("redis subscription fault", metadata: ["error": "\(reason)"])
+        case .closed:
+            self.closed()
+        }
+    }
+
+    private func closed() {
+        self.channel = nil
+        self.reader = nil
+        let wasComplete = self.isSubscribed
+        self.subscribed = []
+        if wasComplete { self.handle(.lost) }
+        self.retry("the connection was closed")
+    }
+
+    private func take(_ reply: RedisReply) throws(RedisError) {
+        if self.owedLogins > 0 {
+            self.owedLogins -= 1
+            _ = try reply.checked()
+            return
+        }
+        guard var cursor = try reply.cursor(), try cursor.array() != nil, let kind = try cursor.string() else { return }
+        switch kind {
+        case "message":
+            guard let channel = try cursor.string(), let payload = try cursor.bytes() else { return }
+            self.handle(.message(channel: channel, payload: payload))
+        case "subscribe":
+            guard let channel = try cursor.string() else { return }
+            self.subscribed.insert(channel)
+            guard self.isSubscribed else { return }
+            self.attempt = 0
+            self.handle(.subscribed(isFirst: !self.wasSubscribed))
+            self.wasSubscribed = true
+        default: break
+        }
+    }
+
+    /// A stalled server or a dead path shows as silence: what was asked and not answered within an interval ends the connection.
+    private func checkLife() {
+        guard let channel = self.channel else { return }
+        guard self.heardSinceProbe else {
+            self.logger.warning("redis subscription silent")
+            channel.close(promise: nil)
+            return
+        }
+        self.heardSinceProbe = false
+        var batch = RedisBatch()
+        batch.append("PING")
+        channel.writeAndFlush(batch.bytes, promise: nil)
+    }
+}

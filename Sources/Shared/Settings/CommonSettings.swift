@@ -1,0 +1,56 @@
+// Carillon · CommonSettings.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Logging
+package import Redis
+package import Telemetry
+
+/// What both services need.
+package struct CommonSettings: Sendable {
+    /// Nil for the default address.
+    private let redis: RedisAddress?
+    package let redisCertificateAuthority: String?
+    package let database: String
+    package let databaseConnections: Int
+    package let catalog: String
+    package let logLevel: Logger.Level
+    package let logFormat: LogFormat
+
+    /// Reads it; faults stay with the reader.
+    package init(_ reader: SettingsReader) {
+        self.redis = reader.value("REDIS_URL", default: nil) { text -> RedisAddress? in
+            do throws(RedisError) {
+                return try RedisAddress(url: text)
+            } catch {
+                throw Complaint(error.message ?? "cannot be used")
+            }
+        }
+        self.redisCertificateAuthority = reader.text("REDIS_CA")
+        let database = reader.text("DATABASE_URL")
+        if database == nil { reader.fault("DATABASE_URL", "is missing; give postgresql://user@host/database") }
+        self.database = database ?? ""
+        self.databaseConnections = reader.integer("DATABASE_CONNECTIONS", default: 4, in: 1...256)
+        let catalog = reader.text("CATALOG")
+        if catalog == nil { reader.fault("CATALOG", "is missing; give the path of a YAML file or a folder of them") }
+        self.catalog = catalog ?? ""
+        self.logLevel = reader.choice("LOG_LEVEL", default: .info)
+        self.logFormat = reader.choice("LOG_FORMAT", default: .text)
+    }
+
+    /// The address; the default's where none was given.
+    ///
+    /// - Throws: never in practice, as the default is well formed.
+    package func redisAddress() throws(RedisError) -> RedisAddress {
+        if let redis { return redis }
+        return try RedisAddress(url: "redis://127.0.0.1:6379/0")
+    }
+}
+
+/// What is wrong with one variable, in words that follow its name.
+struct Complaint: Error, CustomStringConvertible {
+    let description: String
+
+    init(_ description: String) {
+        self.description = description
+    }
+}

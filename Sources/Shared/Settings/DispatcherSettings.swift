@@ -1,0 +1,66 @@
+// Carillon · DispatcherSettings.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// The dispatcher's configuration.
+package struct DispatcherSettings: Sendable {
+    /// Apple's two services.
+    package enum APNSEnvironment: String, CaseIterable, Sendable {
+        case production, sandbox
+    }
+
+    /// Credentials of FCM.
+    package struct FCM: Sendable {
+        /// Path of a service-account file.
+        package let credentials: String
+        package let endpoint: String
+    }
+
+    /// Credentials of APNs.
+    package struct APNS: Sendable {
+        /// Path of a .p8 file.
+        package let key: String
+        package let keyID: String
+        package let teamID: String
+        package let topic: String
+        package let environment: APNSEnvironment
+        /// In place of Apple's own, for both environments.
+        package let endpoint: String?
+    }
+
+    package let common: CommonSettings
+    package let metricsHost: String
+    package let metricsPort: Int
+    package let fcm: FCM?
+    package let apns: APNS?
+    /// A CA file for the providers' endpoints.
+    package let providerCertificateAuthority: String?
+
+    /// - Throws: ``SettingsFaults`` with every fault.
+    package init(_ reader: SettingsReader) throws(SettingsFaults) {
+        self.common = CommonSettings(reader)
+        self.metricsHost = reader.text("METRICS_HOST") ?? "127.0.0.1"
+        self.metricsPort = reader.integer("METRICS_PORT", default: 9_091, in: 0...65_535)
+        self.fcm = reader.text("FCM_CREDENTIALS").map { path in
+            FCM(credentials: path, endpoint: reader.text("FCM_ENDPOINT") ?? "https://fcm.googleapis.com")
+        }
+        if let key = reader.text("APNS_KEY") {
+            func required(_ name: String) -> String {
+                if let text = reader.text(name) { return text }
+                reader.fault(name, "is required with APNS_KEY")
+                return ""
+            }
+            self.apns = APNS(
+                key: key,
+                keyID: required("APNS_KEY_ID"),
+                teamID: required("APNS_TEAM_ID"),
+                topic: required("APNS_TOPIC"),
+                environment: reader.choice("APNS_ENVIRONMENT", default: .production),
+                endpoint: reader.text("APNS_ENDPOINT")
+            )
+        } else {
+            self.apns = nil
+        }
+        self.providerCertificateAuthority = reader.text("PROVIDER_CA")
+        try reader.finish()
+    }
+}

@@ -1,0 +1,56 @@
+// Carillon · GatewaySettings.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// The gateway's configuration.
+package struct GatewaySettings: Sendable {
+    package let common: CommonSettings
+    package let host: String
+    package let port: Int
+    package let publicURL: String?
+    package let tlsCertificate: String?
+    package let tlsKey: String?
+    package let authentication: AuthenticationSettings
+
+    /// - Throws: ``SettingsFaults`` with every fault.
+    package init(_ reader: SettingsReader) throws(SettingsFaults) {
+        self.common = CommonSettings(reader)
+        self.host = reader.text("GATEWAY_HOST") ?? "127.0.0.1"
+        self.port = reader.integer("GATEWAY_PORT", default: 8080, in: 0...65_535)
+        self.publicURL = reader.text("PUBLIC_URL")
+        self.tlsCertificate = reader.text("GATEWAY_TLS_CERT")
+        self.tlsKey = reader.text("GATEWAY_TLS_KEY")
+        if (self.tlsCertificate == nil) != (self.tlsKey == nil) {
+            reader.fault("GATEWAY_TLS_CERT", "and GATEWAY_TLS_KEY go together; one is missing")
+        }
+        self.authentication = AuthenticationSettings(reader)
+        try reader.finish()
+    }
+}
+
+/// How tokens are checked.
+package struct AuthenticationSettings: Sendable {
+    private static let shortestSecret = 32
+
+    /// An HS256 secret.
+    package let secret: String?
+    /// Path of a JWKS file.
+    package let keySet: String?
+    package let issuer: String?
+    package let audience: String?
+    package let userClaim: String
+
+    /// Reads it; faults stay with the reader.
+    package init(_ reader: SettingsReader) {
+        self.secret = reader.text("AUTH_JWT_SECRET")
+        self.keySet = reader.text("AUTH_JWKS")
+        self.issuer = reader.text("AUTH_ISSUER")
+        self.audience = reader.text("AUTH_AUDIENCE")
+        self.userClaim = reader.text("AUTH_USER_CLAIM") ?? "sub"
+        if self.secret == nil, self.keySet == nil {
+            reader.fault("AUTH_JWT_SECRET", "or AUTH_JWKS is required")
+        }
+        if let secret, secret.utf8.count < Self.shortestSecret {
+            reader.fault("AUTH_JWT_SECRET", "must have at least \(Self.shortestSecret) bytes (RFC 7518 section 3.2)")
+        }
+    }
+}

@@ -1,0 +1,207 @@
+// Carillon · DeliveryStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+package import Postgres
+
+/// What sending needs to know, and the record of what was sent.
+package struct DeliveryStore: Sendable {
+    /// Everything about one delivery as it stands now.
+    package struct Facts: Sendable {
+        package let notification: Notification
+        package let device: Device
+        package let isReplaced: Bool
+        package let wishes: RecipientStore.Wishes
+        /// The unread count, and the inbox version at which it was read.
+        package let unread: Int32
+        package let inboxVersion: Int64
+        /// Whether this device accepted this notification before; only asked for repeats.
+        package let wasAccepted: Bool
+    }
+
+    /// One row of the audit.
+    package struct Attempt: Sendable {
+        package var at: Timestamp
+        package var user: String
+        package var notification: NotificationID?
+        package var device: NotificationID?
+        package var provider: Provider
+        /// `push`, or what happened to a token.
+        package var kind: String
+        package var attempt: Int
+        /// `accepted`, `retry`, `failed` or `skipped`.
+        package var outcome: String
+        package var reason: String?
+        package var providerID: String?
+        package var milliseconds: Int32?
+
+        package init(
+            at: Timestamp,
+            user: String,
+            notification: NotificationID?,
+            device: NotificationID?,
+            provider: Provider,
+            kind: String,
+            attempt: Int,
+            outcome: String,
+            reason: String? = nil,
+            providerID: String? = nil,
+            milliseconds: Int32? = nil
+        ) {
+            self.at = at
+            self.user = user
+            self.notification = notification
+            self.device = device
+            self.provider = provider
+            self.kind = kind
+            self.attempt = attempt
+            self.outcome = outcome
+            self.reason = reason
+            self.providerID = providerID
+            self.milliseconds = milliseconds
+        }
+    }
+
+    /// All that a batch of answers changes.
+    package struct Settlement: Sendable {
+        package var attempts: [Attempt] = []
+        package var accepted: [(user: String, id: NotificationID, via: String)] = []
+        package var failed: [(user: String, id: NotificationID, reason: String)] = []
+        /// Devices whose token is dead, by evidence of that moment: a later registration wins.
+        package var deadTokens: [(device: NotificationID, reason: String, evidence: Timestamp)] = []
+
+        package init() {}
+    }
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// The facts of deliveries, in their order; nil where the notification or the device is gone.
+    package func facts(
+        _ keys: [(user: String, notification: NotificationID, device: NotificationID, isRepeat: Bool)]
+    ) async throws(PostgresError) -> [Facts?] {
+        guard !keys.isEmpty else { return [] }
+        var repeats = PostgresArray(.bool)
+        for key in keys { repeats.append(bool: key.isRepeat) }
+        let result = try await self.pool.query(
+            DeliverySQL.facts,
+            .array(PostgresArray(texts: keys.map(\.user))),
+            .array(PostgresArray(uuids: keys.map(\.notification.halves))),
+            .array(PostgresArray(uuids: keys.map(\.device.halves))),
+            .array(repeats)
+        )
+        var facts = [Facts?](repeating: nil, count: keys.count)
+        for row in result {
+            let position = Int(try row.int4(0))
+            guard facts.indices.contains(position) else { continue }
+            facts[position] = try Self.read(row)
+        }
+        return facts
+    }
+
+    private static func read(_ row: PostgresRow) throws(PostgresError) -> Facts {
+        var wishes = RecipientStore.Wishes()
+        wishes.preference.push = try row.optionalBool(2)
+        wishes.isOptedOut = try row.bool(3)
+        return Facts(
+            notification: try NotificationColumns.read(row, at: 7),
+            device: try DeviceColumns.read(row, at: 7 + NotificationColumns.count),
+            isReplaced: try row.bool(1),
+            wishes: wishes,
+            unread: try row.int4(4),
+            inboxVersion: try row.int8(5),
+            wasAccepted: try row.bool(6)
+        )
+    }
+
+    /// Records answers as one transaction.
+    package func settle(_ settlement: Settlement) async throws(PostgresError) {
+        var statements: [PostgresStatement] = []
+        if !settlement.attempts.isEmpty { statements.append(Self.insert(settlement.attempts)) }
+        if !settlement.accepted.isEmpty {
+            statements.append(
+                PostgresStatement(
+                    DeliverySQL.accepted,
+                    [
+                        .array(PostgresArray(texts: settlement.accepted.map(\.user))),
+                        .array(PostgresArray(uuids: settlement.accepted.map(\.id.halves))),
+                        .array(PostgresArray(texts: settlement.accepted.map(\.via))),
+                    ]
+                )
+            )
+        }
+        if !settlement.failed.isEmpty {
+            statements.append(
+                PostgresStatement(
+                    DeliverySQL.failed,
+                    [
+                        .array(PostgresArray(texts: settlement.failed.map(\.user))),
+                        .array(PostgresArray(uuids: settlement.failed.map(\.id.halves))),
+                        .array(PostgresArray(texts: settlement.failed.map(\.reason))),
+                    ]
+                )
+            )
+        }
+        if !settlement.deadTokens.isEmpty {
+            var evidence = PostgresArray(.timestamptz)
+            for token in settlement.deadTokens { evidence.append(timestamptz: token.evidence.microseconds) }
+            statements.append(
+                PostgresStatement(
+                    DeliverySQL.deadTokens,
+                    [
+                        .array(PostgresArray(uuids: settlement.deadTokens.map(\.device.halves))),
+                        .array(PostgresArray(texts: settlement.deadTokens.map(\.reason))),
+                        .array(evidence),
+                    ]
+                )
+            )
+        }
+        guard !statements.isEmpty else { return }
+        try await self.pool.run(statements)
+    }
+
+    private static func insert(_ attempts: [Attempt]) -> PostgresStatement {
+        var moments = PostgresArray(.timestamptz)
+        var users = PostgresArray(.text)
+        var notifications = PostgresArray(.uuid)
+        var devices = PostgresArray(.uuid)
+        var providers = PostgresArray(.text)
+        var kinds = PostgresArray(.text)
+        var numbers = PostgresArray(.int4)
+        var outcomes = PostgresArray(.text)
+        var reasons = PostgresArray(.text)
+        var providerIDs = PostgresArray(.text)
+        var durations = PostgresArray(.int4)
+        for attempt in attempts {
+            moments.append(timestamptz: attempt.at.microseconds)
+            users.append(attempt.user)
+            if let id = attempt.notification { notifications.append(uuid: id.halves) } else { notifications.appendNull() }
+            if let id = attempt.device { devices.append(uuid: id.halves) } else { devices.appendNull() }
+            providers.append(attempt.provider.rawValue)
+            kinds.append(attempt.kind)
+            numbers.append(int4: Int32(clamping: attempt.attempt))
+            outcomes.append(attempt.outcome)
+            reasons.append(attempt.reason)
+            providerIDs.append(attempt.providerID)
+            if let value = attempt.milliseconds { durations.append(int4: value) } else { durations.appendNull() }
+        }
+        return PostgresStatement(
+            DeliverySQL.attempts,
+            [
+                .array(moments), .array(users), .array(notifications), .array(devices), .array(providers),
+                .array(kinds), .array(numbers), .array(outcomes), .array(reasons), .array(providerIDs),
+                .array(durations),
+            ]
+        )
+    }
+
+    /// Makes the audit's parts for the days ahead.
+    package func makeAttemptParts() async throws(PostgresError) {
+        try await self.pool.query(
+            "SELECT carillon.make_attempt_parts((now() AT TIME ZONE 'UTC')::date)"
+        )
+    }
+}

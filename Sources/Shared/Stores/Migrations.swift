@@ -1,0 +1,57 @@
+// Carillon · Migrations.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Logging
+package import Postgres
+
+/// The numbered SQL files, applied in order and once.
+package enum Migrations {
+    private struct Migration {
+        let number: Int
+        let name: String
+        let script: [UInt8]
+    }
+
+    private static let all: [Migration] = [
+        Migration(number: 1, name: "initial", script: PackageResources.V0001_initial_sql)
+    ]
+
+    /// The advisory lock under which migrations are applied: "carillon" in ASCII.
+    private static let lock: Int64 = 0x6361_7269_6C6C_6F6E
+
+    /// Brings the database to the newest state; does nothing where it is there already.
+    ///
+    /// Each migration is one transaction; several processes may call this at once.
+    ///
+    /// - Returns: the names of those that were applied now.
+    @discardableResult
+    package static func apply(to pool: PostgresPool, logger: Logger) async throws -> [String] {
+        try await pool.withScriptConnection { connection in
+            try connection.execute("SET statement_timeout = 0; SELECT pg_advisory_lock(\(Self.lock))")
+            try connection.execute(
+                """
+                SET client_min_messages = warning;
+                CREATE SCHEMA IF NOT EXISTS carillon;
+                CREATE TABLE IF NOT EXISTS carillon.schema_migrations (
+                    number integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());
+                """
+            )
+            let applied = Set(try connection.query("SELECT number FROM carillon.schema_migrations"))
+            var names: [String] = []
+            for migration in Self.all where !applied.contains(String(migration.number)) {
+                try connection.execute(
+                    """
+                    BEGIN;
+                    \(String(decoding: migration.script, as: UTF8.self));
+                    INSERT INTO carillon.schema_migrations (number, name)
+                        VALUES (\(migration.number), '\(migration.name)');
+                    COMMIT;
+                    """
+                )
+                names.append("\(migration.number) \(migration.name)")
+                logger.info("migration applied", metadata: ["migration.name": "\(migration.name)"])
+            }
+            return names
+        }
+    }
+}

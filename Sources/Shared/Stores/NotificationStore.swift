@@ -1,0 +1,144 @@
+// Carillon · NotificationStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+package import Postgres
+
+/// Stores notifications, a whole batch at once, with their inbox versions.
+package struct NotificationStore: Sendable {
+    /// What became of one notification of a batch.
+    package enum Outcome: Sendable, Equatable {
+        /// Stored now. `version` is 0 if it is not listed; `unread` is the count with it.
+        case stored(version: Int64, unread: Int32)
+        /// The same entry had been stored before; this is how it stands now.
+        case known(version: Int64, unread: Int32, status: NotificationStatus, isOwned: Bool)
+        /// Another entry with the same job id had been stored before.
+        case duplicate(of: NotificationID)
+    }
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// Stores notifications in their order as one transaction in one round trip.
+    ///
+    /// - Parameters:
+    ///   - notifications: no two with the same user and id, nor with the same user, org and job id.
+    ///   - areRepeats: whether some may have been stored before; others are taken to be new, and the call is repeated
+    ///     with the check if they are not.
+    /// - Returns: an outcome each, in the same order.
+    package func store(
+        _ notifications: [Notification],
+        areRepeats: Bool
+    ) async throws(PostgresError) -> [Outcome] {
+        guard !notifications.isEmpty else { return [] }
+        do throws(PostgresError) {
+            return try await self.attempt(notifications, areRepeats: areRepeats)
+        } catch where error.sqlState == "23505" && !areRepeats {
+            return try await self.attempt(notifications, areRepeats: true)
+        }
+    }
+
+    private func attempt(
+        _ notifications: [Notification],
+        areRepeats: Bool
+    ) async throws(PostgresError) -> [Outcome] {
+        let users = PostgresArray(texts: Set(notifications.map(\.user)).sorted())
+        let results = try await self.pool.run([
+            PostgresStatement(StoreSQL.makeInboxes, [.array(users)]),
+            PostgresStatement(StoreSQL.lockInboxes, [.array(users)]),
+            PostgresStatement(StoreSQL.insert, NotificationColumns(notifications).parameters + [.bool(areRepeats)]),
+        ])
+        guard results.count == 3, results[2].count == notifications.count else {
+            throw PostgresError(.decoding, "the number of outcomes is wrong")
+        }
+        var outcomes = [Outcome](repeating: .stored(version: 0, unread: 0), count: notifications.count)
+        for row in results[2] {
+            let position = Int(try row.int4(0))
+            guard outcomes.indices.contains(position) else {
+                throw PostgresError(.decoding, "an outcome's position is wrong")
+            }
+            outcomes[position] = try Self.outcome(row, id: notifications[position].id)
+        }
+        return outcomes
+    }
+
+    private static func outcome(_ row: PostgresRow, id: NotificationID) throws(PostgresError) -> Outcome {
+        let version = try row.int8(1)
+        let unread = try row.int4(2)
+        guard let known = try row.optionalUUID(3) else { return .stored(version: version, unread: unread) }
+        let existing = NotificationID(known)
+        guard existing == id else { return .duplicate(of: existing) }
+        let status = NotificationStatus(rawValue: try row.text(4)) ?? .pending
+        return .known(version: version, unread: unread, status: status, isOwned: !row.isNull(5))
+    }
+
+    /// Records proofs of receipt. What is final already stays as it is.
+    package func markDelivered(
+        _ proofs: [(user: String, id: NotificationID, at: Timestamp)],
+        via: String
+    ) async throws(PostgresError) {
+        guard !proofs.isEmpty else { return }
+        var users = PostgresArray(.text, capacity: proofs.count)
+        var ids = PostgresArray(.uuid, capacity: proofs.count)
+        var moments = PostgresArray(.timestamptz, capacity: proofs.count)
+        for proof in proofs {
+            users.append(proof.user)
+            ids.append(uuid: proof.id.halves)
+            moments.append(timestamptz: proof.at.microseconds)
+        }
+        try await self.pool.query(
+            StoreSQL.markDelivered, .array(users), .array(ids), .array(moments), .text(via)
+        )
+    }
+
+    /// Sets the status of what was handed on; what is final already stays as it is.
+    package func mark(
+        _ changes: [(user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)]
+    ) async throws(PostgresError) {
+        guard !changes.isEmpty else { return }
+        try await self.pool.run([StatusChanges(changes).statement])
+    }
+
+    /// Notifications that were stored and have had no owner since `before`, the oldest first.
+    package func unowned(before: Timestamp, limit: Int) async throws(PostgresError) -> [Notification] {
+        let result = try await self.pool.query(
+            StoreSQL.unowned, .timestamptz(before.microseconds), .int4(Int32(clamping: limit))
+        )
+        return try NotificationColumns.read(result)
+    }
+
+    /// The notifications of these (user, id), in any order; those that do not exist are left out.
+    package func load(_ keys: [(user: String, id: NotificationID)]) async throws(PostgresError) -> [Notification] {
+        guard !keys.isEmpty else { return [] }
+        let users = PostgresArray(texts: keys.map(\.user))
+        let ids = PostgresArray(uuids: keys.map(\.id.halves))
+        return try NotificationColumns.read(try await self.pool.query(StoreSQL.load, .array(users), .array(ids)))
+    }
+}
+
+/// A batch of status changes as a statement.
+struct StatusChanges {
+    let statement: PostgresStatement
+
+    init(_ changes: [(user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)]) {
+        var users = PostgresArray(.text, capacity: changes.count)
+        var ids = PostgresArray(.uuid, capacity: changes.count)
+        var statuses = PostgresArray(.text, capacity: changes.count)
+        var reasons = PostgresArray(.text, capacity: changes.count)
+        var ways = PostgresArray(.text, capacity: changes.count)
+        for change in changes {
+            users.append(change.user)
+            ids.append(uuid: change.id.halves)
+            statuses.append(change.status.rawValue)
+            reasons.append(change.reason)
+            ways.append(change.via)
+        }
+        self.statement = PostgresStatement(
+            StoreSQL.mark,
+            [.array(users), .array(ids), .array(statuses), .array(reasons), .array(ways)]
+        )
+    }
+}

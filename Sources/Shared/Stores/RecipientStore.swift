@@ -1,0 +1,66 @@
+// Carillon · RecipientStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+package import Postgres
+
+/// What routing needs to know about users, looked up for a whole batch.
+package struct RecipientStore: Sendable {
+    /// What a user wants of one type.
+    package struct Wishes: Sendable, Equatable {
+        package var preference = TypePreference()
+        package var isOptedOut = false
+
+        package init() {}
+    }
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// The wishes for each (user, type), in the same order.
+    package func wishes(_ keys: [(user: String, type: String)]) async throws(PostgresError) -> [Wishes] {
+        guard !keys.isEmpty else { return [] }
+        let users = PostgresArray(texts: keys.map(\.user))
+        let types = PostgresArray(texts: keys.map(\.type))
+        let result = try await self.pool.query(
+            """
+            SELECT (k.n - 1)::int4, p.in_app, p.push, p.email, coalesce(s.opted_out, false)
+            FROM unnest($1, $2) WITH ORDINALITY AS k (user_id, type, n)
+            LEFT JOIN carillon.preferences p ON p.user_id = k.user_id AND p.type = k.type
+            LEFT JOIN carillon.user_settings s ON s.user_id = k.user_id
+            WHERE p.user_id IS NOT NULL OR s.opted_out
+            """,
+            .array(users), .array(types)
+        )
+        var wishes = [Wishes](repeating: Wishes(), count: keys.count)
+        for row in result {
+            let position = Int(try row.int4(0))
+            guard wishes.indices.contains(position) else { continue }
+            wishes[position].preference = TypePreference(
+                inApp: try row.optionalBool(1),
+                push: try row.optionalBool(2),
+                email: try row.optionalBool(3)
+            )
+            wishes[position].isOptedOut = try row.bool(4)
+        }
+        return wishes
+    }
+
+    /// The active devices of users, by user.
+    package func activeDevices(_ users: [String]) async throws(PostgresError) -> [String: [Device]] {
+        guard !users.isEmpty else { return [:] }
+        let result = try await self.pool.query(
+            "SELECT \(DeviceColumns.list) FROM carillon.devices d WHERE d.user_id = ANY($1) AND d.active",
+            .array(PostgresArray(texts: users))
+        )
+        var devices: [String: [Device]] = [:]
+        for row in result {
+            let device = try DeviceColumns.read(row)
+            devices[device.user, default: []].append(device)
+        }
+        return devices
+    }
+}

@@ -1,0 +1,102 @@
+// Carillon · StoreSQL.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// The statements of ``NotificationStore``.
+enum StoreSQL {
+    /// Makes the inboxes that are missing. $1: users, sorted, so that two batches never wait for each other crosswise.
+    static let makeInboxes = """
+        WITH fresh AS (
+            INSERT INTO carillon.inboxes (user_id)
+            SELECT wanted.u FROM unnest($1) AS wanted(u)
+            WHERE NOT EXISTS (SELECT FROM carillon.inboxes i WHERE i.user_id = wanted.u)
+            ON CONFLICT DO NOTHING
+            RETURNING user_id
+        )
+        INSERT INTO carillon.users (user_id) SELECT user_id FROM fresh ON CONFLICT DO NOTHING
+        """
+
+    /// Locks the inboxes in order of user. $1: users.
+    static let lockInboxes = """
+        SELECT FROM carillon.inboxes WHERE user_id = ANY($1) ORDER BY user_id FOR UPDATE
+        """
+
+    /// Inserts what is new, numbers it and raises the inboxes.
+    ///
+    /// The inboxes are locked by now, and a statement of its own sees what was committed while it waited for them.
+    /// Rows: position, version, unread; and for a known one its id, status and status reason.
+    static let insert = """
+        WITH input AS MATERIALIZED (
+            SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
+                $20, $21, $22, $23, $24, $25)
+            AS t (n, user_id, id, job_entry, org_id, job_id, type, severity, delivery, lane, channels, listed, title,
+                body, data, extras, category, entity_type, entity_id, collapse_key, status, status_reason, created_at,
+                expires_at, keep_until)
+        ),
+        known AS MATERIALIZED (
+            SELECT i.n, x.*
+            FROM input i
+            CROSS JOIN LATERAL (
+                (SELECT o.id, o.version, o.status, o.status_reason FROM carillon.notifications o
+                    WHERE $26 AND o.user_id = i.user_id AND o.id = i.id)
+                UNION ALL
+                (SELECT o.id, o.version, o.status, o.status_reason FROM carillon.notifications o
+                    WHERE i.job_id IS NOT NULL AND o.user_id = i.user_id AND o.org_id = i.org_id
+                        AND o.job_id = i.job_id)
+                LIMIT 1
+            ) x
+        ),
+        numbered AS MATERIALIZED (
+            SELECT i.*, b.version AS base, b.unread AS base_unread,
+                count(*) FILTER (WHERE i.listed) OVER (PARTITION BY i.user_id ORDER BY i.n) AS step,
+                row_number() OVER (PARTITION BY i.user_id ORDER BY i.n DESC) AS from_last
+            FROM input i JOIN carillon.inboxes b USING (user_id)
+            WHERE NOT EXISTS (SELECT FROM known WHERE known.n = i.n)
+        ),
+        raised AS (
+            UPDATE carillon.inboxes b
+            SET version = b.version + l.step, unread = b.unread + l.step, total = b.total + l.step
+            FROM numbered l
+            WHERE l.from_last = 1 AND l.step > 0 AND b.user_id = l.user_id
+        ),
+        stored AS (
+            INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, job_id, type, severity, delivery,
+                lane, channels, title, body, data, extras, category, entity_type, entity_id, collapse_key, status,
+                status_reason, created_at, expires_at, keep_until)
+            SELECT user_id, id, CASE WHEN listed THEN base + step ELSE 0 END, job_entry, org_id, job_id, type, severity,
+                delivery, lane, channels, title, body, data, extras, category, entity_type, entity_id, collapse_key,
+                status, status_reason, created_at, expires_at, keep_until
+            FROM numbered
+        )
+        SELECT n, CASE WHEN listed THEN base + step ELSE 0 END, (base_unread + step)::int4, NULL::uuid, NULL, NULL
+        FROM numbered
+        UNION ALL
+        SELECT k.n, k.version, b.unread, k.id, k.status, k.status_reason
+        FROM known k JOIN input i USING (n) JOIN carillon.inboxes b USING (user_id)
+        """
+
+    static let markDelivered = """
+        UPDATE carillon.notifications n
+        SET status = 'delivered', status_reason = NULL, delivered_at = p.at, sent_via = coalesce(n.sent_via, $4)
+        FROM unnest($1, $2, $3) AS p (user_id, id, at)
+        WHERE n.user_id = p.user_id AND n.id = p.id AND n.status IN ('pending', 'sent')
+        """
+
+    static let mark = """
+        UPDATE carillon.notifications n
+        SET status = c.status, status_reason = c.reason, sent_via = coalesce(c.via, n.sent_via)
+        FROM unnest($1, $2, $3, $4, $5) AS c (user_id, id, status, reason, via)
+        WHERE n.user_id = c.user_id AND n.id = c.id AND n.status = 'pending'
+        """
+
+    static let unowned = """
+        SELECT \(NotificationColumns.list) FROM carillon.notifications n
+        WHERE n.status = 'pending' AND n.status_reason IS NULL AND n.created_at < $1
+        ORDER BY n.created_at LIMIT $2
+        """
+
+    static let load = """
+        SELECT \(NotificationColumns.list)
+        FROM unnest($1, $2) AS k (user_id, id)
+        JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.id
+        """
+}

@@ -1,0 +1,56 @@
+// Carillon · Keyspace.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+
+/// The names of all Redis keys. One command or script touches one `{tag}`.
+package struct Keyspace: Sendable {
+    /// The consumer group of every stream.
+    package static let group = "dispatchers"
+    /// Over how many sorted sets the unconfirmed are spread.
+    package static let unconfirmedShards = 16
+
+    private let prefix: String
+
+    package init(prefix: String = "carillon:") {
+        self.prefix = prefix
+    }
+
+    package func jobs(_ lane: Lane) -> String {
+        switch lane {
+        case .normal: self.prefix + "jobs"
+        case .critical, .bulk: self.prefix + "jobs:" + lane.rawValue
+        }
+    }
+
+    package func deliveries(_ provider: Provider, _ lane: Lane) -> String {
+        "\(self.prefix){\(provider.rawValue)}:deliveries:\(lane.rawValue)"
+    }
+
+    package func retries(_ provider: Provider, _ lane: Lane) -> String {
+        "\(self.prefix){\(provider.rawValue)}:retry:\(lane.rawValue)"
+    }
+
+    package var dead: String { self.prefix + "dead" }
+
+    package func presence(_ user: String) -> String { "\(self.prefix)presence:{\(user)}" }
+
+    package func nodeLease(_ node: String) -> String { "\(self.prefix)node:\(node)" }
+
+    package func dispatcherLease(_ name: String) -> String { "\(self.prefix)dispatcher:\(name)" }
+
+    /// The pub/sub channel of one node.
+    package func nodeChannel(_ node: String) -> String { "\(self.prefix){node:\(node)}" }
+
+    /// The pub/sub channel that every node hears.
+    package var allNodesChannel: String { self.prefix + "all" }
+
+    package func unconfirmed(shard: Int) -> String { "\(self.prefix)unconfirmed:{\(shard)}" }
+
+    /// The shard that keeps a user's unconfirmed notifications; the same in every process (FNV-1a, 32 bits).
+    package func unconfirmedShard(user: String) -> Int {
+        var hash: UInt32 = 2_166_136_261
+        for byte in user.utf8 { hash = (hash ^ UInt32(byte)) &* 16_777_619 }
+        return Int(hash % UInt32(Self.unconfirmedShards))
+    }
+}

@@ -1,0 +1,132 @@
+// Carillon · PresenceRegistry.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+package import Redis
+import Synchronization
+
+/// Who holds a socket on which node.
+///
+/// A user's hash has a field a connection: `1 <node> <dialect> <state> <since in ms>`. Its fields count only while their
+/// node's lease is held, so nothing has to be refreshed per user.
+package final class PresenceRegistry: Sendable {
+    private static let livenessAge: Duration = .seconds(1)
+
+    private let connection: RedisConnection
+    private let keys: Keyspace
+    // Whether a node's lease was held, and when that was asked. Bounded by the number of nodes; stale ones are dropped.
+    private let liveness = Mutex<[String: (isHeld: Bool, at: ContinuousClock.Instant)]>([:])
+
+    package init(connection: RedisConnection, keys: Keyspace) {
+        self.connection = connection
+        self.keys = keys
+    }
+
+    /// Registers connections in one round trip.
+    package func register(_ entries: [(user: String, connection: ConnectionPresence)]) async throws(RedisError) {
+        var batch = RedisBatch()
+        for (user, connection) in entries {
+            batch.append(
+                "HSET", .text(self.keys.presence(user)), .text(connection.connection), .text(Self.text(connection))
+            )
+        }
+        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+    }
+
+    /// Removes connections in one round trip.
+    package func remove(_ entries: [(user: String, connection: String)]) async throws(RedisError) {
+        var batch = RedisBatch()
+        for (user, connection) in entries {
+            batch.append("HDEL", .text(self.keys.presence(user)), .text(connection))
+        }
+        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+    }
+
+    /// The presence of each user, in the order of `users`; connections of void nodes are removed on the way.
+    package func lookUp(_ users: [String]) async throws(RedisError) -> [Presence] {
+        var batch = RedisBatch()
+        for user in users { batch.append("HGETALL", .text(self.keys.presence(user))) }
+        var found: [[ConnectionPresence]] = []
+        found.reserveCapacity(users.count)
+        var nodes: Set<String> = []
+        for reply in try await self.connection.send(batch) {
+            let connections = try Self.connections(reply)
+            for connection in connections { nodes.insert(connection.node) }
+            found.append(connections)
+        }
+        let held = try await self.held(nodes)
+        var void: [(user: String, connection: String)] = []
+        let presences = zip(users, found).map { user, connections in
+            let live = connections.filter { held.contains($0.node) }
+            if live.count < connections.count {
+                for connection in connections where !held.contains(connection.node) {
+                    void.append((user, connection.connection))
+                }
+            }
+            return live.isEmpty ? Presence.offline : .online(live)
+        }
+        if !void.isEmpty { try await self.remove(void) }
+        return presences
+    }
+
+    /// Asks again about a node that seems to be gone.
+    package func doubt(node: String) {
+        self.liveness.withLock { $0[node] = nil }
+    }
+
+    /// Those of `nodes` whose lease is held, to within a second.
+    private func held(_ nodes: Set<String>) async throws(RedisError) -> Set<String> {
+        let now = ContinuousClock.now
+        var held: Set<String> = []
+        var unknown: [String] = []
+        self.liveness.withLock { liveness in
+            for node in nodes {
+                if let known = liveness[node], now - known.at < Self.livenessAge {
+                    if known.isHeld { held.insert(node) }
+                } else {
+                    unknown.append(node)
+                }
+            }
+        }
+        guard !unknown.isEmpty else { return held }
+        var batch = RedisBatch()
+        for node in unknown { batch.append("EXISTS", .text(self.keys.nodeLease(node))) }
+        for (node, reply) in zip(unknown, try await self.connection.send(batch)) {
+            let isHeld = try reply.integer() == 1
+            if isHeld { held.insert(node) }
+            self.liveness.withLock { liveness in
+                if liveness.count > 4_096 { liveness = liveness.filter { now - $0.value.at < Self.livenessAge } }
+                liveness[node] = (isHeld, now)
+            }
+        }
+        return held
+    }
+
+    private static func text(_ connection: ConnectionPresence) -> String {
+        let since = connection.since.milliseconds
+        return "1 \(connection.node) \(connection.dialect.rawValue) \(connection.state.rawValue) \(since)"
+    }
+
+    private static func connections(_ reply: RedisReply) throws(RedisError) -> [ConnectionPresence] {
+        guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
+        var connections: [ConnectionPresence] = []
+        for _ in 0..<count / 2 {
+            let identifier = try cursor.string() ?? ""
+            let parts = (try cursor.string() ?? "").split(separator: " ")
+            // What a newer gateway wrote in another form is passed over, not removed.
+            guard parts.count >= 5, parts[0] == "1", let dialect = Dialect(rawValue: String(parts[2])),
+                let state = ConnectionPresence.State(rawValue: String(parts[3])), let since = Int64(parts[4])
+            else { continue }
+            connections.append(
+                ConnectionPresence(
+                    connection: identifier,
+                    node: String(parts[1]),
+                    dialect: dialect,
+                    state: state,
+                    since: Timestamp(milliseconds: since)
+                )
+            )
+        }
+        return connections
+    }
+}

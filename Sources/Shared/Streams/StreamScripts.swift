@@ -1,0 +1,21 @@
+// Carillon · StreamScripts.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Crypto
+import Redis
+
+/// The Lua scripts of the folder `Scripts`.
+enum StreamScripts {
+    static let acknowledge = Self.script("acknowledge", PackageResources.acknowledge_lua)
+    static let moveDue = Self.script("move_due", PackageResources.move_due_lua)
+    static let claimDue = Self.script("claim_due", PackageResources.claim_due_lua)
+    static let renewLease = Self.script("renew_lease", PackageResources.renew_lease_lua)
+
+    private static func script(_ name: String, _ source: [UInt8]) -> RedisScript {
+        // Redis names scripts by SHA-1; nothing here relies on its strength.
+        let digest = Insecure.SHA1.hash(data: source).map { byte in
+            (byte < 16 ? "0" : "") + String(byte, radix: 16)
+        }.joined()
+        return RedisScript(name: name, source: String(decoding: source, as: UTF8.self), digest: digest)
+    }
+}

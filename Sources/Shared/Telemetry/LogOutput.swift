@@ -1,0 +1,55 @@
+// Carillon · LogOutput.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import FoundationEssentials
+package import Logging
+
+/// How log lines look.
+package enum LogFormat: String, Sendable, CaseIterable {
+    case text, json
+}
+
+/// Sets up the process's logs, on standard error.
+package enum LogOutput {
+    package static func bootstrap(format: LogFormat, level: Logger.Level) {
+        LoggingSystem.bootstrap { label in
+            switch format {
+            case .text:
+                var handler = StreamLogHandler.standardError(label: label)
+                handler.logLevel = level
+                return handler
+            case .json:
+                return JSONLogHandler(label: label, logLevel: level)
+            }
+        }
+    }
+}
+
+/// One JSON object a line: `at`, `level`, `logger`, `message`, and the metadata under their own keys.
+struct JSONLogHandler: LogHandler {
+    let label: String
+    var logLevel: Logger.Level
+    var metadata: Logger.Metadata = [:]
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { self.metadata[key] }
+        set { self.metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) {
+        var line: [String: String] = [
+            "at": Date.now.formatted(.iso8601),
+            "level": event.level.rawValue,
+            "logger": self.label,
+            "message": event.message.description,
+        ]
+        for (key, value) in self.metadata.merging(event.metadata ?? [:], uniquingKeysWith: { $1 }) {
+            line[key] = value.description
+        }
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        guard var bytes = try? encoder.encode(line) else { return }
+        bytes.append(UInt8(ascii: "\n"))
+        FileDescriptorOutput.standardError.write(bytes)
+    }
+}

@@ -1,0 +1,75 @@
+// Carillon · EasyHandle+Options.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CCurl
+
+extension EasyHandle {
+    /// What holds for all requests.
+    func configure(_ configuration: TransferConfiguration) -> Bool {
+        let context = Unmanaged.passUnretained(self).toOpaque()
+        let numbers: [(CURLoption, Int)] = [
+            (CURLOPT_NOSIGNAL, 1),
+            (CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS),
+            // Without it a burst opens a connection for each request until the first one speaks HTTP/2.
+            (CURLOPT_PIPEWAIT, 1),
+            (CURLOPT_CONNECTTIMEOUT_MS, max(1, configuration.connectTimeout.milliseconds)),
+            // Providers invite to keep a connection for long; libcurl's own limit is two minutes of idleness.
+            (CURLOPT_MAXAGE_CONN, 900),
+            (CURLOPT_MAXLIFETIME_CONN, 3_600),
+            (CURLOPT_TCP_KEEPALIVE, 1),
+            (CURLOPT_TCP_KEEPIDLE, 30),
+            (CURLOPT_TCP_KEEPINTVL, 15),
+            (CURLOPT_FOLLOWLOCATION, 0),
+            (CURLOPT_UPLOAD_BUFFERSIZE, 16_384),
+        ]
+        var isSet = numbers.allSatisfy { self.set($0, $1) }
+        isSet = isSet && self.set(CURLOPT_PROTOCOLS_STR, configuration.allowPlainHTTP ? "https,http" : "https")
+        isSet = isSet && self.set(CURLOPT_USERAGENT, configuration.userAgent)
+        if let file = configuration.caFile { isSet = isSet && self.set(CURLOPT_CAINFO, file) }
+        isSet = isSet && self.set(CURLOPT_ERRORBUFFER, UnsafeMutableRawPointer(self.errorText))
+        isSet = isSet && self.set(CURLOPT_PRIVATE, context)
+        isSet = isSet && self.set(CURLOPT_HEADERDATA, context)
+        isSet = isSet && self.set(CURLOPT_WRITEDATA, context)
+        isSet = isSet && carillon_easy_set_writer(self.pointer, CURLOPT_HEADERFUNCTION, receiveHeader) == CURLE_OK
+        return isSet && carillon_easy_set_writer(self.pointer, CURLOPT_WRITEFUNCTION, receiveBody) == CURLE_OK
+    }
+
+    func set(_ option: CURLoption, _ value: Int) -> Bool {
+        carillon_easy_set_long(self.pointer, option, value) == CURLE_OK
+    }
+
+    func set(_ option: CURLoption, _ value: String) -> Bool {
+        carillon_easy_set_string(self.pointer, option, value) == CURLE_OK
+    }
+
+    func set(_ option: CURLoption, _ value: UnsafeMutableRawPointer?) -> Bool {
+        carillon_easy_set_pointer(self.pointer, option, value) == CURLE_OK
+    }
+}
+
+// libcurl calls these on the transfer thread, within `perform`. `context` is the handle itself: the loop keeps it for as
+// long as libcurl knows the pointer. Fewer bytes returned than given end the transfer.
+
+private nonisolated func receiveHeader(
+    _ bytes: UnsafeMutablePointer<CChar>?,
+    _ size: Int,
+    _ count: Int,
+    _ context: UnsafeMutableRawPointer?
+) -> Int {
+    guard let context else { return 0 }
+    let line = UnsafeRawBufferPointer(start: bytes, count: size * count)
+    let handle = Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue()
+    return handle.response.append(header: line) ? line.count : 0
+}
+
+private nonisolated func receiveBody(
+    _ bytes: UnsafeMutablePointer<CChar>?,
+    _ size: Int,
+    _ count: Int,
+    _ context: UnsafeMutableRawPointer?
+) -> Int {
+    guard let context else { return 0 }
+    let part = UnsafeRawBufferPointer(start: bytes, count: size * count)
+    let handle = Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue()
+    return handle.response.append(body: part) ? part.count : 0
+}

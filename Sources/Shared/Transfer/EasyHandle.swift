@@ -1,0 +1,124 @@
+// Carillon · EasyHandle.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CCurl
+
+/// One place for a transfer: a libcurl handle with the memory it refers to, used for one request after the other.
+///
+/// Belongs to the transfer thread, as does all that libcurl calls back.
+final class EasyHandle {
+    /// Kept between requests; what a request needs beyond it is given back.
+    private static let keptCapacity = 65_536
+
+    let pointer: UnsafeMutableRawPointer
+    private(set) var ticket: TransferTicket?
+    private(set) var lane = 0
+
+    private let headers = HeaderList()
+    let errorText = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
+    private var requestBody = UnsafeMutableRawBufferPointer.allocate(byteCount: 1_024, alignment: 1)
+    private var method: TransferRequest.Method?
+    var response = ResponseBuffer()
+
+    /// Nil if there is no memory, or libcurl does not take one of the options.
+    init?(_ configuration: TransferConfiguration) {
+        guard let pointer = curl_easy_init() else { return nil }
+        self.pointer = pointer
+        guard self.configure(configuration) else { return nil }
+    }
+
+    deinit {
+        // The loop takes a handle out of the multi before it lets go of it.
+        curl_easy_cleanup(self.pointer)
+        self.errorText.deallocate()
+        self.requestBody.deallocate()
+    }
+
+    /// The handle that libcurl's `pointer` belongs to; the loop keeps all of them, so it exists.
+    static func owner(of pointer: UnsafeMutableRawPointer) -> EasyHandle? {
+        carillon_easy_get_private(pointer).map { Unmanaged<EasyHandle>.fromOpaque($0).takeUnretainedValue() }
+    }
+
+    // MARK: Request
+
+    /// Makes the handle ready for the multi; nil if it is, otherwise why the request cannot be sent.
+    func load(_ ticket: TransferTicket, lane: Int, remaining: Duration) -> TransferFailure? {
+        let request = ticket.request
+        guard self.headers.fill(request.headers) else { return TransferFailure(.invalidRequest) }
+        self.response.clear(maximumBody: request.maximumResponseBytes)
+        self.errorText[0] = 0
+        self.copyBody(request.body)
+
+        var isSet = self.setMethod(request.method)
+        isSet = isSet && self.set(CURLOPT_URL, request.url)
+        isSet = isSet && self.set(CURLOPT_TIMEOUT_MS, max(1, remaining.milliseconds))
+        isSet = isSet && carillon_easy_set_list(self.pointer, CURLOPT_HTTPHEADER, self.headers.first) == CURLE_OK
+        if request.method != .get {
+            isSet = isSet && self.set(CURLOPT_POSTFIELDSIZE, request.body.count)
+            isSet = isSet && self.set(CURLOPT_POSTFIELDS, self.requestBody.baseAddress)
+        }
+        guard isSet else { return TransferFailure(.other) }
+        self.ticket = ticket
+        self.lane = lane
+        return nil
+    }
+
+    /// Lets go of the ticket, once the handle is out of the multi.
+    func unload() -> TransferTicket? {
+        defer { self.ticket = nil }
+        return self.ticket
+    }
+
+    private func copyBody(_ body: [UInt8]) {
+        if body.count > self.requestBody.count || self.requestBody.count > max(body.count, Self.keptCapacity) {
+            self.requestBody.deallocate()
+            self.requestBody = .allocate(byteCount: max(body.count, 1_024), alignment: 1)
+        }
+        self.requestBody.copyBytes(from: body)
+    }
+
+    private func setMethod(_ method: TransferRequest.Method) -> Bool {
+        guard method != self.method else { return true }
+        self.method = method
+        let switched = method == .get ? self.set(CURLOPT_HTTPGET, 1) : self.set(CURLOPT_POST, 1)
+        return switched && self.set(CURLOPT_CUSTOMREQUEST, method.rawValue)
+    }
+
+    // MARK: Response
+
+    /// What became of the transfer that libcurl ended with `result`.
+    func outcome(_ result: CURLcode, now: ContinuousClock.Instant) -> TransferOutcome {
+        let wasSent = carillon_easy_get_long(self.pointer, CURLINFO_REQUEST_SIZE) > 0
+        if self.response.isTooLarge {
+            return .unanswered(
+                TransferFailure(.responseTooLarge, mayHaveBeenSent: wasSent, code: Int(result.rawValue)))
+        }
+        let status = carillon_easy_get_long(self.pointer, CURLINFO_RESPONSE_CODE)
+        guard let ticket, status >= 200, result == CURLE_OK || self.response.hasAllHeaders else {
+            let detail = result == CURLE_OK ? "" : String(cString: self.errorText)
+            return .unanswered(TransferFailure(curl: result, detail: detail, wasSent: wasSent))
+        }
+        return .answered(
+            TransferResponse(
+                status: status,
+                version: self.version,
+                headerBlock: self.response.headers.withUnsafeBufferPointer { Array($0) },
+                body: self.response.body.withUnsafeBufferPointer { Array($0) },
+                isComplete: result == CURLE_OK,
+                duration: ticket.start.duration(to: now)
+            ))
+    }
+
+    /// Why a transfer that we end ourselves has no answer.
+    func abandoned(_ reason: TransferFailure.Reason) -> TransferFailure {
+        TransferFailure(reason, mayHaveBeenSent: carillon_easy_get_long(self.pointer, CURLINFO_REQUEST_SIZE) > 0)
+    }
+
+    private var version: TransferResponse.Version {
+        switch carillon_easy_get_long(self.pointer, CURLINFO_HTTP_VERSION) {
+        case CURL_HTTP_VERSION_2_0: .http2
+        case CURL_HTTP_VERSION_1_1, CURL_HTTP_VERSION_1_0: .http1
+        default: .other
+        }
+    }
+}

@@ -1,0 +1,95 @@
+// Carillon · HeaderList.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CCurl
+
+/// The header lines of one request, laid out as the list that libcurl reads.
+///
+/// The memory is used again for the next request, since building the list afresh takes two allocations for each line.
+/// libcurl neither changes nor frees it.
+final class HeaderList {
+    private static let maximumBytes = 65_536
+    private static let separator = ": "
+    private static let contentType = "content-type"
+
+    private var text = UnsafeMutableBufferPointer<CChar>.allocate(capacity: 2_048)
+    private var nodes = UnsafeMutableBufferPointer<curl_slist>.allocate(capacity: 16)
+    private var used = 0
+    private var count = 0
+
+    deinit {
+        self.text.deallocate()
+        self.nodes.deallocate()
+    }
+
+    /// The list, valid until the next ``fill(_:)``, which never leaves it empty.
+    var first: UnsafeMutablePointer<curl_slist>? { self.nodes.baseAddress }
+
+    /// Replaces the lines; false if one of them cannot be sent as it is, which a line break in a token would be.
+    func fill(_ headers: [(name: String, value: String)]) -> Bool {
+        var length = 0
+        for (name, value) in headers { length += name.utf8.count + value.utf8.count + Self.separator.utf8.count + 1 }
+        guard length <= Self.maximumBytes else { return false }
+        self.reserve(bytes: length + 64, nodes: headers.count + 2)
+
+        var namesContentType = false
+        // libcurl would ask for "100 Continue" before a long body, and wait for it.
+        self.append("Expect", suffix: ":")
+        for (name, value) in headers {
+            guard Self.isName(name), Self.isValue(value) else { return false }
+            // To libcurl a name with a semicolon is a field without a value, one with a colon alone is a field to drop.
+            if value.isEmpty {
+                self.append(name, suffix: ";")
+            } else {
+                self.append(name, suffix: Self.separator, value)
+            }
+            namesContentType = namesContentType || Self.isContentType(name)
+        }
+        // Else libcurl says that a POST is a form.
+        if !namesContentType { self.append(Self.contentType, suffix: ":") }
+        return true
+    }
+
+    private func reserve(bytes: Int, nodes: Int) {
+        self.used = 0
+        self.count = 0
+        if bytes > self.text.count {
+            self.text.deallocate()
+            self.text = .allocate(capacity: bytes)
+        }
+        if nodes > self.nodes.count {
+            self.nodes.deallocate()
+            self.nodes = .allocate(capacity: nodes)
+        }
+    }
+
+    private func append(_ name: String, suffix: String, _ value: String = "") {
+        let start = self.text.baseAddress?.advanced(by: self.used)
+        for part in [name, suffix, value] {
+            for byte in part.utf8 {
+                self.text[self.used] = CChar(bitPattern: byte)
+                self.used += 1
+            }
+        }
+        self.text[self.used] = 0
+        self.used += 1
+        self.nodes[self.count] = curl_slist(data: start, next: nil)
+        if self.count > 0 { self.nodes[self.count - 1].next = self.nodes.baseAddress?.advanced(by: self.count) }
+        self.count += 1
+    }
+
+    /// A token of RFC 9110 section 5.6.2, or nearly so: what could end the name or the line is out.
+    private static func isName(_ name: String) -> Bool {
+        !name.isEmpty
+            && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: ":") && $0 != UInt8(ascii: ";") }
+    }
+
+    private static func isValue(_ value: String) -> Bool {
+        value.utf8.allSatisfy { $0 != 0 && $0 != UInt8(ascii: "\r") && $0 != UInt8(ascii: "\n") }
+    }
+
+    private static func isContentType(_ name: String) -> Bool {
+        name.utf8.count == Self.contentType.utf8.count
+            && zip(name.utf8, Self.contentType.utf8).allSatisfy { $0.lowercasedASCII == $1 }
+    }
+}

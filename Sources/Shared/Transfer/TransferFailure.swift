@@ -1,0 +1,92 @@
+// Carillon · TransferFailure.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CCurl
+
+/// Why a request has no answer.
+///
+/// Holds neither the URL nor a header, as either may be a secret.
+package struct TransferFailure: Error, Sendable, Equatable, CustomStringConvertible {
+    package enum Reason: String, Sendable, CaseIterable {
+        /// The host's name has no address.
+        case resolve
+        /// No TCP connection.
+        case connect
+        /// No TLS session, or a certificate that is not trusted.
+        case tls
+        /// The deadline passed.
+        case timeout
+        /// The connection broke.
+        case connectionLost
+        /// The server reset this stream after accepting it.
+        case streamReset
+        /// The server refused the stream unread (RFC 9113 section 8.7).
+        case refusedStream
+        /// The server is closing the connection and did not get to this stream (RFC 9113 section 6.8).
+        case goAway
+        /// The caller's task was cancelled.
+        case cancelled
+        /// As many requests as allowed are waiting already.
+        case overloaded
+        /// The response is longer than the caller allowed.
+        case responseTooLarge
+        /// The URL or a header cannot be sent: a fault of the caller.
+        case invalidRequest
+        /// The client was shut down.
+        case shutdown
+        /// See ``TransferFailure/code``.
+        case other
+    }
+
+    package let reason: Reason
+    /// False if the server certainly did not act on the request; true means that it may have.
+    package let mayHaveBeenSent: Bool
+    /// libcurl's `CURLcode`; 0 if libcurl had no part in it.
+    package let code: Int
+
+    package init(_ reason: Reason, mayHaveBeenSent: Bool = false, code: Int = 0) {
+        self.reason = reason
+        self.mayHaveBeenSent = mayHaveBeenSent
+        self.code = code
+    }
+
+    package var description: String {
+        "transfer \(self.reason.rawValue)" + (self.code == 0 ? "" : ", curl \(self.code)")
+            + (self.mayHaveBeenSent ? ", may have been sent" : ", not sent")
+    }
+}
+
+extension TransferFailure {
+    /// What libcurl's result means for a transfer that has no status.
+    ///
+    /// - Parameters:
+    ///   - detail: libcurl's own words, which alone tell some HTTP/2 ends apart. They are not kept.
+    ///   - wasSent: Whether a byte of the request left.
+    init(curl result: CURLcode, detail: String, wasSent: Bool) {
+        let reason = Self.reason(result, detail: detail)
+        let isUnprocessed = reason == .refusedStream || reason == .goAway
+        self.init(reason, mayHaveBeenSent: wasSent && !isUnprocessed, code: Int(result.rawValue))
+    }
+
+    private static func reason(_ result: CURLcode, detail: String) -> Reason {
+        switch result {
+        case CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_RESOLVE_HOST:
+            .resolve
+        case CURLE_COULDNT_CONNECT:
+            .connect
+        case CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CACERT_BADFILE, CURLE_SSL_CERTPROBLEM,
+            CURLE_SSL_CIPHER, CURLE_SSL_ISSUER_ERROR, CURLE_SSL_INVALIDCERTSTATUS:
+            .tls
+        case CURLE_OPERATION_TIMEDOUT:
+            .timeout
+        case CURLE_URL_MALFORMAT, CURLE_UNSUPPORTED_PROTOCOL:
+            .invalidRequest
+        case CURLE_HTTP2_STREAM:
+            .streamReset
+        case CURLE_HTTP2, CURLE_PARTIAL_FILE, CURLE_GOT_NOTHING, CURLE_SEND_ERROR, CURLE_RECV_ERROR:
+            .connectionLost
+        default:
+            .other
+        }
+    }
+}

@@ -1,0 +1,185 @@
+// Carillon · TransferLoop.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CCurl
+import Glibc
+import Logging
+
+/// What the transfer thread does: the only one to touch libcurl's handles.
+final class TransferLoop {
+    private typealias Instant = ContinuousClock.Instant
+
+    private let configuration: TransferConfiguration
+    private let multi: MultiHandle
+    private let mailbox: TransferMailbox
+    private let logger: Logger
+
+    private var queue: FairQueue<TransferTicket>
+    /// Not after this does a waiting ticket's time run out.
+    private var nextExpiry: Instant?
+    /// All that were ever needed at once, kept for the next burst.
+    private var handles: [EasyHandle] = []
+    private var idle: [EasyHandle] = []
+    private var inFlight = 0
+    private var arrivals: [TransferTicket] = []
+    private var results: [(ticket: TransferTicket, outcome: TransferOutcome)] = []
+
+    init(_ configuration: TransferConfiguration, multi: MultiHandle, mailbox: TransferMailbox, logger: Logger) {
+        self.configuration = configuration
+        self.multi = multi
+        self.mailbox = mailbox
+        self.logger = logger
+        self.queue = FairQueue(share: max(1, configuration.maximumInFlightPerHost))
+    }
+
+    /// Turns until the mailbox says stop; then answers everybody and frees libcurl's part.
+    func run() {
+        while self.turn() {}
+        self.mailbox.close()
+        self.idle = []
+        self.handles = []
+        self.multi.close()
+        self.logger.debug("transfer thread ended")
+        self.mailbox.bidFarewell()
+    }
+
+    private func turn() -> Bool {
+        let orders = self.mailbox.drain(into: &self.arrivals)
+        self.acceptArrivals()
+        if orders.isStopping {
+            self.abandonTransfers(.shutdown) { _ in true }
+            self.abandonWaiting(.shutdown) { _ in true }
+            self.publish()
+            return false
+        }
+        if orders.hasCancellations {
+            self.abandonTransfers(.cancelled) { $0.isCancelled }
+            self.abandonWaiting(.cancelled) { $0.isCancelled }
+        }
+        self.expireWaiting()
+        self.fill()
+        if !self.multi.perform() {
+            self.logger.error("libcurl cannot go on with its transfers")
+            self.abandonTransfers(.other) { _ in true }
+        }
+        self.collect()
+        self.fill()
+        self.publish()
+        // Not in `perform`, so that a wake meant for the poll is never swallowed there; and never without end.
+        if self.mailbox.fallAsleep(inFlight: self.inFlight), !self.multi.poll(milliseconds: self.pollTime()) {
+            usleep(10_000)
+        }
+        return true
+    }
+
+    // MARK: In
+
+    private func acceptArrivals() {
+        for ticket in self.arrivals {
+            self.queue.append(ticket, origin: ticket.origin)
+            self.nextExpiry = min(self.nextExpiry ?? ticket.deadline, ticket.deadline)
+        }
+        self.arrivals.removeAll(keepingCapacity: true)
+    }
+
+    private func fill() {
+        guard self.queue.count > 0, self.inFlight < self.configuration.maximumInFlight else { return }
+        let now = Instant.now
+        while self.inFlight < self.configuration.maximumInFlight, let (ticket, lane) = self.queue.next() {
+            if let failure = self.start(ticket, lane: lane, now: now) {
+                self.queue.release(lane: lane)
+                self.results.append((ticket, .unanswered(failure)))
+            }
+        }
+        if self.queue.count == 0 { self.nextExpiry = nil }
+    }
+
+    private func start(_ ticket: TransferTicket, lane: Int, now: Instant) -> TransferFailure? {
+        if ticket.isCancelled { return TransferFailure(.cancelled) }
+        guard now < ticket.deadline else { return TransferFailure(.timeout) }
+        guard let handle = self.idle.popLast() ?? self.makeHandle() else { return TransferFailure(.other) }
+        if let failure = handle.load(ticket, lane: lane, remaining: now.duration(to: ticket.deadline)) {
+            self.idle.append(handle)
+            return failure
+        }
+        guard self.multi.add(handle.pointer) else {
+            _ = handle.unload()
+            self.idle.append(handle)
+            return TransferFailure(.other)
+        }
+        self.inFlight += 1
+        return nil
+    }
+
+    private func makeHandle() -> EasyHandle? {
+        guard let handle = EasyHandle(self.configuration) else {
+            self.logger.error("libcurl gives no handle")
+            return nil
+        }
+        self.handles.append(handle)
+        return handle
+    }
+
+    // MARK: Out
+
+    private func collect() {
+        var now: Instant?
+        while let end = self.multi.nextEnd() {
+            guard let handle = EasyHandle.owner(of: end.easy) else { continue }
+            let time = now ?? Instant.now
+            now = time
+            self.finish(handle, handle.outcome(end.result, now: time))
+        }
+    }
+
+    private func finish(_ handle: EasyHandle, _ outcome: TransferOutcome) {
+        self.multi.remove(handle.pointer)
+        self.queue.release(lane: handle.lane)
+        self.inFlight -= 1
+        self.idle.append(handle)
+        if let ticket = handle.unload() { self.results.append((ticket, outcome)) }
+    }
+
+    private func abandonTransfers(_ reason: TransferFailure.Reason, where predicate: (TransferTicket) -> Bool) {
+        for handle in self.handles {
+            guard let ticket = handle.ticket, predicate(ticket) else { continue }
+            self.finish(handle, .unanswered(handle.abandoned(reason)))
+        }
+    }
+
+    private func abandonWaiting(_ reason: TransferFailure.Reason, where predicate: (TransferTicket) -> Bool) {
+        for ticket in self.queue.removeAll(where: predicate) {
+            self.results.append((ticket, .unanswered(TransferFailure(reason))))
+        }
+    }
+
+    private func expireWaiting() {
+        guard let expiry = self.nextExpiry else { return }
+        let now = Instant.now
+        guard now >= expiry else { return }
+        var next: Instant?
+        self.abandonWaiting(.timeout) { ticket in
+            guard now < ticket.deadline else { return true }
+            next = min(next ?? ticket.deadline, ticket.deadline)
+            return false
+        }
+        // The queue is walked a hundred times a second at most.
+        self.nextExpiry = next.map { max($0, now.advanced(by: .milliseconds(10))) }
+    }
+
+    /// Answers the callers, their places given back before, so that none is turned away on its return.
+    private func publish() {
+        guard !self.results.isEmpty else { return }
+        var failed = 0
+        for case (_, .unanswered) in self.results { failed += 1 }
+        self.mailbox.settle(completed: self.results.count - failed, failed: failed, inFlight: self.inFlight)
+        for (ticket, outcome) in self.results { ticket.finish(outcome) }
+        self.results.removeAll(keepingCapacity: true)
+    }
+
+    /// How long to sleep at most, in milliseconds.
+    private func pollTime() -> Int {
+        guard let nextExpiry else { return 1_000 }
+        return min(1_000, max(0, Instant.now.duration(to: nextExpiry).milliseconds + 1))
+    }
+}

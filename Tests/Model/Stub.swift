@@ -1,0 +1,2 @@
+// Carillon · Stub.swift
+// SPDX-License-Identifier: Apache-2.0

@@ -1,0 +1,60 @@
+// Carillon · CurlReply.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+
+/// What the `curl` program got for one request.
+struct CurlReply {
+    /// curl's exit code, 0 if there was an answer.
+    let exit: Int32
+    let status: Int
+    let headers: [String: String]
+    let body: String
+    /// What `-v` says of the connection.
+    let trace: String
+
+    /// Runs curl with its arguments; gives up after ten seconds unless they say otherwise.
+    static func get(_ arguments: [String]) async throws -> CurlReply {
+        let output = FileManager.default.temporaryDirectory.appendingPathComponent("curl-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: output, withIntermediateDirectories: false)
+        defer { try? FileManager.default.removeItem(at: output) }
+        let head = output.appendingPathComponent("head").path
+        let body = output.appendingPathComponent("body").path
+        let trace = output.appendingPathComponent("trace").path
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        process.arguments =
+            ["curl", "-sv", "-m", "10", "--stderr", trace, "-D", head, "-o", body] + arguments
+        process.standardInput = FileHandle.nullDevice
+        let exit = try await withCheckedThrowingContinuation { continuation in
+            process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
+            do {
+                try process.run()
+            } catch {
+                continuation.resume(throwing: error)
+            }
+        }
+        let lines = Self.text(head).split(whereSeparator: \.isNewline)
+        var headers: [String: String] = [:]
+        for line in lines.dropFirst() {
+            let parts = line.split(separator: ": ", maxSplits: 1)
+            if parts.count == 2 { headers[parts[0].lowercased()] = String(parts[1]) }
+        }
+        let status = lines.first?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
+        return CurlReply(
+            exit: exit, status: status, headers: headers, body: Self.text(body), trace: Self.text(trace))
+    }
+
+    /// A JSON body's value under a path of names.
+    func value(_ path: String...) -> Any? {
+        var value = try? JSONSerialization.jsonObject(with: Data(self.body.utf8))
+        for name in path {
+            value = (value as? [String: Any])?[name]
+        }
+        return value
+    }
+
+    private static func text(_ path: String) -> String {
+        (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""
+    }
+}

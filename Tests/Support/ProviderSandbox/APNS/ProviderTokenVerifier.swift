@@ -1,0 +1,52 @@
+// Carillon · ProviderTokenVerifier.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+import Synchronization
+
+/// Verifies APNs provider tokens, each text once; the cache holds 1,000 and starts again when full.
+final class ProviderTokenVerifier: Sendable {
+    private static let cacheLimit = 1000
+
+    private let provider: SandboxCredentials.Provider
+    private let verified = Mutex<[String: ProviderToken]>([:])
+
+    init(_ provider: SandboxCredentials.Provider) {
+        self.provider = provider
+    }
+
+    /// Checks what a request shows against what its connection showed before.
+    func check(
+        _ authorization: String?, on connection: inout SandboxConnection, at now: Date
+    ) throws(APNSRefusal) {
+        guard let authorization else { throw APNSRefusal(.missingProviderToken) }
+        if let accepted = connection.providerToken, accepted.authorization == authorization {
+            guard !accepted.hasExpired(at: now) else { throw APNSRefusal(.expiredProviderToken) }
+            return
+        }
+        let token = try self.verify(authorization)
+        if token.hasExpired(at: now) { throw APNSRefusal(.expiredProviderToken) }
+        if token.isPremature(at: now) { throw APNSRefusal(.invalidProviderToken) }
+        if let before = connection.providerToken, !before.hasExpired(at: now), token.isTooSoon(after: before) {
+            throw APNSRefusal(.tooManyProviderTokenUpdates)
+        }
+        connection.providerToken = token
+        connection.isTrusted = true
+    }
+
+    private func verify(_ authorization: String) throws(APNSRefusal) -> ProviderToken {
+        if let known = self.verified.withLock({ $0[authorization] }) { return known }
+        guard authorization.prefix(7).lowercased() == "bearer ", let token = JSONWebToken(authorization.dropFirst(7)),
+            token.header.member("kid")?.text == self.provider.keyID,
+            token.claims.member("iss")?.text == self.provider.teamID,
+            let issued = token.claims.member("iat")?.double, token.isSigned(by: self.provider.publicKey)
+        else { throw APNSRefusal(.invalidProviderToken) }
+        let verified = ProviderToken(
+            authorization: authorization, issuedAt: Date(timeIntervalSince1970: issued))
+        self.verified.withLock { cache in
+            if cache.count >= Self.cacheLimit { cache.removeAll() }
+            cache[authorization] = verified
+        }
+        return verified
+    }
+}

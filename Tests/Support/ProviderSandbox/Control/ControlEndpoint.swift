@@ -1,0 +1,75 @@
+// Carillon · ControlEndpoint.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+import NIOCore
+
+/// The calls that tests make about the sandbox itself.
+struct ControlEndpoint: Sendable {
+    /// The calls, for `--help`.
+    static let help = """
+          GET /healthz         200 once it listens
+          GET /received        the accepted messages, oldest first: provider, token,
+                               headers, payload, at, sequence; with ?since=N from that
+                               sequence on, with ?limit=N at most so many
+          GET /received/count  accepted and refused by kind, kept, dropped, next
+          DELETE /received     forgets messages, counts and tries
+          GET /attempts        the tries of each token with a fault
+          DELETE /tokens       revokes the access tokens: FCM answers 401 to them
+        """
+
+    private let log: ReceivedLog
+    private let attempts: AttemptLedger
+    private let tokens: AccessTokens
+
+    init(log: ReceivedLog, attempts: AttemptLedger, tokens: AccessTokens) {
+        self.log = log
+        self.attempts = attempts
+        self.tokens = tokens
+    }
+
+    func respond(to request: SandboxRequest) -> SandboxResponse {
+        switch (request.method, request.path) {
+        case ("GET", "/healthz"):
+            return .plain(200, "ok")
+        case ("GET", "/received"):
+            let since = request.number(inQuery: "since") ?? 0
+            let limit = request.number(inQuery: "limit") ?? .max
+            return self.list(self.log.messages(since: max(0, since), limit: max(0, limit)))
+        case ("GET", "/received/count"):
+            let counts = self.log.counts
+            return .json(
+                200,
+                #"{"accepted":\#(JSONText.object(counts.accepted)),"refused":\#(JSONText.object(counts.refused)),"#
+                    + #""kept":\#(counts.kept),"dropped":\#(counts.dropped),"next":\#(counts.next)}"#)
+        case ("DELETE", "/received"):
+            self.log.reset()
+            self.attempts.reset()
+            return SandboxResponse(status: 204)
+        case ("GET", "/attempts"):
+            return .json(200, JSONText.object(self.attempts.counts))
+        case ("DELETE", "/tokens"):
+            self.tokens.revokeAll()
+            return SandboxResponse(status: 204)
+        default:
+            return .plain(404, "The requested URL was not found on this server.")
+        }
+    }
+
+    private func list(_ messages: [ReceivedMessage]) -> SandboxResponse {
+        var body = ByteBuffer(string: "[")
+        let style = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
+        for (index, message) in messages.enumerated() {
+            let headers = message.headers.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+            body.writeString(index == 0 ? "\n" : ",\n")
+            body.writeString(#"{"provider":"\#(message.provider)","token":\#(JSONText.quoted(message.token)),"#)
+            body.writeString(#""headers":\#(JSONText.object(headers)),"payload":"#)
+            body.writeBytes(message.payload)
+            body.writeString(#","at":"\#(style.format(message.at))","sequence":\#(message.sequence)}"#)
+        }
+        body.writeString("\n]\n")
+        let type = ("content-type", "application/json; charset=UTF-8")
+        let dropped = ("x-dropped", String(self.log.counts.dropped))
+        return SandboxResponse(status: 200, headers: [type, dropped], body: body)
+    }
+}

@@ -1,0 +1,113 @@
+// Carillon · ReceivedLog.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+import Logging
+import NIOHPACK
+import Synchronization
+
+/// The accepted messages, the newest `logLimit` of them, and counts of everything.
+final class ReceivedLog: Sendable {
+    private struct Entry {
+        let provider: ReceivedMessage.Provider
+        let token: String
+        let headers: HPACKHeaders
+        let payload: [UInt8]
+        let at: Date
+    }
+
+    /// What was accepted, kept, lost and refused.
+    struct Counts {
+        var accepted: [String: Int] = [:]
+        var refused: [String: Int] = [:]
+        var kept = 0
+        var dropped = 0
+        var next = 0
+    }
+
+    private struct State {
+        /// A ring once it is full: the entry of sequence n lies at (n - base) % limit.
+        var ring: [Entry] = []
+        var base = 0
+        var next = 0
+        var fcm = 0
+        var apns = 0
+        var dropped = 0
+        var refused: [String: Int] = [:]
+    }
+
+    private let limit: Int
+    private let logger: Logger
+    private let state = Mutex(State())
+
+    init(_ configuration: SandboxConfiguration, logger: Logger) {
+        self.limit = configuration.recordsMessages ? max(0, configuration.logLimit) : 0
+        self.logger = logger
+    }
+
+    func accept(_ provider: ReceivedMessage.Provider, token: String, request: SandboxRequest, at now: Date) {
+        var headers = request.headers
+        if self.limit > 0 { headers.remove(name: "authorization") }
+        let kept = headers
+        let isFirstLoss = self.state.withLock { state in
+            switch provider {
+            case .fcm: state.fcm += 1
+            case .apns: state.apns += 1
+            }
+            defer { state.next += 1 }
+            guard self.limit > 0 else { return false }
+            let entry = Entry(
+                provider: provider, token: token, headers: kept, payload: request.body, at: now)
+            guard state.ring.count >= self.limit else {
+                state.ring.append(entry)
+                return false
+            }
+            state.ring[(state.next - state.base) % self.limit] = entry
+            state.dropped += 1
+            return state.dropped == 1
+        }
+        if isFirstLoss {
+            self.logger.warning(
+                "log of accepted messages is full, dropping the oldest", metadata: ["limit": "\(self.limit)"])
+        }
+    }
+
+    func refuse(_ provider: ReceivedMessage.Provider, name: String) {
+        self.state.withLock { $0.refused["\(provider) \(name)", default: 0] += 1 }
+    }
+
+    /// The kept messages from a sequence on, oldest first.
+    func messages(since sequence: Int, limit: Int) -> [ReceivedMessage] {
+        let entries = self.state.withLock { state in
+            let first = max(sequence, state.next - state.ring.count)
+            let last = min(state.next, first.addingReportingOverflow(limit).overflow ? .max : first + limit)
+            return (first < last ? first..<last : 0..<0).map { number in
+                (number, state.ring[(number - state.base) % self.limit])
+            }
+        }
+        return entries.map { number, entry in
+            let headers = entry.headers.compactMap { name, value, _ in
+                name.hasPrefix(":") ? nil : (name, value)
+            }
+            return ReceivedMessage(
+                provider: entry.provider, token: entry.token,
+                headers: Dictionary(headers) { "\($0), \($1)" }, payload: entry.payload, at: entry.at,
+                sequence: number)
+        }
+    }
+
+    var counts: Counts {
+        self.state.withLock { state in
+            Counts(
+                accepted: ["fcm": state.fcm, "apns": state.apns], refused: state.refused, kept: state.ring.count,
+                dropped: state.dropped, next: state.next)
+        }
+    }
+
+    /// Empties the log and zeroes the counts; sequences go on.
+    func reset() {
+        self.state.withLock { state in
+            state = State(base: state.next, next: state.next)
+        }
+    }
+}

@@ -1,0 +1,24 @@
+// Carillon · ReceivedMessage.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import struct Foundation.Date
+
+/// One message that a provider's face accepted.
+package struct ReceivedMessage: Sendable {
+    /// The face that took it.
+    package enum Provider: String, Sendable {
+        case fcm, apns
+    }
+
+    package let provider: Provider
+    /// The device token; for FCM the topic, the condition or the installation id where that is the target.
+    package let token: String
+    /// The request's headers in lower case, without the credential.
+    package let headers: [String: String]
+    /// The request's body, JSON.
+    package let payload: [UInt8]
+    /// When it came.
+    package let at: Date
+    /// Its number since the start, from 0.
+    package let sequence: Int
+}

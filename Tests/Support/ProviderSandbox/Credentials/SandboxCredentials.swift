@@ -1,0 +1,155 @@
+// Carillon · SandboxCredentials.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Crypto
+import Foundation
+import Glibc
+import NIOPosix
+import _CryptoExtras
+
+/// The keys and certificates of a sandbox, in files that clients read.
+struct SandboxCredentials: Sendable {
+    enum File: String, CaseIterable {
+        case authority = "ca.pem"
+        case serverCertificate = "server.pem"
+        case serverKey = "server.key"
+        case serviceAccount = "service-account.json"
+        case apnsKey = "apns.p8"
+        case apns = "apns.json"
+    }
+
+    /// What the token endpoint knows of the service account.
+    struct Account: Sendable {
+        let projectID: String
+        let clientEmail: String
+        let privateKeyID: String
+        let publicKey: _RSA.Signing.PublicKey
+    }
+
+    /// What APNs knows of the provider.
+    struct Provider: Sendable {
+        let keyID: String
+        let teamID: String
+        let publicKey: P256.Signing.PublicKey
+    }
+
+    private struct ServiceAccountFile: Codable {
+        var type = "service_account"
+        var project_id = "carillon-sandbox"
+        var private_key_id = ""
+        var private_key = ""
+        var client_email = "dispatcher@carillon-sandbox.iam.gserviceaccount.com"
+        var client_id = "100000000000000000001"
+        var auth_uri = "https://accounts.google.com/o/oauth2/auth"
+        var token_uri = ""
+    }
+
+    private struct ProviderFile: Codable {
+        var key_id = ""
+        var team_id = "CARILLON01"
+    }
+
+    let account: Account
+    let apns: Provider
+    private let directory: URL
+
+    /// Reads the directory's files, making them first if any is missing.
+    static func prepare(in directory: URL) async throws -> SandboxCredentials {
+        // Off the cooperative pool: it waits for a lock and for processes.
+        try await NIOThreadPool.singleton.runIfActive {
+            try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+            try Self.locked(directory) {
+                let isComplete = File.allCases.allSatisfy {
+                    FileManager.default.fileExists(atPath: directory.appendingPathComponent($0.rawValue).path)
+                }
+                if !isComplete { try Self.make(in: directory) }
+            }
+            return try SandboxCredentials(directory: directory)
+        }
+    }
+
+    private init(directory: URL) throws {
+        self.directory = directory
+        do {
+            let account = try Self.read(ServiceAccountFile.self, .serviceAccount, in: directory)
+            self.account = Account(
+                projectID: account.project_id, clientEmail: account.client_email,
+                privateKeyID: account.private_key_id,
+                publicKey: try _RSA.Signing.PrivateKey(pemRepresentation: account.private_key).publicKey)
+            let provider = try Self.read(ProviderFile.self, .apns, in: directory)
+            let key = try String(contentsOf: directory.appendingPathComponent(File.apnsKey.rawValue), encoding: .utf8)
+            self.apns = Provider(
+                keyID: provider.key_id, teamID: provider.team_id,
+                publicKey: try P256.Signing.PrivateKey(pemRepresentation: key).publicKey)
+        } catch {
+            throw SandboxError(.credentials, "unreadable keys in \(directory.path): remove it to make new ones")
+        }
+    }
+
+    func path(of file: File) -> String {
+        self.directory.appendingPathComponent(file.rawValue).path
+    }
+
+    /// Rewrites the service account to name the sandbox's own token endpoint.
+    func writeServiceAccount(tokenURI: String) throws {
+        var account = try Self.read(ServiceAccountFile.self, .serviceAccount, in: self.directory)
+        guard account.token_uri != tokenURI else { return }
+        account.token_uri = tokenURI
+        try Self.write(account, .serviceAccount, in: self.directory)
+    }
+
+    /// Holds the directory's lock file, against another sandbox that starts in it at the same moment.
+    private static func locked(_ directory: URL, _ body: () throws -> Void) throws {
+        let lock = open(directory.appendingPathComponent(".lock").path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
+        guard lock >= 0 else { throw SandboxError(.credentials, "cannot write to \(directory.path)") }
+        defer { close(lock) }
+        flock(lock, LOCK_EX)
+        try body()
+    }
+
+    private static func make(in directory: URL) throws {
+        let openssl = OpenSSLTool(directory: directory)
+        let elliptic = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "3650"]
+        try openssl(
+            ["req", "-x509"] + elliptic + [
+                "-keyout", "ca.key", "-out", File.authority.rawValue, "-subj", "/CN=Provider sandbox CA",
+                "-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+            ])
+        try openssl(
+            ["req", "-x509", "-CA", File.authority.rawValue, "-CAkey", "ca.key"] + elliptic + [
+                "-keyout", File.serverKey.rawValue, "-out", File.serverCertificate.rawValue, "-subj", "/CN=localhost",
+                "-addext", "basicConstraints=critical,CA:FALSE", "-addext", "keyUsage=critical,digitalSignature",
+                "-addext", "extendedKeyUsage=serverAuth", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            ])
+        try FileManager.default.removeItem(at: directory.appendingPathComponent("ca.key"))
+        try openssl(
+            ["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", File.apnsKey.rawValue])
+        try openssl(["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", "account.key"])
+        let key = directory.appendingPathComponent("account.key")
+        var account = ServiceAccountFile()
+        account.private_key = try String(contentsOf: key, encoding: .utf8)
+        account.private_key_id = Self.randomName(40, of: "0123456789abcdef")
+        try FileManager.default.removeItem(at: key)
+        try Self.write(account, .serviceAccount, in: directory)
+        try Self.write(
+            ProviderFile(key_id: Self.randomName(10, of: "ABCDEFGHJKLMNPQRSTUVWXYZ23456789")), .apns, in: directory)
+    }
+
+    private static func randomName(_ length: Int, of alphabet: String) -> String {
+        String((0..<length).compactMap { _ in alphabet.randomElement() })
+    }
+
+    private static func read<Content: Decodable>(
+        _ type: Content.Type, _ file: File, in directory: URL
+    ) throws -> Content {
+        try JSONDecoder().decode(type, from: Data(contentsOf: directory.appendingPathComponent(file.rawValue)))
+    }
+
+    private static func write(_ content: some Encodable, _ file: File, in directory: URL) throws {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
+        let place = directory.appendingPathComponent(file.rawValue)
+        try encoder.encode(content).write(to: place, options: .atomic)
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: place.path)
+    }
+}

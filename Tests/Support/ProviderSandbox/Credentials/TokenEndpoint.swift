@@ -1,0 +1,107 @@
+// Carillon · TokenEndpoint.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+import NIOHPACK
+
+/// Google's `POST /token`: a service account's signed assertion for an access token (RFC 7523).
+struct TokenEndpoint: Sendable {
+    private struct Refusal: Error {
+        let error: String
+        let description: String
+    }
+
+    private static let grant = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+    private static let scopes = [
+        "https://www.googleapis.com/auth/firebase.messaging", "https://www.googleapis.com/auth/cloud-platform",
+    ]
+    private static let clockSkew = 300.0
+
+    private let account: SandboxCredentials.Account
+    private let tokens: AccessTokens
+    private let clock: @Sendable () -> Date
+
+    init(_ account: SandboxCredentials.Account, tokens: AccessTokens, _ configuration: SandboxConfiguration) {
+        self.account = account
+        self.tokens = tokens
+        self.clock = configuration.clock
+    }
+
+    func respond(to request: SandboxRequest) -> SandboxResponse {
+        let now = self.clock()
+        do throws(Refusal) {
+            try self.check(request, at: now)
+            let token = self.tokens.issue(at: now)
+            return .json(
+                200, #"{"access_token":"\#(token)","expires_in":\#(AccessTokens.lifetime),"token_type":"Bearer"}"#)
+        } catch {
+            return .json(
+                400, JSONText.object([("error", error.error), ("error_description", error.description)]))
+        }
+    }
+
+    private func check(_ request: SandboxRequest, at now: Date) throws(Refusal) {
+        guard request.method == "POST" else {
+            throw Refusal(error: "invalid_request", description: "Only POST is allowed.")
+        }
+        let type = request.headers.first(name: "content-type") ?? ""
+        guard type.lowercased().hasPrefix("application/x-www-form-urlencoded") else {
+            throw Refusal(error: "invalid_request", description: "Content-Type must be a form.")
+        }
+        let fields = Self.form(request.body)
+        guard let grant = fields["grant_type"] else {
+            throw Refusal(error: "invalid_request", description: "Required parameter is missing: grant_type")
+        }
+        guard grant == Self.grant else {
+            throw Refusal(error: "unsupported_grant_type", description: "Invalid grant_type: \(grant)")
+        }
+        guard let assertion = fields["assertion"] else {
+            throw Refusal(error: "invalid_request", description: "Missing required parameter: assertion")
+        }
+        guard let token = JSONWebToken(assertion) else {
+            throw Refusal(error: "invalid_grant", description: "Invalid JWT: malformed.")
+        }
+        let host = request.headers.first(name: ":authority") ?? request.headers.first(name: "host") ?? ""
+        try self.check(token, ownURL: "https://\(host)/token", at: now)
+    }
+
+    private func check(_ token: JSONWebToken, ownURL: String, at now: Date) throws(Refusal) {
+        guard token.claims.member("iss")?.text == self.account.clientEmail else {
+            throw Refusal(error: "invalid_grant", description: "Invalid grant: account not found")
+        }
+        let keyID = token.header.member("kid")
+        guard keyID == nil || keyID?.text == self.account.privateKeyID, token.isSigned(by: self.account.publicKey)
+        else {
+            throw Refusal(error: "invalid_grant", description: "Invalid JWT Signature.")
+        }
+        // google-auth names Google's endpoint whatever the account's token_uri says.
+        let audience = token.claims.member("aud")?.text
+        guard audience == "https://oauth2.googleapis.com/token" || audience == ownURL else {
+            throw Refusal(error: "invalid_grant", description: "Invalid JWT: Failed audience check.")
+        }
+        let time = now.timeIntervalSince1970
+        guard let issued = token.claims.member("iat")?.double, let expiry = token.claims.member("exp")?.double,
+            issued <= time + Self.clockSkew, expiry > time, expiry > issued, expiry - issued <= 3600
+        else {
+            throw Refusal(
+                error: "invalid_grant",
+                description: "Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable "
+                    + "timeframe. Check your iat and exp values in the JWT claim.")
+        }
+        let scopes = token.claims.member("scope")?.text?.split(separator: " ") ?? []
+        guard scopes.contains(where: { Self.scopes.contains(String($0)) }) else {
+            throw Refusal(
+                error: "invalid_scope", description: "Invalid OAuth scope or ID token audience provided.")
+        }
+    }
+
+    private static func form(_ body: [UInt8]) -> [String: String] {
+        var fields: [String: String] = [:]
+        for field in String(decoding: body, as: UTF8.self).split(separator: "&") {
+            let parts = field.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+                .map { String($0).replacing("+", with: " ").removingPercentEncoding ?? "" }
+            if parts.count == 2 { fields[parts[0]] = parts[1] }
+        }
+        return fields
+    }
+}

@@ -1,0 +1,102 @@
+// Carillon · FCMEndpoint.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+import NIOCore
+import NIOHPACK
+
+/// FCM's `POST /v1/projects/{project}/messages:send`.
+struct FCMEndpoint: Sendable {
+    private let project: String
+    private let path: String
+    private let tokens: AccessTokens
+    private let faults: FaultTable
+    private let log: ReceivedLog
+    private let configuration: SandboxConfiguration
+
+    init(
+        project: String, tokens: AccessTokens, faults: FaultTable, log: ReceivedLog,
+        _ configuration: SandboxConfiguration
+    ) {
+        self.project = project
+        self.path = "/v1/projects/\(project)/messages:send"
+        self.tokens = tokens
+        self.faults = faults
+        self.log = log
+        self.configuration = configuration
+    }
+
+    func answer(_ request: SandboxRequest) -> SandboxAnswer {
+        guard request.method == "POST", request.path.hasSuffix("/messages:send") else {
+            return .respond(.plain(404, "The requested URL was not found on this server."))
+        }
+        let now = self.configuration.clock()
+        do throws(FCMRefusal) {
+            try self.authorize(request, at: now)
+            let message = try self.read(request)
+            switch self.faults.fault(forFCM: message.target) {
+            case nil:
+                return .respond(self.accept(message, request, at: now))
+            case .slow:
+                let delay = TimeAmount(self.configuration.slowDelay)
+                return .respondLater(self.accept(message, request, at: now), after: delay)
+            case .fcm(let refusal): throw refusal
+            case .apns, .silence: return .silence
+            case .cut: return .cut
+            case .goAway: return .goAway
+            case .refuse: return .refuse
+            }
+        } catch {
+            return .respond(self.refuse(error))
+        }
+    }
+
+    private func authorize(_ request: SandboxRequest, at now: Date) throws(FCMRefusal) {
+        guard let authorization = request.headers.first(name: "authorization") else { throw .missingCredential }
+        guard self.tokens.accepts(authorization, at: now) else { throw .unauthenticated }
+        guard request.path == self.path else { throw .permissionDenied }
+    }
+
+    private func read(_ request: SandboxRequest) throws(FCMRefusal) -> FCMMessage {
+        guard !request.isTruncated else {
+            throw .unreadable("Request payload size exceeds the limit.", field: nil)
+        }
+        if let type = request.headers.first(name: "content-type"), !type.lowercased().hasPrefix("application/json") {
+            throw .unreadable("Invalid JSON payload received. Unexpected content type.", field: nil)
+        }
+        let body: JSONValue
+        do {
+            body = try JSONReader.parse(request.body)
+        } catch {
+            throw .unreadable("Invalid JSON payload received. Unexpected token at byte \(error.offset).", field: nil)
+        }
+        return try FCMMessage(body)
+    }
+
+    private func accept(_ message: FCMMessage, _ request: SandboxRequest, at now: Date) -> SandboxResponse {
+        if message.isDryRun { return Self.success("projects/\(self.project)/messages/fake_message_id") }
+        self.log.accept(.fcm, token: message.target, request: request, at: now)
+        let random = UInt64.random(in: .min ... .max)
+        if message.isBroadcast {
+            return Self.success("projects/\(self.project)/messages/\(random >> 1)")
+        }
+        let micros = Int(now.timeIntervalSince1970 * 1_000_000)
+        let digits = String(random, radix: 16)
+        let padding = String(repeating: "0", count: 16 - digits.utf8.count)
+        return Self.success("projects/\(self.project)/messages/0:\(micros)%\(padding)\(digits)")
+    }
+
+    private func refuse(_ refusal: FCMRefusal) -> SandboxResponse {
+        self.log.refuse(.fcm, name: refusal.name)
+        var headers: [(String, String)] = []
+        if refusal.isTemporary { headers.append(("retry-after", String(self.configuration.retryAfter))) }
+        if refusal.httpStatus == 401, refusal.errorCode == nil {
+            headers.append(("www-authenticate", #"Bearer realm="https://accounts.google.com/", error="invalid_token""#))
+        }
+        return .json(refusal.httpStatus, refusal.body, headers: headers)
+    }
+
+    private static func success(_ name: String) -> SandboxResponse {
+        .json(200, "{\n  \"name\": \"\(name)\"\n}\n")
+    }
+}

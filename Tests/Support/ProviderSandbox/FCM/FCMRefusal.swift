@@ -1,0 +1,110 @@
+// Carillon · FCMRefusal.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// An error answer of FCM: `google.rpc.Status` with its details.
+struct FCMRefusal: Error {
+    /// A `fieldViolations` entry of `google.rpc.BadRequest`.
+    struct Violation {
+        let field: String
+        let description: String
+    }
+
+    let httpStatus: Int
+    /// `google.rpc.Code`.
+    let status: String
+    /// The `FcmError` detail's code; `nil` where FCM itself was not reached.
+    let errorCode: String?
+    let message: String
+    var violation: Violation?
+    /// The `google.rpc.ErrorInfo` detail's reason.
+    var reason: String?
+
+    /// Whether the answer names a `Retry-After`.
+    var isTemporary: Bool { self.httpStatus == 429 || self.httpStatus == 503 }
+
+    /// What the answer is counted by.
+    var name: String { self.errorCode ?? self.status }
+
+    /// The error body, as FCM writes it.
+    var body: String {
+        var details: [String] = []
+        if let errorCode {
+            details.append(
+                #"{"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":"\#(errorCode)"}"#)
+        }
+        if let reason {
+            details.append(
+                #"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"\#(reason)","#
+                    + #""domain":"googleapis.com","metadata":{"service":"fcm.googleapis.com"}}"#)
+        }
+        if let violation {
+            let entry = JSONText.object([("field", violation.field), ("description", violation.description)])
+            details.append(#"{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[\#(entry)]}"#)
+        }
+        let list = details.isEmpty ? "" : #","details":[\#(details.joined(separator: ","))]"#
+        let message = JSONText.quoted(self.message)
+        return #"{"error":{"code":\#(self.httpStatus),"message":\#(message),"status":"\#(self.status)"\#(list)}}"#
+    }
+}
+
+extension FCMRefusal {
+    /// Google's front end could not turn the text into the message: BadRequest alone.
+    static func unreadable(_ description: String, field: String?) -> FCMRefusal {
+        let violation = field.map { Violation(field: $0, description: description) }
+        return FCMRefusal(
+            httpStatus: 400, status: "INVALID_ARGUMENT", errorCode: nil, message: description, violation: violation)
+    }
+
+    /// FCM did not like a field's value: FcmError, and BadRequest where a field is to blame.
+    static func invalid(_ description: String, field: String?) -> FCMRefusal {
+        let violation = field.map { Violation(field: $0, description: description) }
+        return FCMRefusal(
+            httpStatus: 400, status: "INVALID_ARGUMENT", errorCode: "INVALID_ARGUMENT", message: description,
+            violation: violation)
+    }
+
+    static let malformedToken = FCMRefusal.invalid(
+        "The registration token is not a valid FCM registration token", field: nil)
+
+    static let malformedTokenField = FCMRefusal.invalid("Invalid registration token", field: "message.token")
+
+    static let unauthenticated = FCMRefusal(
+        httpStatus: 401, status: "UNAUTHENTICATED", errorCode: nil,
+        message: "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or "
+            + "other valid authentication credential. See "
+            + "https://developers.google.com/identity/sign-in/web/devconsole-project.",
+        reason: "ACCESS_TOKEN_EXPIRED")
+
+    static let missingCredential = FCMRefusal(
+        httpStatus: 401, status: "UNAUTHENTICATED", errorCode: nil,
+        message: "Request is missing required authentication credential. Expected OAuth 2 access token, login cookie "
+            + "or other valid authentication credential. See "
+            + "https://developers.google.com/identity/sign-in/web/devconsole-project.",
+        reason: "CREDENTIALS_MISSING")
+
+    static let thirdPartyAuthError = FCMRefusal(
+        httpStatus: 401, status: "UNAUTHENTICATED", errorCode: "THIRD_PARTY_AUTH_ERROR",
+        message: "Auth error from APNS or Web Push Service")
+
+    static let permissionDenied = FCMRefusal(
+        httpStatus: 403, status: "PERMISSION_DENIED", errorCode: nil,
+        message: "Permission 'cloudmessaging.messages.create' denied on resource (or it may not exist).",
+        reason: "IAM_PERMISSION_DENIED")
+
+    static let senderIDMismatch = FCMRefusal(
+        httpStatus: 403, status: "PERMISSION_DENIED", errorCode: "SENDER_ID_MISMATCH", message: "SenderId mismatch")
+
+    static let unregistered = FCMRefusal(
+        httpStatus: 404, status: "NOT_FOUND", errorCode: "UNREGISTERED", message: "Requested entity was not found.")
+
+    static let quotaExceeded = FCMRefusal(
+        httpStatus: 429, status: "RESOURCE_EXHAUSTED", errorCode: "QUOTA_EXCEEDED",
+        message: "Message rate exceeded for this project.")
+
+    static let internalError = FCMRefusal(
+        httpStatus: 500, status: "INTERNAL", errorCode: "INTERNAL", message: "Internal error encountered.")
+
+    static let unavailable = FCMRefusal(
+        httpStatus: 503, status: "UNAVAILABLE", errorCode: "UNAVAILABLE",
+        message: "The service is currently unavailable.")
+}

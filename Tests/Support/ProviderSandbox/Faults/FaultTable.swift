@@ -1,0 +1,127 @@
+// Carillon · FaultTable.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// The faults that device tokens choose.
+///
+/// `help` prints this table.
+struct FaultTable: Sendable {
+    /// FCM: the token, fid or topic starts with the word and a hyphen.
+    private static let fcm: [FaultMarker] = [
+        .init("bad", .fcm(.malformedToken), "400 INVALID_ARGUMENT: no registration token"),
+        .init("badfield", .fcm(.malformedTokenField), "400 INVALID_ARGUMENT, BadRequest on message.token"),
+        .init("unauthenticated", .fcm(.unauthenticated), "401 UNAUTHENTICATED, no FcmError"),
+        .init("thirdparty", .fcm(.thirdPartyAuthError), "401 THIRD_PARTY_AUTH_ERROR"),
+        .init("permission", .fcm(.permissionDenied), "403 PERMISSION_DENIED, no FcmError"),
+        .init("mismatch", .fcm(.senderIDMismatch), "403 SENDER_ID_MISMATCH"),
+        .init("unregistered", .fcm(.unregistered), "404 UNREGISTERED"),
+        .init("quota", .fcm(.quotaExceeded), "429 QUOTA_EXCEEDED with Retry-After"),
+        .init("internal", .fcm(.internalError), "500 INTERNAL"),
+        .init("unavailable", .fcm(.unavailable), "503 UNAVAILABLE with Retry-After"),
+        .init("slow", .slow, "accepted, answered late"),
+        .init("silent", .silence, "no answer at all"),
+        .init("cut", .cut, "connection cut after the request was read"),
+        .init("goaway", .goAway, "GOAWAY with a last stream below the request's"),
+        .init("refused", .refuse, "RST_STREAM REFUSED_STREAM"),
+    ]
+
+    /// APNs: the token starts with `dead` and the two digits.
+    private static let apns: [FaultMarker] = [
+        .init("01", .badDeviceToken),
+        .init("02", .deviceTokenNotForTopic),
+        .init("03", .badCollapseID),
+        .init("04", .badExpirationDate),
+        .init("05", .badMessageID),
+        .init("06", .badPriority),
+        .init("07", .badTopic),
+        .init("08", .missingTopic),
+        .init("09", .missingDeviceToken),
+        .init("0a", .duplicateHeaders),
+        .init("0b", .invalidPushType),
+        .init("0c", .payloadEmpty),
+        .init("0d", .topicDisallowed),
+        .init("0e", .idleTimeout),
+        .init("31", .expiredProviderToken),
+        .init("32", .invalidProviderToken),
+        .init("33", .missingProviderToken),
+        .init("34", .badCertificate),
+        .init("35", .badCertificateEnvironment),
+        .init("36", .unrelatedKeyIDInToken),
+        .init("37", .badEnvironmentKeyInToken),
+        .init("38", .badEnvironmentKeyIDInToken),
+        .init("39", .forbidden),
+        .init("44", .badPath),
+        .init("45", .methodNotAllowed),
+        .init("10", .apns(.init(.unregistered, isLongAgo: false)), "410 Unregistered, timestamp now"),
+        .init("11", .apns(.init(.unregistered, isLongAgo: true)), "410 Unregistered, timestamp 2020-01-01"),
+        .init("12", .apns(.init(.expiredToken, isLongAgo: false)), "410 ExpiredToken, timestamp now"),
+        .init("13", .apns(.init(.expiredToken, isLongAgo: true)), "410 ExpiredToken, timestamp 2020-01-01"),
+        .init("14", .payloadTooLarge),
+        .init("29", .tooManyRequests),
+        .init("2a", .tooManyProviderTokenUpdates),
+        .init("50", .internalServerError),
+        .init("53", .serviceUnavailable),
+        .init("54", .shutdown),
+        .init("e1", .slow, "accepted, answered late"),
+        .init("e2", .silence, "no answer at all"),
+        .init("e3", .cut, "connection cut after the request was read"),
+        .init("e4", .goAway, "GOAWAY with a last stream below the request's"),
+        .init("e5", .refuse, "RST_STREAM REFUSED_STREAM"),
+    ]
+
+    private static let fcmFaults = Dictionary(uniqueKeysWithValues: Self.fcm.map { ($0.text, $0.fault) })
+    private static let apnsFaults = Dictionary(uniqueKeysWithValues: Self.apns.map { ($0.text, $0.fault) })
+
+    static var help: String {
+        let words = Self.fcm.map { "  \($0.text)-".padded(to: 20) + $0.effect }
+        let codes = Self.apns.map { "  dead\($0.text)00".padded(to: 20) + $0.effect }
+        return """
+            Device tokens choose the faults; a request must be valid to reach its fault.
+
+            FCM: a token, fid or topic that starts with one of these always gets the
+            answer beside it. Followed by once- (unavailable-once-abc) or a count and x-
+            (quota-3x-abc) only the first tries of that very token do.
+            \(words.joined(separator: "\n"))
+
+            APNs: a token that starts with dead, two digits for the fault and two for how
+            many tries get it: 00 all, 01 the first, 0a the first ten. The rest of the
+            token, to 64 digits or more, is free.
+            \(codes.joined(separator: "\n"))
+            """
+    }
+
+    private let attempts: AttemptLedger
+
+    init(attempts: AttemptLedger) {
+        self.attempts = attempts
+    }
+
+    /// The fault that this try of an FCM target gets, if any.
+    func fault(forFCM target: String) -> Fault? {
+        guard let end = target.utf8.prefix(20).firstIndex(of: UInt8(ascii: "-")),
+            let fault = Self.fcmFaults[String(target[..<end])]
+        else { return nil }
+        let attempt = self.attempts.count(target)
+        let rest = target[target.index(after: end)...]
+        guard let word = rest.firstIndex(of: "-").map({ rest[..<$0] }) else { return fault }
+        let limit = word == "once" ? 1 : word.hasSuffix("x") ? Int(word.dropLast()) : nil
+        return attempt <= limit ?? .max ? fault : nil
+    }
+
+    /// The fault that this try of an APNs device gets, if any.
+    func fault(forAPNS token: String) -> Fault? {
+        let start = token.utf8.prefix(8)
+        guard start.count == 8, start.first == UInt8(ascii: "d") || start.first == UInt8(ascii: "D") else { return nil }
+        let marker = token.prefix(8).lowercased()
+        guard marker.hasPrefix("dead"), let fault = Self.apnsFaults[String(marker.dropFirst(4).prefix(2))],
+            let limit = Int(marker.suffix(2), radix: 16)
+        else { return nil }
+        let attempt = self.attempts.count(token)
+        return limit == 0 || attempt <= limit ? fault : nil
+    }
+}
+
+extension String {
+    fileprivate func padded(to width: Int) -> String {
+        self + String(repeating: " ", count: max(1, width - self.count))
+    }
+}

@@ -1,0 +1,19 @@
+// Carillon · SandboxAnswer.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import NIOCore
+
+/// What the server does about a request.
+enum SandboxAnswer {
+    case respond(SandboxResponse)
+    /// Responds after a while.
+    case respondLater(SandboxResponse, after: TimeAmount)
+    /// Never answers; the stream stays open.
+    case silence
+    /// Drops the TCP connection with neither an answer nor TLS's farewell.
+    case cut
+    /// GOAWAY whose last stream is the one before this, then the connection is closed (RFC 9113 section 6.8).
+    case goAway
+    /// RST_STREAM with REFUSED_STREAM (RFC 9113 section 8.7).
+    case refuse
+}

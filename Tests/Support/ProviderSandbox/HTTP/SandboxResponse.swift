@@ -1,0 +1,29 @@
+// Carillon · SandboxResponse.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import NIOCore
+
+/// One whole response.
+struct SandboxResponse {
+    let status: Int
+    var headers: [(String, String)]
+    let body: ByteBuffer
+
+    init(status: Int, headers: [(String, String)] = [], body: ByteBuffer = ByteBuffer()) {
+        self.status = status
+        self.headers = headers
+        self.body = body
+    }
+
+    /// A JSON body as Google labels it.
+    static func json(_ status: Int, _ text: String, headers: [(String, String)] = []) -> SandboxResponse {
+        let type = ("content-type", "application/json; charset=UTF-8")
+        return SandboxResponse(status: status, headers: [type] + headers, body: ByteBuffer(string: text))
+    }
+
+    /// A line of text.
+    static func plain(_ status: Int, _ text: String) -> SandboxResponse {
+        let type = ("content-type", "text/plain; charset=UTF-8")
+        return SandboxResponse(status: status, headers: [type], body: ByteBuffer(string: text + "\n"))
+    }
+}

@@ -1,0 +1,135 @@
+// Carillon · ProviderSandbox.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+package import Logging
+
+/// A server that stands in for Google's and Apple's push services, as strict as they are.
+///
+/// Serves OAuth's token endpoint, FCM HTTP v1 and APNs over TLS; device tokens choose its faults, see ``faultHelp``.
+package final class ProviderSandbox: Sendable {
+    /// `https://127.0.0.1:PORT`: stands for oauth2.googleapis.com, fcm.googleapis.com and api.push.apple.com.
+    package let url: String
+    /// `http://127.0.0.1:PORT`: the control calls, without TLS.
+    package let controlURL: String
+    /// The service account's project, which must be in FCM's path.
+    package let projectID: String
+    /// APNs' key id, for the provider token's `kid`.
+    package let apnsKeyID: String
+    /// APNs' team id, for the provider token's `iss`.
+    package let apnsTeamID: String
+
+    private let credentials: SandboxCredentials
+    private let server: SandboxServer
+    private let log: ReceivedLog
+    private let attempts: AttemptLedger
+    private let accessTokens: AccessTokens
+    private let temporaryDirectory: URL?
+
+    /// The certificate that clients must trust, PEM.
+    package var caPath: String { self.credentials.path(of: .authority) }
+    /// The FCM service account, JSON; its token_uri points here.
+    package var serviceAccountPath: String { self.credentials.path(of: .serviceAccount) }
+    /// The APNs signing key, PKCS#8 PEM.
+    package var apnsKeyPath: String { self.credentials.path(of: .apnsKey) }
+
+    /// The table of device tokens that make faults, as text.
+    package static var faultHelp: String { FaultTable.help }
+
+    /// The table of control calls, as text.
+    package static var controlHelp: String { ControlEndpoint.help }
+
+    /// Listens, having written the credentials into the directory at its first use.
+    ///
+    /// Without a directory a temporary one is made, and removed by ``stop()``. Running sandboxes must not share one:
+    /// the service account names the port. Throws ``SandboxError`` or the socket's error.
+    package static func start(
+        directory: String? = nil,
+        configuration: SandboxConfiguration = SandboxConfiguration(),
+        logger: Logger = Logger(label: "carillon.provider-sandbox")
+    ) async throws -> ProviderSandbox {
+        let temporary = FileManager.default.temporaryDirectory
+            .appendingPathComponent("provider-sandbox-\(UUID().uuidString)", isDirectory: true)
+        let place = directory.map { URL(fileURLWithPath: $0, isDirectory: true) } ?? temporary
+        let credentials = try await SandboxCredentials.prepare(in: place)
+
+        let log = ReceivedLog(configuration, logger: logger)
+        let attempts = AttemptLedger()
+        let accessTokens = AccessTokens()
+        let faults = FaultTable(attempts: attempts)
+        let service = SandboxService(
+            tokens: TokenEndpoint(credentials.account, tokens: accessTokens, configuration),
+            fcm: FCMEndpoint(
+                project: credentials.account.projectID, tokens: accessTokens, faults: faults, log: log, configuration),
+            apns: APNSEndpoint(credentials.apns, faults: faults, log: log, configuration),
+            control: ControlEndpoint(log: log, attempts: attempts, tokens: accessTokens))
+        let server = try await SandboxServer.start(configuration, credentials: credentials, service: service)
+        let sandbox = ProviderSandbox(
+            credentials: credentials, server: server, log: log, attempts: attempts, accessTokens: accessTokens,
+            temporaryDirectory: directory == nil ? temporary : nil)
+        try credentials.writeServiceAccount(tokenURI: sandbox.url + "/token")
+        return sandbox
+    }
+
+    /// Runs the body with a sandbox of its own, which is stopped whatever the body does.
+    package static func with<Result>(
+        directory: String? = nil,
+        configuration: SandboxConfiguration = SandboxConfiguration(),
+        _ body: (ProviderSandbox) async throws -> Result
+    ) async throws -> Result {
+        let sandbox = try await Self.start(directory: directory, configuration: configuration)
+        let result: Result
+        do {
+            result = try await body(sandbox)
+        } catch {
+            try? await sandbox.stop()
+            throw error
+        }
+        try await sandbox.stop()
+        return result
+    }
+
+    private init(
+        credentials: SandboxCredentials, server: SandboxServer, log: ReceivedLog, attempts: AttemptLedger,
+        accessTokens: AccessTokens, temporaryDirectory: URL?
+    ) {
+        self.url = "https://127.0.0.1:\(server.port)"
+        self.controlURL = "http://127.0.0.1:\(server.controlPort)"
+        self.projectID = credentials.account.projectID
+        self.apnsKeyID = credentials.apns.keyID
+        self.apnsTeamID = credentials.apns.teamID
+        self.credentials = credentials
+        self.server = server
+        self.log = log
+        self.attempts = attempts
+        self.accessTokens = accessTokens
+        self.temporaryDirectory = temporaryDirectory
+    }
+
+    /// The accepted messages that are kept, oldest first.
+    package func received() -> [ReceivedMessage] {
+        self.log.messages(since: 0, limit: .max)
+    }
+
+    /// How often each device token with a fault was tried since the last reset.
+    package func faultAttempts() -> [String: Int] {
+        self.attempts.counts
+    }
+
+    /// Forgets the accepted messages and the tries.
+    package func reset() {
+        self.log.reset()
+        self.attempts.reset()
+    }
+
+    /// Makes every access token that was given out invalid, so that FCM answers 401 to it.
+    package func revokeAccessTokens() {
+        self.accessTokens.revokeAll()
+    }
+
+    /// Closes every connection, and removes a temporary directory.
+    package func stop() async throws {
+        try await self.server.stop()
+        if let temporaryDirectory { try FileManager.default.removeItem(at: temporaryDirectory) }
+    }
+}

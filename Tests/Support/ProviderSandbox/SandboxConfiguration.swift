@@ -1,0 +1,29 @@
+// Carillon · SandboxConfiguration.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import struct Foundation.Date
+
+/// How a sandbox listens and behaves.
+package struct SandboxConfiguration: Sendable {
+    /// The address to listen on.
+    package var host = "127.0.0.1"
+    /// The TLS port; 0 takes any free one.
+    package var port = 0
+    /// The plain HTTP port for the control calls; 0 takes any free one.
+    package var controlPort = 0
+    /// Event loops to serve with.
+    package var threads = 1
+    /// How many accepted messages are kept; the oldest is dropped, and counted, when one more comes.
+    package var logLimit = 200_000
+    /// Whether accepted messages are kept at all, or only counted.
+    package var recordsMessages = true
+    /// What `Retry-After` says in FCM's 429 and 503 answers, in seconds.
+    package var retryAfter = 1
+    /// How long an answer of the `slow` fault takes.
+    package var slowDelay: Duration = .seconds(2)
+    /// Tells the time by which credentials are judged and messages stamped.
+    package var clock: @Sendable () -> Date = { Date() }
+
+    /// The defaults above.
+    package init() {}
+}

@@ -1,0 +1,96 @@
+// Carillon · SandboxServer.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import NIOCore
+import NIOHTTP1
+import NIOHTTP2
+import NIOPosix
+import NIOSSL
+
+/// The two listeners: TLS with ALPN for the providers' faces, plain HTTP/1.1 for the control calls.
+struct SandboxServer: Sendable {
+    private let group: MultiThreadedEventLoopGroup
+
+    /// The TLS listener's port.
+    let port: Int
+    /// The control listener's port.
+    let controlPort: Int
+
+    /// Listens on both ports.
+    static func start(
+        _ configuration: SandboxConfiguration, credentials: SandboxCredentials, service: SandboxService
+    ) async throws -> SandboxServer {
+        let context = try NIOSSLContext(configuration: Self.tls(credentials))
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.threads)
+        do {
+            let secure = try await Self.bootstrap(group)
+                .childChannelInitializer { channel in
+                    channel.eventLoop.makeCompletedFuture {
+                        try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: context))
+                    }.flatMap {
+                        channel.configureHTTP2SecureUpgrade(
+                            h2ChannelConfigurator: { Self.configureHTTP2($0, service: service) },
+                            http1ChannelConfigurator: { Self.configureHTTP1($0, service: service, transport: .http1) }
+                        )
+                    }
+                }
+                .bind(host: configuration.host, port: configuration.port).get()
+            let plain = try await Self.bootstrap(group)
+                .childChannelInitializer { Self.configureHTTP1($0, service: service, transport: .plain) }
+                .bind(host: configuration.host, port: configuration.controlPort).get()
+            return SandboxServer(
+                group: group, port: secure.localAddress?.port ?? 0, controlPort: plain.localAddress?.port ?? 0)
+        } catch {
+            try? await group.shutdownGracefully()
+            throw error
+        }
+    }
+
+    /// Closes both listeners and every connection.
+    func stop() async throws {
+        try await self.group.shutdownGracefully()
+    }
+
+    private static func tls(_ credentials: SandboxCredentials) throws -> TLSConfiguration {
+        let chain = try NIOSSLCertificate.fromPEMFile(credentials.path(of: .serverCertificate))
+        let key = try NIOSSLPrivateKey(file: credentials.path(of: .serverKey), format: .pem)
+        var tls = TLSConfiguration.makeServerConfiguration(
+            certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
+        tls.minimumTLSVersion = .tlsv12
+        tls.shutdownTimeout = .milliseconds(100)  // a peer that never says goodbye must not delay stop()
+        tls.applicationProtocols = ["h2", "http/1.1"]
+        return tls
+    }
+
+    private static func bootstrap(_ group: MultiThreadedEventLoopGroup) -> ServerBootstrap {
+        ServerBootstrap(group: group)
+            .serverChannelOption(.backlog, value: 1024)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+    }
+
+    private static func configureHTTP2(_ channel: any Channel, service: SandboxService) -> EventLoopFuture<Void> {
+        channel.eventLoop.makeCompletedFuture {
+            var configuration = NIOHTTP2Handler.ConnectionConfiguration()
+            configuration.initialSettings = HTTP2ConnectionHandler.initialSettings
+            // A client that gives up on silent streams resets many of them, and is no attacker.
+            configuration.maximumConnectionGlitches = 100_000
+            var streams = NIOHTTP2Handler.StreamConfiguration()
+            streams.streamResetFrameRateLimit.maximumCount = 100_000
+            streams.streamErrorRateLimit.maximumCount = 100_000
+            let frames = NIOHTTP2Handler(
+                mode: .server, connectionConfiguration: configuration, streamConfiguration: streams)
+            try channel.pipeline.syncOperations.addHandlers(frames, HTTP2ConnectionHandler(service: service))
+        }
+    }
+
+    private static func configureHTTP1(
+        _ channel: any Channel, service: SandboxService, transport: SandboxRequest.Transport
+    ) -> EventLoopFuture<Void> {
+        channel.eventLoop.makeCompletedFuture {
+            try channel.pipeline.syncOperations.configureHTTPServerPipeline(withErrorHandling: true)
+            let handler = HTTP1ConnectionHandler(service: service, transport: transport)
+            try channel.pipeline.syncOperations.addHandler(handler)
+        }
+    }
+}
