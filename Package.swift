@@ -156,11 +156,14 @@ let package = Package(
         .executableTarget(
             name: "DispatcherCommand",
             dependencies: [
-                "Catalog", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Settings", "Stores", "Streams",
+                "Catalog", "JSON", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Settings", "Stores", "Streams",
                 "Telemetry", "Transfer",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "Metrics", package: "swift-metrics"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOPosix", package: nio),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
             ],
             path: "Sources/Dispatcher/Command"
@@ -186,12 +189,22 @@ let package = Package(
             path: "Sources/Gateway/Sockets"
         ),
         .target(
+            name: "Services",
+            dependencies: [
+                "Backoff", "JSON", "Model", "Postgres", "Redis", "Shapes", "Sockets", "Stores", "Streams",
+                .product(name: "JWTKit", package: "jwt-kit"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+            ],
+            path: "Sources/Gateway/Services"
+        ),
+        .target(
             name: "API",
             dependencies: [
-                "Catalog", "JSON", "Model", "Postgres", "Redis", "Shapes", "Stores", "Streams", "Telemetry",
+                "Catalog", "JSON", "Model", "Postgres", "Redis", "Services", "Shapes", "Stores", "Streams", "Telemetry",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Hummingbird", package: "hummingbird"),
-                .product(name: "JWTKit", package: "jwt-kit"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: nio),
             ],
@@ -200,13 +213,13 @@ let package = Package(
         .executableTarget(
             name: "GatewayCommand",
             dependencies: [
-                "API", "Catalog", "Model", "Postgres", "Redis", "Settings", "Shapes", "Sockets", "Stores", "Streams",
+                "API", "Catalog", "Model", "Postgres", "Redis", "Services", "Settings", "Sockets", "Stores", "Streams",
                 "Telemetry",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdTLS", package: "hummingbird"),
-                .product(name: "JWTKit", package: "jwt-kit"),
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "NIOCore", package: nio),
                 .product(name: "NIOPosix", package: nio),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),

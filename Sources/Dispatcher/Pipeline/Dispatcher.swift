@@ -59,6 +59,17 @@ package struct Dispatcher: Sendable {
         ConsumerGroup(stream: stream, consumer: self.name, connection: self.redis)
     }
 
+    /// Leaves every consumer group where nothing is pending for this dispatcher; the rest is taken over when the lease is void.
+    package func leaveGroups() async {
+        var streams = Lane.allCases.map { self.keys.jobs($0) }
+        for provider in self.providers { streams += Lane.allCases.map { self.keys.deliveries(provider, $0) } }
+        for stream in streams {
+            let group = self.group(stream)
+            guard let pending = try? await group.pending(of: self.name, count: 1), pending.isEmpty else { continue }
+            try? await group.remove(self.name)
+        }
+    }
+
     /// Repeats `work` until it succeeds or the task is cancelled.
     ///
     /// For steps whose input stays pending in a stream: there is nothing better to do than to try again.

@@ -52,6 +52,14 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
 
     package var halves: (UInt64, UInt64) { (self.high, self.low) }
 
+    /// The same bits with version 4 and the variant of RFC 9562 put in, for ids made of random bits.
+    package var asRandomUUID: NotificationID {
+        NotificationID(
+            high: self.high & 0xFFFF_FFFF_FFFF_0FFF | 0x4000,
+            low: self.low & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
+        )
+    }
+
     /// When the stream entry was added, in Unix milliseconds; meaningless for ids that others made.
     package var milliseconds: Int64 { Int64(self.high >> 16) }
 

@@ -35,8 +35,8 @@ package struct DispatcherSettings: Sendable {
     /// A CA file for the providers' endpoints.
     package let providerCertificateAuthority: String?
 
-    /// - Throws: ``SettingsFaults`` with every fault.
-    package init(_ reader: SettingsReader) throws(SettingsFaults) {
+    /// Reads it; faults stay with the reader.
+    package init(_ reader: SettingsReader) {
         self.common = CommonSettings(reader)
         self.metricsHost = reader.text("METRICS_HOST") ?? "127.0.0.1"
         self.metricsPort = reader.integer("METRICS_PORT", default: 9_091, in: 0...65_535)
@@ -61,6 +61,5 @@ package struct DispatcherSettings: Sendable {
             self.apns = nil
         }
         self.providerCertificateAuthority = reader.text("PROVIDER_CA")
-        try reader.finish()
     }
 }

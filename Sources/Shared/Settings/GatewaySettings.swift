@@ -11,8 +11,8 @@ package struct GatewaySettings: Sendable {
     package let tlsKey: String?
     package let authentication: AuthenticationSettings
 
-    /// - Throws: ``SettingsFaults`` with every fault.
-    package init(_ reader: SettingsReader) throws(SettingsFaults) {
+    /// Reads it; faults stay with the reader.
+    package init(_ reader: SettingsReader) {
         self.common = CommonSettings(reader)
         self.host = reader.text("GATEWAY_HOST") ?? "127.0.0.1"
         self.port = reader.integer("GATEWAY_PORT", default: 8080, in: 0...65_535)
@@ -23,7 +23,6 @@ package struct GatewaySettings: Sendable {
             reader.fault("GATEWAY_TLS_CERT", "and GATEWAY_TLS_KEY go together; one is missing")
         }
         self.authentication = AuthenticationSettings(reader)
-        try reader.finish()
     }
 }
 

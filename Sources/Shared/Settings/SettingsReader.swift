@@ -83,6 +83,19 @@ package final class SettingsReader {
         return value
     }
 
+    /// Loads what a variable names, such as a file; an error becomes its fault.
+    ///
+    /// - Returns: nil if the variable is not set or its load failed.
+    package func load<Value>(_ name: String, isSet: Bool, _ load: () async throws -> Value) async -> Value? {
+        guard isSet else { return nil }
+        do {
+            return try await load()
+        } catch {
+            self.fault(name, "cannot be used: \(error)")
+            return nil
+        }
+    }
+
     /// Ends the reading.
     ///
     /// - Throws: ``SettingsFaults`` if there was any.

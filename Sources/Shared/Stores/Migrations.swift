@@ -54,4 +54,19 @@ package enum Migrations {
             return names
         }
     }
+
+    /// Applies the migrations as soon as the database can be reached, however long that takes.
+    ///
+    /// - Throws: what the database says against a migration.
+    package static func applyWhenReachable(to pool: PostgresPool, logger: Logger) async throws {
+        while true {
+            do {
+                try await self.apply(to: pool, logger: logger)
+                return
+            } catch let error as PostgresError where error.code != .server {
+                logger.warning("waiting for the database", metadata: ["error": "\(error)"])
+                try await Task.sleep(for: .seconds(1))
+            }
+        }
+    }
 }

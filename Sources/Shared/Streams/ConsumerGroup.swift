@@ -122,6 +122,15 @@ package struct ConsumerGroup: Sendable {
         return pending
     }
 
+    /// Whether an entry is still pending for this consumer.
+    package func owns(_ id: String) async throws(RedisError) -> Bool {
+        let reply = try await self.connection.send(
+            "XPENDING", .text(self.stream), .text(Keyspace.group), .text(id), .text(id), "1", .text(self.consumer)
+        )
+        guard var cursor = try reply.cursor() else { return false }
+        return try cursor.array() == 1
+    }
+
     /// Takes over one entry of a consumer that is gone.
     ///
     /// - Parameter idle: what was handed out more recently stays, so that of two that claim only one gets it.

@@ -26,6 +26,19 @@ package struct DeliveryWork: Sendable, Equatable {
         self.isRepeat = isRepeat
     }
 
+    /// The same after one more try.
+    ///
+    /// - Parameter mayHaveArrived: whether the provider may have it although it did not say so.
+    package func afterTry(mayHaveArrived: Bool) -> DeliveryWork {
+        DeliveryWork(
+            notification: self.notification,
+            device: self.device,
+            user: self.user,
+            attempt: self.attempt + 1,
+            isRepeat: self.isRepeat || mayHaveArrived
+        )
+    }
+
     /// The same, to be checked against the record of attempts.
     package var asRepeat: DeliveryWork {
         DeliveryWork(

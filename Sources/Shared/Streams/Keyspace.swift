@@ -31,6 +31,9 @@ package struct Keyspace: Sendable {
         "\(self.prefix){\(provider.rawValue)}:retry:\(lane.rawValue)"
     }
 
+    /// Whose turn it is to sweep.
+    package var sweepTurn: String { self.prefix + "sweep" }
+
     package var dead: String { self.prefix + "dead" }
 
     package func presence(_ user: String) -> String { "\(self.prefix)presence:{\(user)}" }

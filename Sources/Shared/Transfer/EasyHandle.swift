@@ -95,8 +95,8 @@ final class EasyHandle {
         }
         let status = carillon_easy_get_long(self.pointer, CURLINFO_RESPONSE_CODE)
         guard let ticket, status >= 200, result == CURLE_OK || self.response.hasAllHeaders else {
-            let detail = result == CURLE_OK ? "" : String(cString: self.errorText)
-            return .unanswered(TransferFailure(curl: result, detail: detail, wasSent: wasSent))
+            return .unanswered(
+                TransferFailure(curl: result, hasDetail: self.errorText[0] != 0, wasSent: wasSent))
         }
         return .answered(
             TransferResponse(

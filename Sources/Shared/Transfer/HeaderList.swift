@@ -10,7 +10,9 @@ import CCurl
 final class HeaderList {
     private static let maximumBytes = 65_536
     private static let separator = ": "
-    private static let contentType = "content-type"
+    /// Fields that libcurl would add by itself, which a name with a colon and no value prevents: a form's content type, a
+    /// wish for anything, and before a long body the question whether to go on, for whose answer it would wait.
+    private static let unwanted = ["Accept", "Content-Type", "Expect"]
 
     private var text = UnsafeMutableBufferPointer<CChar>.allocate(capacity: 2_048)
     private var nodes = UnsafeMutableBufferPointer<curl_slist>.allocate(capacity: 16)
@@ -30,23 +32,18 @@ final class HeaderList {
         var length = 0
         for (name, value) in headers { length += name.utf8.count + value.utf8.count + Self.separator.utf8.count + 1 }
         guard length <= Self.maximumBytes else { return false }
-        self.reserve(bytes: length + 64, nodes: headers.count + 2)
+        self.reserve(bytes: length + 64, nodes: headers.count + Self.unwanted.count)
 
-        var namesContentType = false
-        // libcurl would ask for "100 Continue" before a long body, and wait for it.
-        self.append("Expect", suffix: ":")
+        for name in Self.unwanted { self.append(name, suffix: ":") }
         for (name, value) in headers {
             guard Self.isName(name), Self.isValue(value) else { return false }
-            // To libcurl a name with a semicolon is a field without a value, one with a colon alone is a field to drop.
-            if value.isEmpty {
+            // A name with a semicolon is libcurl's form of a field without a value.
+            if value.utf8.allSatisfy({ $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }) {
                 self.append(name, suffix: ";")
             } else {
                 self.append(name, suffix: Self.separator, value)
             }
-            namesContentType = namesContentType || Self.isContentType(name)
         }
-        // Else libcurl says that a POST is a form.
-        if !namesContentType { self.append(Self.contentType, suffix: ":") }
         return true
     }
 
@@ -86,10 +83,5 @@ final class HeaderList {
 
     private static func isValue(_ value: String) -> Bool {
         value.utf8.allSatisfy { $0 != 0 && $0 != UInt8(ascii: "\r") && $0 != UInt8(ascii: "\n") }
-    }
-
-    private static func isContentType(_ name: String) -> Bool {
-        name.utf8.count == Self.contentType.utf8.count
-            && zip(name.utf8, Self.contentType.utf8).allSatisfy { $0.lowercasedASCII == $1 }
     }
 }

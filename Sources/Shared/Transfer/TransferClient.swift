@@ -6,15 +6,20 @@ package import Logging
 
 /// Sends HTTP requests over HTTP/2 connections that are shared and kept.
 ///
-/// libcurl's multi interface on one thread of its own; callers hand their requests over and wait. There are no retries
-/// and no redirects here: whoever asked knows what a second try means.
+/// libcurl's multi interface on one thread of its own; callers hand their requests over and wait. There are no redirects
+/// here and no retries, for whoever asked knows what a second try means. libcurl itself sends again, up to five times
+/// within the deadline, what a server refused unread, and what a kept connection lost before a byte came back: a request
+/// may arrive twice.
 package final class TransferClient: Sendable {
     private let mailbox: TransferMailbox
 
     /// Starts the thread, which ends with ``shutdown()``, or when nobody holds the client any more.
     ///
     /// - Throws: ``TransferError`` if libcurl, the authorities' file or a thread is not to be had.
-    package init(configuration: TransferConfiguration, logger: Logger) throws(TransferError) {
+    package init(
+        configuration: TransferConfiguration,
+        logger: Logger = Logger(label: "carillon.transfer")
+    ) throws(TransferError) {
         if let file = configuration.caFile, access(file, R_OK) != 0 {
             throw TransferError(.configuration, "the authorities' file cannot be read")
         }

@@ -16,13 +16,11 @@ package struct TransferFailure: Error, Sendable, Equatable, CustomStringConverti
         case tls
         /// The deadline passed.
         case timeout
-        /// The connection broke.
+        /// The connection broke, or the server refused the stream as often as libcurl tried (RFC 9113 section 8.7).
         case connectionLost
         /// The server reset this stream after accepting it.
         case streamReset
-        /// The server refused the stream unread (RFC 9113 section 8.7).
-        case refusedStream
-        /// The server is closing the connection and did not get to this stream (RFC 9113 section 6.8).
+        /// The server closes the connection and says that it did not get to this stream (RFC 9113 section 6.8).
         case goAway
         /// The caller's task was cancelled.
         case cancelled
@@ -60,15 +58,14 @@ extension TransferFailure {
     /// What libcurl's result means for a transfer that has no status.
     ///
     /// - Parameters:
-    ///   - detail: libcurl's own words, which alone tell some HTTP/2 ends apart. They are not kept.
+    ///   - hasDetail: Whether libcurl had words for it. They may name the host and are not kept.
     ///   - wasSent: Whether a byte of the request left.
-    init(curl result: CURLcode, detail: String, wasSent: Bool) {
-        let reason = Self.reason(result, detail: detail)
-        let isUnprocessed = reason == .refusedStream || reason == .goAway
-        self.init(reason, mayHaveBeenSent: wasSent && !isUnprocessed, code: Int(result.rawValue))
+    init(curl result: CURLcode, hasDetail: Bool, wasSent: Bool) {
+        let reason = Self.reason(result, hasDetail: hasDetail)
+        self.init(reason, mayHaveBeenSent: wasSent, code: Int(result.rawValue))
     }
 
-    private static func reason(_ result: CURLcode, detail: String) -> Reason {
+    private static func reason(_ result: CURLcode, hasDetail: Bool) -> Reason {
         switch result {
         case CURLE_COULDNT_RESOLVE_PROXY, CURLE_COULDNT_RESOLVE_HOST:
             .resolve
@@ -83,6 +80,9 @@ extension TransferFailure {
             .invalidRequest
         case CURLE_HTTP2_STREAM:
             .streamReset
+        // libcurl 7.88 has no word for GOAWAY, and one for every other fault of this kind.
+        case CURLE_HTTP2 where !hasDetail:
+            .goAway
         case CURLE_HTTP2, CURLE_PARTIAL_FILE, CURLE_GOT_NOTHING, CURLE_SEND_ERROR, CURLE_RECV_ERROR:
             .connectionLost
         default:

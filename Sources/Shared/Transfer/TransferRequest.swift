@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// One HTTP request, whole.
-package struct TransferRequest: Sendable {
+package struct TransferRequest: Sendable, CustomStringConvertible {
     package enum Method: String, Sendable {
         case get = "GET"
         case post = "POST"
@@ -13,7 +13,7 @@ package struct TransferRequest: Sendable {
     package var method: Method
     /// Absolute, with `https` as scheme.
     package var url: String
-    /// Sent in this order, with nothing added but what HTTP needs; HTTP/2 carries the names in lower case.
+    /// Sent in this order, besides what HTTP needs and the user agent; HTTP/2 carries the names in lower case.
     package var headers: [(name: String, value: String)]
     package var body: [UInt8]
     /// How long the caller waits at most, the time in our own queue included.
@@ -37,16 +37,21 @@ package struct TransferRequest: Sendable {
         self.maximumResponseBytes = maximumResponseBytes
     }
 
-    /// Scheme, host and port as written, such as `https://api.push.apple.com`; nil if the URL has no such beginning.
+    /// Without the path, the headers and the body, which hold tokens.
+    package var description: String {
+        "\(self.method.rawValue) \(self.origin ?? "nowhere"), \(self.body.count) bytes"
+    }
+
+    /// Scheme, host and port as written, such as `https://api.push.apple.com`; nil if the URL has no such beginning, or
+    /// holds what none may: libcurl would read it up to the first NUL.
     var origin: String? {
         let bytes = self.url.utf8
         guard let colon = bytes.firstIndex(of: UInt8(ascii: ":")), bytes[colon...].starts(with: "://".utf8) else {
             return nil
         }
+        guard bytes.allSatisfy({ $0 > 0x20 && $0 != 0x7F }) else { return nil }
         let start = bytes.index(colon, offsetBy: 3)
-        let end =
-            bytes[start...].firstIndex { [UInt8(ascii: "/"), UInt8(ascii: "?"), UInt8(ascii: "#")].contains($0) }
-            ?? bytes.endIndex
+        let end = bytes[start...].firstIndex { "/?#".utf8.contains($0) } ?? bytes.endIndex
         return start == end ? nil : String(self.url[..<end])
     }
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// What the server answered.
-package struct TransferResponse: Sendable {
+package struct TransferResponse: Sendable, CustomStringConvertible {
     package enum Version: String, Sendable {
         case http1 = "1.1"
         case http2 = "2"
@@ -35,6 +35,12 @@ package struct TransferResponse: Sendable {
         self.body = body
         self.isComplete = isComplete
         self.duration = duration
+    }
+
+    /// Without the headers and the body, which may name a device.
+    package var description: String {
+        "status \(self.status), HTTP/\(self.version.rawValue), \(self.body.count) bytes"
+            + (self.isComplete ? "" : ", incomplete")
     }
 
     /// The fields in the order of the wire, names in lower case.

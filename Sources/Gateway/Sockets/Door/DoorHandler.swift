@@ -5,6 +5,7 @@ import CoreMetrics
 import HummingbirdCore
 import JSON
 import Logging
+import Model
 import NIOCore
 import NIOHTTP1
 import NIOHTTPTypes
@@ -171,7 +172,7 @@ final class DoorHandler: ChannelInboundHandler, RemovableChannelHandler {
         context.write(self.wrapOutboundOut(.head(response)), promise: nil)
         context.writeAndFlush(self.wrapOutboundOut(.end(nil)), promise: nil)
         let socket = SocketHandler(
-            connection: ConnectionIdentifier.make(),
+            connection: RandomName.make(),
             identity: admission.identity,
             since: admission.since,
             shard: shard

@@ -86,7 +86,8 @@ final class SocketHandler: ChannelInboundHandler {
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         switch event {
         case ChannelEvent.inputClosed: context.close(promise: nil)
-        case is ChannelShouldQuiesceEvent: self.sayGoodbye(reconnectAfter: self.shard.spreadDelay())
+        // The hub closes its sockets itself, spread over some seconds.
+        case is ChannelShouldQuiesceEvent: break
         default: context.fireUserInboundEventTriggered(event)
         }
     }

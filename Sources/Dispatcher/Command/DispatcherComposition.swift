@@ -1,0 +1,183 @@
+// Carillon · DispatcherComposition.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Catalog
+import FoundationEssentials
+import Hummingbird
+import Logging
+import Metrics
+import Model
+import NIOCore
+import NIOPosix
+import Pipeline
+import Postgres
+import Providers
+import Redis
+import ServiceLifecycle
+import Settings
+import Stores
+import Streams
+import Telemetry
+import Transfer
+import UnixSignals
+
+/// Puts the dispatcher together: the one place that makes clients and services.
+enum DispatcherComposition {
+    /// The providers' credentials, loaded.
+    private struct Credentials {
+        var fcm: FCMServiceAccount?
+        var apns: APNSKey?
+
+        var providers: Set<Provider> {
+            var providers: Set<Provider> = []
+            if self.fcm != nil { providers.insert(.fcm) }
+            if self.apns != nil { providers.insert(.apns) }
+            return providers
+        }
+    }
+
+    /// Works until a signal ends it.
+    static func run(_ settings: DispatcherSettings, reader: SettingsReader) async throws {
+        let now: @Sendable () -> Timestamp = {
+            Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
+        }
+        let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
+            try CatalogLoader.load(path: settings.common.catalog)
+        }
+        let credentials = await self.credentials(settings, reader: reader)
+        try reader.finish()
+        guard let catalog else { return }
+
+        LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
+        let metrics = PrometheusRegistry()
+        MetricsSystem.bootstrap(metrics)
+        let logger = Logger(label: "carillon.dispatcher")
+        let name = RandomName.make()
+        let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
+
+        var redisConfiguration = RedisConfiguration(
+            address: try settings.common.redisAddress(),
+            clientName: "carillon-dispatcher-\(name)"
+        )
+        redisConfiguration.certificateAuthorityFile = settings.common.redisCertificateAuthority
+        let connect = { try RedisConnection(redisConfiguration, on: eventLoops.next(), logger: logger) }
+        let redis = try connect()
+        let pool = try PostgresPool(self.database(settings), logger: logger)
+        try await Migrations.applyWhenReachable(to: pool, logger: logger)
+        let keys = Keyspace()
+        let dispatcher = Dispatcher(
+            name: name,
+            catalog: catalog,
+            keys: keys,
+            redis: redis,
+            notifications: NotificationStore(pool: pool),
+            recipients: RecipientStore(pool: pool),
+            deliveries: DeliveryStore(pool: pool),
+            deadLetters: DeadLetterStore(pool: pool),
+            presence: PresenceRegistry(connection: redis, keys: keys),
+            providers: credentials.providers,
+            now: now,
+            logger: logger
+        )
+        for provider in Provider.allCases where !credentials.providers.contains(provider) {
+            logger.notice("provider is off", metadata: ["provider": "\(provider.rawValue)"])
+        }
+
+        var transferConfiguration = TransferConfiguration()
+        transferConfiguration.caFile = settings.providerCertificateAuthority
+        let transfer = try TransferClient(configuration: transferConfiguration, logger: logger)
+        let lease = LeaseService(dispatcher: dispatcher)
+        let deliveries = try self.channels(settings, credentials, transfer, now).map { channel in
+            DeliveriesService(
+                dispatcher: dispatcher,
+                channel: channel,
+                transfer: transfer,
+                readers: try self.readers(connect),
+                isAlive: { lease.isHeld }
+            )
+        }
+        let jobs = JobsService(dispatcher: dispatcher, readers: try self.readers(connect))
+        try await lease.acquire()
+        logger.info("dispatcher starts", metadata: ["dispatcher.name": "\(name)"])
+        let operations = OperationsServer.make(
+            host: settings.metricsHost,
+            port: settings.metricsPort,
+            metrics: metrics,
+            redis: redis,
+            pool: pool,
+            eventLoops: eventLoops,
+            logger: logger
+        )
+        // Shut down from the last to the first: nothing new is taken, what was taken is finished, the lease goes last.
+        var services: [any Service] = [lease, operations, RetryService(dispatcher: dispatcher)]
+        services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher)]
+        services.append(contentsOf: deliveries)
+        services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
+        var configuration = ServiceGroupConfiguration(
+            services: services.map { .init(service: $0) },
+            gracefulShutdownSignals: [.sigterm, .sigint],
+            logger: logger
+        )
+        configuration.maximumGracefulShutdownDuration = .seconds(60)
+        try await ServiceGroup(configuration: configuration).run()
+        await dispatcher.leaveGroups()
+        await lease.release()
+        await transfer.shutdown()
+        await redis.close()
+        pool.close()
+    }
+
+    private static func database(_ settings: DispatcherSettings) -> PostgresConfiguration {
+        var configuration = PostgresConfiguration(
+            connectionString: settings.common.database,
+            applicationName: "carillon-dispatcher"
+        )
+        configuration.connections = settings.common.databaseConnections
+        return configuration
+    }
+
+    private static func readers(_ connect: () throws -> RedisConnection) throws -> [Lane: RedisConnection] {
+        var readers: [Lane: RedisConnection] = [:]
+        for lane in Lane.allCases { readers[lane] = try connect() }
+        return readers
+    }
+
+    private static func credentials(_ settings: DispatcherSettings, reader: SettingsReader) async -> Credentials {
+        var credentials = Credentials()
+        if let fcm = settings.fcm {
+            credentials.fcm = await reader.load("FCM_CREDENTIALS", isSet: true) {
+                try await FCMServiceAccount(json: try Self.contents(fcm.credentials))
+            }
+        }
+        if let apns = settings.apns {
+            credentials.apns = await reader.load("APNS_KEY", isSet: true) {
+                let pem = String(decoding: try Self.contents(apns.key), as: UTF8.self)
+                return try await APNSKey(pem: pem, keyID: apns.keyID, teamID: apns.teamID)
+            }
+        }
+        return credentials
+    }
+
+    private static func contents(_ path: String) throws -> [UInt8] {
+        guard let bytes = FileManager.default.contents(atPath: path) else {
+            throw CredentialFault("the file cannot be read")
+        }
+        return Array(bytes)
+    }
+
+    private static func channels(
+        _ settings: DispatcherSettings,
+        _ credentials: Credentials,
+        _ transfer: TransferClient,
+        _ now: @escaping @Sendable () -> Timestamp
+    ) -> [any ProviderChannel] {
+        var channels: [any ProviderChannel] = []
+        if let fcm = settings.fcm, let account = credentials.fcm {
+            channels.append(FCMChannel(endpoint: fcm.endpoint, account: account, transfer: transfer, now: now))
+        }
+        if let apns = settings.apns, let key = credentials.apns {
+            channels.append(APNSChannel(endpoint: apns.endpoint, topic: apns.topic, key: key, now: now))
+        }
+        return channels
+    }
+}

@@ -1,0 +1,26 @@
+// Carillon · RunCommand.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import Settings
+
+/// `dispatcher run`.
+struct RunCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "run",
+        abstract: "Works until SIGTERM or SIGINT, then finishes what it took.",
+        discussion: """
+            Applies missing migrations first. Start as many as you like, they share the work.
+            Prints `ready http://HOST:PORT`, where its metrics are, when it works.
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+
+    func run() async throws {
+        try await DispatcherCommand.run {
+            let reader = try await SettingsReader.process(file: self.options.config)
+            try await DispatcherComposition.run(DispatcherSettings(reader), reader: reader)
+        }
+    }
+}

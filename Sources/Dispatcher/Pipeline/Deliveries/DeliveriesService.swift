@@ -1,0 +1,99 @@
+// Carillon · DeliveriesService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+import Queues
+package import Redis
+import ServiceLifecycle
+import Streams
+package import Transfer
+
+/// Sends one provider's deliveries until the process shuts down, and finishes what it took.
+package struct DeliveriesService: Service {
+    private static let batchSize = 128
+    private static let inFlight = 512
+    private static let settleBatch = 256
+
+    private let dispatcher: Dispatcher
+    private let readers: [Lane: RedisConnection]
+    private let sender: DeliverySender
+    private let settler: DeliverySettler
+
+    /// - Parameters:
+    ///   - readers: a connection for each lane, used by nobody else.
+    ///   - isAlive: whether the process's lease is held.
+    package init(
+        dispatcher: Dispatcher,
+        channel: any ProviderChannel,
+        transfer: TransferClient,
+        readers: [Lane: RedisConnection],
+        isAlive: @escaping @Sendable () -> Bool
+    ) {
+        self.dispatcher = dispatcher
+        self.readers = readers
+        self.sender = DeliverySender(
+            dispatcher: dispatcher,
+            channel: channel,
+            transfer: transfer,
+            isAlive: isAlive
+        )
+        self.settler = DeliverySettler(dispatcher: dispatcher, provider: channel.provider)
+    }
+
+    package func run() async throws {
+        let taken = LaneQueue<LaneBatch>(capacity: 1)
+        let outcomes = BatchQueue<DeliveryOutcome>(capacity: 2 * Self.inFlight)
+        let permits = Permits(Self.inFlight)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await self.read(into: taken) }
+            group.addTask {
+                defer { outcomes.finish() }
+                try await withThrowingDiscardingTaskGroup { sends in
+                    while let batch = await taken.receive() {
+                        try await self.sender.send(
+                            batch,
+                            areRepeats: false,
+                            permits: permits,
+                            group: &sends
+                        ) { await outcomes.send($0) }
+                    }
+                }
+            }
+            group.addTask {
+                while let batch = await outcomes.next(limit: Self.settleBatch) {
+                    try await self.settler.settle(batch)
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    /// Sends one entry that was taken over, alone, and settles it.
+    func sendAlone(_ batch: LaneBatch) async throws {
+        let outcomes = BatchQueue<DeliveryOutcome>(capacity: batch.entries.count)
+        try await self.sender.sendAlone(batch) { _ = outcomes.offer($0) }
+        outcomes.finish()
+        while let settled = await outcomes.next(limit: Self.settleBatch) { try await self.settler.settle(settled) }
+    }
+
+    var provider: Provider { self.settler.provider }
+
+    private func read(into queue: LaneQueue<LaneBatch>) async throws {
+        defer { queue.finish() }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for (lane, connection) in self.readers {
+                let stream = self.dispatcher.keys.deliveries(self.provider, lane)
+                let reader = LaneReader(
+                    lane: lane,
+                    group: self.dispatcher.group(stream),
+                    connection: connection,
+                    count: Self.batchSize,
+                    queue: queue,
+                    logger: self.dispatcher.logger
+                )
+                group.addTask { try await reader.run() }
+            }
+            try await group.waitForAll()
+        }
+    }
+}

@@ -1,0 +1,34 @@
+// Carillon · DeliveryOutcome.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Decision
+import Model
+import Providers
+import Stores
+import Streams
+
+/// How one delivery ended, to be recorded with others.
+struct DeliveryOutcome: Sendable {
+    enum Result: Sendable {
+        case answered(ProviderAnswer)
+        /// The gate stayed shut.
+        case refused(GateRefusal)
+        /// The notification or the device is gone.
+        case gone
+        /// No answer came; whether the provider has it is not known if `mayHaveBeenSent`.
+        case unanswered(reason: String, mayHaveBeenSent: Bool)
+        /// There is no credential now.
+        case noCredential(reason: String)
+        /// The entry is no work at all.
+        case malformed
+    }
+
+    let entry: StreamEntry
+    let group: ConsumerGroup
+    let lane: Lane
+    let work: DeliveryWork?
+    let expiresAt: Timestamp?
+    let sentAt: Timestamp
+    let result: Result
+    let duration: Duration
+}

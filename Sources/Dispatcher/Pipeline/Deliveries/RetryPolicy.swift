@@ -1,0 +1,41 @@
+// Carillon · RetryPolicy.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Backoff
+import Model
+
+/// When a delivery that failed for the moment is tried again, by its lane.
+struct RetryPolicy: Sendable, Equatable {
+    let backoff: Backoff
+    /// How many tries there are in all.
+    let tries: Int
+
+    static func of(_ lane: Lane) -> RetryPolicy {
+        switch lane {
+        case .critical: RetryPolicy(backoff: Backoff(base: .seconds(1), limit: .seconds(15)), tries: 40)
+        case .normal: RetryPolicy(backoff: Backoff(base: .seconds(15), limit: .seconds(16 * 60)), tries: 8)
+        case .bulk: RetryPolicy(backoff: Backoff(base: .seconds(60), limit: .seconds(2 * 3_600)), tries: 16)
+        }
+    }
+
+    /// The moment of the next try; nil if there is none within the count and before expiry.
+    ///
+    /// - Parameters:
+    ///   - tried: how many tries there were, the failed one included.
+    ///   - minimum: what the provider asked for, which wins over our own delay.
+    func next(
+        tried: Int,
+        minimum: Duration?,
+        now: Timestamp,
+        expiresAt: Timestamp?,
+        using generator: inout some RandomNumberGenerator
+    ) -> Timestamp? {
+        guard tried < self.tries else { return nil }
+        let jittered = self.backoff.delay(attempt: tried - 1, using: &generator)
+        // What the provider asks for is a floor; jitter above it keeps its clients apart.
+        let delay = minimum.map { max(jittered, $0 + jittered / 10) } ?? jittered
+        let due = now + delay
+        if let expiresAt, due >= expiresAt { return nil }
+        return due
+    }
+}

@@ -1,0 +1,107 @@
+// Carillon · ClaimService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import Logging
+import Model
+import ServiceLifecycle
+import Streams
+
+/// Takes over the work of dispatchers whose lease is void, one entry at a time.
+///
+/// An entry that was handed out before is worked on alone, so that one that kills its dispatcher takes no other with it;
+/// after three such deaths it is set aside.
+package struct ClaimService: Service {
+    private static let interval: Duration = .seconds(3)
+    /// Two that claim at once: the second finds the entry handed out just now, and lets it be.
+    private static let idle: Duration = .seconds(5)
+    private static let batchSize = 100
+    /// The first time in a batch, then three times alone.
+    private static let mostDeliveries = 4
+
+    private let dispatcher: Dispatcher
+    private let deliveries: [DeliveriesService]
+
+    package init(dispatcher: Dispatcher, deliveries: [DeliveriesService]) {
+        self.dispatcher = dispatcher
+        self.deliveries = deliveries
+    }
+
+    package func run() async throws {
+        while !Task.isShuttingDownGracefully {
+            for lane in Lane.allCases {
+                await self.claim(self.dispatcher.keys.jobs(lane)) { try await self.finishJob($0, lane) }
+                for service in self.deliveries {
+                    let stream = self.dispatcher.keys.deliveries(service.provider, lane)
+                    await self.claim(stream) { entry in
+                        try await service.sendAlone(
+                            LaneBatch(lane: lane, group: self.dispatcher.group(stream), entries: [entry])
+                        )
+                    }
+                }
+            }
+            try? await Task.sleep(for: Self.interval)
+        }
+    }
+
+    private func finishJob(_ entry: StreamEntry, _ lane: Lane) async throws {
+        let group = self.dispatcher.group(self.dispatcher.keys.jobs(lane))
+        let batch = LaneBatch(lane: lane, group: group, entries: [entry])
+        let stored = try await JobIntake(dispatcher: self.dispatcher).take(batch, areRepeats: true)
+        try await Router(dispatcher: self.dispatcher).finish(stored)
+    }
+
+    private func claim(_ stream: String, _ work: (StreamEntry) async throws -> Void) async {
+        let group = self.dispatcher.group(stream)
+        do {
+            for consumer in try await group.consumers() where consumer.name != self.dispatcher.name {
+                let lease = self.dispatcher.keys.dispatcherLease(consumer.name)
+                if try await Lease.isHeld(lease, connection: self.dispatcher.redis) { continue }
+                if try await self.takeOver(consumer.name, group, work) { try await group.remove(consumer.name) }
+            }
+        } catch {
+            self.dispatcher.logger.warning(
+                "work cannot be taken over",
+                metadata: ["redis.stream": "\(stream)", "error": "\(error)"]
+            )
+        }
+    }
+
+    /// Takes over what a consumer left; whether nothing is left of it.
+    private func takeOver(
+        _ consumer: String,
+        _ group: ConsumerGroup,
+        _ work: (StreamEntry) async throws -> Void
+    ) async throws -> Bool {
+        while true {
+            let pending = try await group.pending(of: consumer, count: Self.batchSize)
+            guard !pending.isEmpty else { return true }
+            var isProgressing = false
+            for item in pending {
+                if Task.isShuttingDownGracefully { return false }
+                guard let entry = try await group.claim(item.id, idle: Self.idle) else { continue }
+                isProgressing = true
+                PipelineMetrics.claimed.increment()
+                if item.deliveries >= Self.mostDeliveries {
+                    try await self.setAside(entry, group)
+                } else {
+                    try await work(entry)
+                }
+            }
+            // What cannot be claimed now was handed out a moment ago; the next round sees.
+            if !isProgressing { return false }
+        }
+    }
+
+    private func setAside(_ entry: StreamEntry, _ group: ConsumerGroup) async throws {
+        let letter = DeadLetter(
+            stream: group.stream,
+            entry: entry.id,
+            reason: "three dispatchers died while they worked on it alone",
+            at: self.dispatcher.now(),
+            fields: entry.fields ?? []
+        )
+        try await DeadLetterOffice(dispatcher: self.dispatcher).setAside([letter])
+        try await group.acknowledge([entry.id])
+    }
+}

@@ -1,0 +1,58 @@
+// Carillon · LeaseService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Logging
+import ServiceLifecycle
+import Streams
+import Synchronization
+
+/// Keeps the dispatcher's lease, and knows by its own clock whether it may still act.
+package final class LeaseService: Service {
+    private let dispatcher: Dispatcher
+    private let lease: Lease
+    // When the last renewal that succeeded began.
+    private let renewedAt = Mutex<ContinuousClock.Instant?>(nil)
+
+    package init(dispatcher: Dispatcher) {
+        self.dispatcher = dispatcher
+        self.lease = Lease(
+            key: dispatcher.keys.dispatcherLease(dispatcher.name),
+            value: "dispatcher",
+            connection: dispatcher.redis
+        )
+    }
+
+    /// Whether nobody else can have taken this process's work over yet.
+    package var isHeld: Bool {
+        guard let renewedAt = self.renewedAt.withLock({ $0 }) else { return false }
+        return ContinuousClock.now - renewedAt < Lease.lifetime - .seconds(1)
+    }
+
+    /// Takes the lease before any work is taken.
+    package func acquire() async throws {
+        try await self.dispatcher.untilDone("take the lease") { try await self.renew() }
+    }
+
+    private func renew() async throws {
+        let start = ContinuousClock.now
+        _ = try await self.lease.renew()
+        self.renewedAt.withLock { $0 = start }
+    }
+
+    /// Renews until it is told to stop, which happens after the services that were started later have ended.
+    package func run() async throws {
+        while !Task.isShuttingDownGracefully, !Task.isCancelled {
+            await cancelWhenGracefulShutdown { try? await Task.sleep(for: Lease.renewal) }
+            do {
+                try await self.renew()
+            } catch {
+                self.dispatcher.logger.warning("lease not renewed", metadata: ["error": "\(error)"])
+            }
+        }
+    }
+
+    /// Gives the lease up when nothing is left to be done.
+    package func release() async {
+        try? await self.lease.release()
+    }
+}

@@ -1,0 +1,58 @@
+// Carillon · ProofService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import Logging
+import Model
+import Redis
+import ServiceLifecycle
+import Stores
+import Streams
+
+/// Falls back to push where no socket proved receipt before its deadline, whoever published it.
+package struct ProofService: Service {
+    private static let interval: Duration = .milliseconds(250)
+    private static let hold: Duration = .seconds(30)
+    private static let batchSize = 128
+
+    private let dispatcher: Dispatcher
+
+    package init(dispatcher: Dispatcher) {
+        self.dispatcher = dispatcher
+    }
+
+    package func run() async throws {
+        while !Task.isShuttingDownGracefully {
+            for shard in 0..<Keyspace.unconfirmedShards {
+                do {
+                    while try await self.fallBack(shard) == Self.batchSize {}
+                } catch {
+                    self.dispatcher.logger.warning("proofs cannot be checked", metadata: ["error": "\(error)"])
+                }
+            }
+            try? await Task.sleep(for: Self.interval)
+        }
+    }
+
+    private func fallBack(_ shard: Int) async throws -> Int {
+        let set = UnconfirmedSet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let due = try await set.claimDue(
+            shard: shard,
+            now: self.dispatcher.now(),
+            hold: Self.hold,
+            limit: Self.batchSize
+        )
+        guard !due.isEmpty else { return 0 }
+        let notifications = try await self.dispatcher.notifications.load(due.map { ($0.user, $0.id) })
+        let unproven = notifications.filter { notification in
+            notification.status == .pending && notification.readAt == nil && notification.deletedAt == nil
+        }
+        try await Router(dispatcher: self.dispatcher).fallBack(unproven)
+        // Removed only now that the deliveries stream has them.
+        var batch = RedisBatch()
+        for notification in due { set.remove(notification, in: &batch) }
+        for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
+        PipelineMetrics.unproven.increment(by: unproven.count)
+        return due.count
+    }
+}

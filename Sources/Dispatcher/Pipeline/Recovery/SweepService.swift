@@ -1,0 +1,62 @@
+// Carillon · SweepService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import Logging
+import Model
+import Redis
+import ServiceLifecycle
+import Stores
+import Streams
+
+/// Fans out again what was stored and has had no owner for two minutes, so that even an emptied Redis loses nothing that
+/// PostgreSQL has. Also makes the audit's parts for the days ahead.
+package struct SweepService: Service {
+    private static let interval: Duration = .seconds(20)
+    private static let age: Duration = .seconds(120)
+    private static let batchSize = 256
+
+    private let dispatcher: Dispatcher
+
+    package init(dispatcher: Dispatcher) {
+        self.dispatcher = dispatcher
+    }
+
+    package func run() async throws {
+        var round = 0
+        while !Task.isShuttingDownGracefully {
+            do {
+                if round % 180 == 0 { try await self.dispatcher.deliveries.makeAttemptParts() }
+                try await self.sweep()
+                round += 1
+            } catch {
+                self.dispatcher.logger.warning("sweep failed", metadata: ["error": "\(error)"])
+            }
+            // In short steps, so that a shutdown does not wait.
+            for _ in 0..<80 where !Task.isShuttingDownGracefully { try? await Task.sleep(for: Self.interval / 80) }
+        }
+    }
+
+    /// One dispatcher sweeps at a time; the lease ends with the round.
+    private func sweep() async throws {
+        let before = Timestamp(microseconds: self.dispatcher.now().microseconds - Self.age.inMicroseconds)
+        let unowned = try await self.dispatcher.notifications.unowned(before: before, limit: Self.batchSize)
+        guard !unowned.isEmpty, try await self.takeTurn() else { return }
+        self.dispatcher.logger.info("unowned notifications found", metadata: ["count": "\(unowned.count)"])
+        try await Router(dispatcher: self.dispatcher).route(
+            unowned.map { StoredBatch.Open(notification: $0, unread: 0, isRepeat: true) }
+        )
+        PipelineMetrics.swept.increment(by: unowned.count)
+    }
+
+    /// Two that sweep at once would publish twice, which nodes notice, and push twice, which the attempts tell; a turn a
+    /// round spares both.
+    private func takeTurn() async throws -> Bool {
+        let milliseconds = Self.interval.inMicroseconds / 1_000 - 1_000
+        let reply = try await self.dispatcher.redis.send(
+            "SET", .text(self.dispatcher.keys.sweepTurn), .text(self.dispatcher.name), "NX", "PX",
+            .integer(milliseconds)
+        )
+        return try reply.string() != nil
+    }
+}

@@ -1,0 +1,19 @@
+// Carillon · APIRouter.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Hummingbird
+
+/// All routes of the canonical API.
+package enum APIRouter {
+    package static func make(_ services: APIServices) -> Router<APIContext> {
+        let router = Router(context: APIContext.self)
+        router.add(middleware: ProblemMiddleware())
+        OperationRoutes(services: services).add(to: router)
+        let version = router.group("v1").add(middleware: IdentityMiddleware(verifier: services.verifier))
+        InboxRoutes(services: services).add(to: version)
+        DeviceRoutes(services: services).add(to: version)
+        PreferenceRoutes(services: services).add(to: version)
+        JobRoutes(services: services).add(to: version)
+        return router
+    }
+}

@@ -1,0 +1,67 @@
+// Carillon · Problem.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import HTTPTypes
+package import Hummingbird
+import JSON
+package import Model
+import NIOCore
+
+/// An answer that says what is wrong, as `application/problem+json` (RFC 9457).
+package struct Problem: HTTPResponseError {
+    package let status: HTTPResponse.Status
+    package let detail: String
+    package let faults: [JobFault]
+    /// Seconds after which it may work.
+    package let retryAfter: Int?
+
+    package init(
+        _ status: HTTPResponse.Status,
+        _ detail: String,
+        faults: [JobFault] = [],
+        retryAfter: Int? = nil
+    ) {
+        self.status = status
+        self.detail = detail
+        self.faults = faults
+        self.retryAfter = retryAfter
+    }
+
+    /// Unknown ids and other people's ids look the same.
+    static let notFound = Problem(.notFound, "there is no such thing")
+
+    package func response(from request: Request, context: some RequestContext) throws -> Response {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("type")
+        writer.string("about:blank")
+        writer.key("title")
+        writer.string(self.status.reasonPhrase)
+        writer.key("status")
+        writer.integer(self.status.code)
+        writer.key("detail")
+        writer.string(self.detail)
+        if !self.faults.isEmpty {
+            writer.key("errors")
+            writer.beginArray()
+            for fault in self.faults {
+                writer.beginObject()
+                writer.key("field")
+                writer.string(fault.field)
+                writer.key("reason")
+                writer.string(fault.reason)
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+        writer.endObject()
+        var headers: HTTPFields = [.contentType: "application/problem+json"]
+        if self.status == .unauthorized { headers[.wwwAuthenticate] = "Bearer" }
+        if let retryAfter { headers[.retryAfter] = String(retryAfter) }
+        return Response(
+            status: self.status,
+            headers: headers,
+            body: ResponseBody(byteBuffer: ByteBuffer(bytes: writer.bytes))
+        )
+    }
+}

@@ -1,0 +1,114 @@
+// Carillon · JobRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Catalog
+import HTTPTypes
+import Hummingbird
+import JSON
+import Model
+import Services
+import Streams
+
+/// Jobs from apps without a Redis client: `/v1/jobs`.
+struct JobRoutes {
+    private static let largestBatch = 1_000
+    /// Above this many waiting jobs in a lane, new ones are refused.
+    private static let highWaterMark = 1_000_000
+
+    /// A job that was checked, as it goes into the stream.
+    private struct Checked {
+        let id: String
+        let lane: Lane
+        let fields: [(name: String, value: [UInt8])]
+    }
+
+    let services: APIServices
+
+    func add(to group: RouterGroup<APIContext>) {
+        group.post("jobs", use: self.enqueue)
+    }
+
+    private func enqueue(_ request: Request, _ context: APIContext) async throws -> Response {
+        try context.requireService()
+        let value = try await JSONBody.read(request)
+        let key = HTTPField.Name("Idempotency-Key").flatMap { request.headers[$0] }
+        let isBatch = value.array != nil
+        let bodies = value.array ?? [value]
+        guard (1...Self.largestBatch).contains(bodies.count) else {
+            throw Problem(.badRequest, "give 1 to \(Self.largestBatch) jobs")
+        }
+        if key != nil, isBatch { throw Problem(.badRequest, "Idempotency-Key goes with a single job") }
+        var faults: [JobFault] = []
+        var jobs: [Checked] = []
+        for (index, body) in bodies.enumerated() {
+            do throws(JobFaults) {
+                jobs.append(try self.check(body, key: key))
+            } catch {
+                faults += error.faults.map { fault in
+                    JobFault(isBatch ? "[\(index)].\(fault.field)" : fault.field, fault.reason)
+                }
+            }
+        }
+        guard faults.isEmpty else {
+            throw Problem(.unprocessableContent, "some fields are at fault", faults: faults)
+        }
+        for lane in Set(jobs.map(\.lane)) where try await self.services.jobs.length(lane) >= Self.highWaterMark {
+            throw Problem(.serviceUnavailable, "too many jobs wait in lane \(lane.rawValue)", retryAfter: 5)
+        }
+        let entries = try await self.services.jobs.append(jobs.map { ($0.lane, $0.fields) })
+        return Response.object(status: .accepted) { writer in
+            if isBatch {
+                writer.key("jobs")
+                writer.beginArray()
+                for (job, entry) in zip(jobs, entries) {
+                    writer.beginObject()
+                    self.write(job, entry, to: &writer)
+                    writer.endObject()
+                }
+                writer.endArray()
+            } else if let job = jobs.first, let entry = entries.first {
+                self.write(job, entry, to: &writer)
+            }
+        }
+    }
+
+    private func write(_ job: Checked, _ entry: String, to writer: inout JSONWriter) {
+        writer.key("id")
+        writer.string(job.id)
+        writer.key("lane")
+        writer.string(job.lane.rawValue)
+        writer.key("entry")
+        writer.string(entry)
+    }
+
+    /// Checks a job with the decoder that the dispatcher uses.
+    private func check(_ body: JSONValue, key: String?) throws(JobFaults) -> Checked {
+        guard let members = body.object else { throw JobFaults([JobFault("job", "must be a JSON object")]) }
+        var fields: [(name: String, value: [UInt8])] = []
+        for member in members {
+            switch member.value {
+            case .null: continue
+            case .string(let text): fields.append((member.key, Array(text.utf8)))
+            default: fields.append((member.key, JSONWriter.bytes(of: member.value)))
+            }
+        }
+        if let key {
+            if let named = body["id"]?.string, named != key {
+                throw JobFaults([JobFault("id", "differs from Idempotency-Key")])
+            }
+            if body["id"] == nil { fields.append(("id", Array(key.utf8))) }
+        } else if body["id"] == nil || body["id"] == .null {
+            let random = NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max))
+            fields.append(("id", Array(random.asRandomUUID.description.utf8)))
+        }
+        let job = try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) })
+        var lane = Lane.normal
+        if case .notification(let content) = job.payload {
+            guard let type = self.services.catalog[content.type] else {
+                throw JobFaults([JobFault("type", "is not in the catalog")])
+            }
+            lane = content.lane ?? type.lane
+        }
+        return Checked(id: job.id ?? "", lane: lane, fields: fields)
+    }
+}

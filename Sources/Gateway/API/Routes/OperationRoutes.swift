@@ -1,0 +1,62 @@
+// Carillon · OperationRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import HTTPTypes
+import Hummingbird
+import JSON
+import NIOCore
+import Postgres
+import Redis
+import Telemetry
+
+/// What operators and their tools ask: `/healthz`, `/readyz`, `/metrics`.
+struct OperationRoutes {
+    let services: APIServices
+
+    func add(to router: Router<APIContext>) {
+        router.get("healthz") { _, _ in
+            Response.object { writer in
+                writer.key("status")
+                writer.string("alive")
+            }
+        }
+        router.get("readyz", use: self.ready)
+        router.get("metrics") { _, _ in
+            Response(
+                status: .ok,
+                headers: [.contentType: "text/plain; version=0.0.4"],
+                body: ResponseBody(byteBuffer: ByteBuffer(string: self.services.metrics.render()))
+            )
+        }
+        router.get("v1/socket") { _, _ -> Response in
+            throw Problem(.upgradeRequired, "this is a WebSocket; open it on a connection of its own")
+        }
+    }
+
+    private func ready(_ request: Request, _ context: APIContext) async throws -> Response {
+        let redis = await Self.fault { try await self.services.redis.send("PING", timeout: .seconds(1)) }
+        let database = await Self.fault { try await self.services.checkDatabase() }
+        let isReady = redis == nil && database == nil
+        return Response.object(status: isReady ? .ok : .serviceUnavailable) { writer in
+            writer.key("ready")
+            writer.bool(isReady)
+            writer.key("redis")
+            writer.string(redis ?? "ok")
+            writer.key("postgres")
+            writer.string(database ?? "ok")
+        }
+    }
+
+    private static func fault(_ check: () async throws -> Void) async -> String? {
+        do {
+            try await check()
+            return nil
+        } catch let error as RedisError {
+            return "\(error.code.rawValue): \(error.message ?? "no reason given")"
+        } catch let error as PostgresError {
+            return "\(error.code.rawValue): \(error.message ?? error.sqlState ?? "no reason given")"
+        } catch {
+            return "out of reach"
+        }
+    }
+}

@@ -1,0 +1,214 @@
+// Carillon · GatewayComposition.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import API
+import Catalog
+import FoundationEssentials
+import Hummingbird
+import HummingbirdCore
+import HummingbirdTLS
+import Logging
+import Metrics
+import Model
+import NIOCore
+import NIOPosix
+import NIOSSL
+import Postgres
+import Redis
+import ServiceLifecycle
+import Services
+import Settings
+import Sockets
+import Stores
+import Streams
+import Telemetry
+import UnixSignals
+
+/// Puts the gateway together: the one place that makes clients and services.
+enum GatewayComposition {
+    /// Serves until a signal ends it.
+    static func run(_ settings: GatewaySettings, reader: SettingsReader) async throws {
+        let now: @Sendable () -> Timestamp = {
+            Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
+        }
+        let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
+            try CatalogLoader.load(path: settings.common.catalog)
+        }
+        let verifier = await self.verifier(settings.authentication, reader: reader, now: now)
+        let tls = await reader.load("GATEWAY_TLS_CERT", isSet: settings.tlsCertificate != nil) {
+            try self.tls(settings)
+        }
+        try reader.finish()
+        guard let catalog, let verifier else { return }
+
+        LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
+        let metrics = PrometheusRegistry()
+        MetricsSystem.bootstrap(metrics)
+        let logger = Logger(label: "carillon.gateway")
+        let node = RandomName.make()
+        let keys = Keyspace()
+        let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
+
+        var redisConfiguration = RedisConfiguration(
+            address: try settings.common.redisAddress(),
+            clientName: "carillon-gateway-\(node)"
+        )
+        redisConfiguration.certificateAuthorityFile = settings.common.redisCertificateAuthority
+        let redis = try RedisConnection(redisConfiguration, on: eventLoops.next(), logger: logger)
+        var database = PostgresConfiguration(
+            connectionString: settings.common.database,
+            applicationName: "carillon-gateway"
+        )
+        database.connections = settings.common.databaseConnections
+        let pool = try PostgresPool(database, logger: logger)
+        try await Migrations.applyWhenReachable(to: pool, logger: logger)
+
+        let notifications = NotificationStore(pool: pool)
+        let inbox = InboxStore(pool: pool)
+        let presence = PresenceRegistry(connection: redis, keys: keys)
+        let inboxService = InboxService(
+            store: inbox,
+            publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
+            now: now,
+            logger: logger
+        )
+        let backend = SocketService(
+            node: node,
+            verifier: verifier,
+            inbox: inbox,
+            inboxService: inboxService,
+            notifications: notifications,
+            presence: presence,
+            unconfirmed: UnconfirmedSet(connection: redis, keys: keys),
+            redis: redis,
+            now: now
+        )
+        let hub = SocketHub(
+            eventLoopGroup: eventLoops,
+            configuration: SocketConfiguration(),
+            backend: backend,
+            logger: logger,
+            now: now
+        )
+        let nodeService = NodeService(
+            node: node,
+            configuration: redisConfiguration,
+            connection: redis,
+            keys: keys,
+            hub: hub,
+            eventLoop: eventLoops.next(),
+            logger: logger
+        )
+        let router = APIRouter.make(
+            APIServices(
+                verifier: verifier,
+                inbox: inbox,
+                inboxService: inboxService,
+                notifications: notifications,
+                devices: DeviceStore(pool: pool),
+                preferences: PreferenceStore(pool: pool),
+                jobs: JobStream(connection: redis, keys: keys),
+                catalog: catalog,
+                redis: redis,
+                metrics: metrics,
+                checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
+                now: now
+            )
+        )
+        let app = try self.application(settings, router, hub, backend, tls, eventLoops, logger)
+        logger.info("gateway starts", metadata: ["node.id": "\(node)"])
+        let services: [any Service] = [nodeService, hub, app]
+        var configuration = ServiceGroupConfiguration(
+            services: services.map { .init(service: $0) },
+            gracefulShutdownSignals: [.sigterm, .sigint],
+            logger: logger
+        )
+        configuration.maximumGracefulShutdownDuration = .seconds(30)
+        try await ServiceGroup(configuration: configuration).run()
+        await redis.close()
+        pool.close()
+    }
+
+    private static func verifier(
+        _ settings: AuthenticationSettings,
+        reader: SettingsReader,
+        now: @escaping @Sendable () -> Timestamp
+    ) async -> TokenVerifier? {
+        var keySet: String?
+        if let path = settings.keySet {
+            guard let bytes = FileManager.default.contents(atPath: path) else {
+                reader.fault("AUTH_JWKS", "cannot be read")
+                return nil
+            }
+            keySet = String(decoding: bytes, as: UTF8.self)
+        }
+        do {
+            return try await TokenVerifier(
+                secret: settings.secret,
+                keySet: keySet,
+                issuer: settings.issuer,
+                audience: settings.audience,
+                userClaim: settings.userClaim,
+                now: now
+            )
+        } catch {
+            reader.fault("AUTH_JWKS", "\(error)")
+            return nil
+        }
+    }
+
+    private static func tls(_ settings: GatewaySettings) throws -> TLSConfiguration {
+        let certificates = try NIOSSLCertificate.fromPEMFile(settings.tlsCertificate ?? "")
+        let key = try NIOSSLPrivateKey(file: settings.tlsKey ?? "", format: .pem)
+        return .makeServerConfiguration(
+            certificateChain: certificates.map { .certificate($0) },
+            privateKey: .privateKey(key)
+        )
+    }
+
+    private static func application(
+        _ settings: GatewaySettings,
+        _ router: Router<APIContext>,
+        _ hub: SocketHub,
+        _ backend: SocketService,
+        _ tls: TLSConfiguration?,
+        _ eventLoops: MultiThreadedEventLoopGroup,
+        _ logger: Logger
+    ) throws -> some ApplicationProtocol {
+        let door = SocketDoor(backend: backend)
+        let plain = HTTPServerBuilder { responder in
+            SocketChannel(
+                responder: responder,
+                hub: hub,
+                door: door,
+                http: HTTP1Channel.Configuration(
+                    idleTimeout: .seconds(75),
+                    httpDecoderConfiguration: .init(
+                        maxHeaderFieldSize: 16 * 1024,
+                        maxHeaderListSize: 32 * 1024,
+                        maxHeaderFieldCount: 100
+                    )
+                )
+            )
+        }
+        var server = plain
+        if let tls { server = try .tls(plain, tlsConfiguration: tls) }
+        let scheme = tls == nil ? "http" : "https"
+        let configuration = ApplicationConfiguration(
+            address: .hostname(settings.host, port: settings.port),
+            serverName: nil,
+            backlog: 4_096
+        )
+        return Application(
+            router: router,
+            server: server,
+            configuration: configuration,
+            onServerRunning: { channel in
+                let port = channel.localAddress?.port ?? settings.port
+                Terminal.line("ready \(scheme)://\(settings.host):\(port)")
+            },
+            eventLoopGroupProvider: .shared(eventLoops),
+            logger: logger
+        )
+    }
+}

@@ -1,0 +1,23 @@
+// Carillon · ServeCommand.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import Settings
+
+/// `gateway serve`.
+struct ServeCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "serve",
+        abstract: "Serves clients until SIGTERM or SIGINT.",
+        discussion: "Applies missing migrations first. Prints `ready http://HOST:PORT` when it listens."
+    )
+
+    @OptionGroup var options: CommonOptions
+
+    func run() async throws {
+        try await GatewayCommand.run {
+            let reader = try await SettingsReader.process(file: self.options.config)
+            try await GatewayComposition.run(GatewaySettings(reader), reader: reader)
+        }
+    }
+}

@@ -1,0 +1,67 @@
+// Carillon · TokenCommand.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import FoundationEssentials
+import Model
+import Services
+import Settings
+import Telemetry
+
+/// `gateway token`.
+struct TokenCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "token",
+        abstract: "Prints a JWT made with AUTH_JWT_SECRET.",
+        discussion: """
+            Examples:
+              gateway token --user u1
+              gateway token --user my-backend --scope service --ttl 30d
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+
+    @Option(help: "The user whom it speaks for.")
+    var user: String
+
+    @Option(help: "What it allows beside the user's own affairs: service or admin.")
+    var scope: String?
+
+    @Option(help: "How long it is good for, such as 90s, 15m, 1h or 30d.")
+    var ttl = "1h"
+
+    func run() async throws {
+        try await GatewayCommand.run {
+            let scope = self.scope.flatMap { Caller.Scope(rawValue: $0) }
+            if self.scope != nil, scope == nil { throw ValidationError("--scope must be service or admin") }
+            guard let lifetime = Self.duration(self.ttl) else {
+                throw ValidationError("--ttl must be a number and a unit, such as 90s, 15m, 1h or 30d")
+            }
+            let reader = try await SettingsReader.process(file: self.options.config)
+            let authentication = AuthenticationSettings(reader)
+            if authentication.secret == nil { reader.fault("AUTH_JWT_SECRET", "is missing; tokens are made with it") }
+            try reader.finish()
+            let now = Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
+            Terminal.line(
+                try await TokenIssuer.issue(
+                    user: self.user,
+                    scope: scope,
+                    lifetime: lifetime,
+                    secret: authentication.secret ?? "",
+                    issuer: authentication.issuer,
+                    audience: authentication.audience,
+                    now: now
+                )
+            )
+        }
+    }
+
+    private static func duration(_ text: String) -> Duration? {
+        let units: [Character: Int] = ["s": 1, "m": 60, "h": 3_600, "d": 86_400]
+        guard let unit = text.last.flatMap({ units[$0] }), let number = Int(text.dropLast()),
+            (1...31_536_000).contains(number)
+        else { return nil }
+        return .seconds(number * unit)
+    }
+}

@@ -1,0 +1,74 @@
+// Carillon · InboxService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+package import Logging
+package import Model
+package import Stores
+package import Streams
+
+/// Changes of inboxes as users make them: stored first, then told to every socket of the user.
+package struct InboxService: Sendable {
+    private let store: InboxStore
+    private let publisher: FramePublisher
+    private let now: @Sendable () -> Timestamp
+    private let logger: Logger
+
+    package init(
+        store: InboxStore,
+        publisher: FramePublisher,
+        now: @escaping @Sendable () -> Timestamp,
+        logger: Logger
+    ) {
+        self.store = store
+        self.publisher = publisher
+        self.now = now
+        self.logger = logger
+    }
+
+    /// Marks notifications read, all of them if `ids` is nil.
+    package func markRead(user: String, ids: [NotificationID]?) async throws -> InboxStore.Change {
+        let change = try await self.store.markRead(user: user, ids: ids, at: self.now())
+        await self.tell(user, .read, change, all: ids == nil ? "all" : nil)
+        return change
+    }
+
+    /// Deletes one notification, or all that are read if `id` is nil.
+    package func delete(user: String, id: NotificationID?) async throws -> InboxStore.Change {
+        let change = try await self.store.delete(user: user, id: id, at: self.now())
+        await self.tell(user, .deleted, change, all: id == nil ? "all_read" : nil)
+        return change
+    }
+
+    /// Tells the sockets. The change stands whether or not this arrives: a socket that misses it finds a hole before the
+    /// next frame and fills it from the inbox.
+    private func tell(_ user: String, _ kind: NodeFrame.Kind, _ change: InboxStore.Change, all: StaticString?) async {
+        guard !change.isEmpty else { return }
+        var writer = JSONWriter()
+        writer.beginObject()
+        if let all {
+            writer.key(all)
+            writer.bool(true)
+        } else {
+            writer.key("ids")
+            writer.beginArray()
+            for id in change.ids { writer.string(id.description) }
+            writer.endArray()
+        }
+        writer.endObject()
+        do {
+            try await self.publisher.publish(
+                NodeFrame(
+                    kind: kind,
+                    user: user,
+                    previous: change.version - 1,
+                    version: change.version,
+                    unread: change.unread,
+                    body: writer.bytes
+                )
+            )
+        } catch {
+            self.logger.warning("change not told to sockets", metadata: ["error": "\(error)"])
+        }
+    }
+}

@@ -1,0 +1,104 @@
+// Carillon · DeviceStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+package import Postgres
+
+/// Users' devices.
+package struct DeviceStore: Sendable {
+    /// How many active devices a user may have; the stalest goes.
+    package static let limit = 5
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// Registers a device.
+    ///
+    /// A token that is known for the app is moved to this user; another device of the same user, app, platform and name is
+    /// replaced. Past the limit, the device that was used the longest ago is switched off.
+    ///
+    /// - Returns: the device as it is stored, with the id that it keeps.
+    package func register(_ device: Device) async throws(PostgresError) -> Device {
+        let results = try await self.pool.run([
+            PostgresStatement("INSERT INTO carillon.users (user_id) VALUES ($1) ON CONFLICT DO NOTHING", [.text(device.user)]),
+            // Two registrations of one user take turns, so that the limit holds.
+            PostgresStatement("SELECT FROM carillon.users WHERE user_id = $1 FOR UPDATE", [.text(device.user)]),
+            PostgresStatement(
+                """
+                DELETE FROM carillon.devices
+                WHERE user_id = $1 AND app = $2 AND platform = $3 AND name = $4 AND (provider <> $5 OR token <> $6)
+                """,
+                [
+                    .text(device.user), .text(device.app), .text(device.platform.rawValue), .text(device.name),
+                    .text(device.provider.rawValue), .text(device.token),
+                ]
+            ),
+            PostgresStatement(
+                """
+                INSERT INTO carillon.devices AS d (id, user_id, platform, provider, app, environment, token, name, device_id,
+                    app_version, locale, registered_at, last_used_at)
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)
+                ON CONFLICT (app, provider, token) DO UPDATE SET
+                    user_id = excluded.user_id, platform = excluded.platform, environment = excluded.environment,
+                    name = excluded.name, device_id = excluded.device_id, app_version = excluded.app_version,
+                    locale = excluded.locale, active = true, deactivated_reason = NULL,
+                    registered_at = excluded.registered_at, last_used_at = excluded.last_used_at
+                RETURNING \(DeviceColumns.list)
+                """,
+                [
+                    .uuid(device.id.halves), .text(device.user), .text(device.platform.rawValue),
+                    .text(device.provider.rawValue), .text(device.app), .text(device.environment.rawValue),
+                    .text(device.token), .text(device.name), .text(device.deviceID), .text(device.appVersion),
+                    .text(device.locale), .timestamptz(device.registeredAt.microseconds),
+                ]
+            ),
+            PostgresStatement(
+                """
+                UPDATE carillon.devices SET active = false, deactivated_reason = 'too_many_devices'
+                WHERE id IN (
+                    SELECT id FROM carillon.devices WHERE user_id = $1 AND active
+                    ORDER BY last_used_at DESC, id OFFSET $2
+                )
+                """,
+                [.text(device.user), .int8(Int64(Self.limit))]
+            ),
+        ])
+        guard results.count == 5, let row = results[3].first else {
+            throw PostgresError(.decoding, "a registration gave no row")
+        }
+        return try DeviceColumns.read(row)
+    }
+
+    /// The user's devices, the latest used first.
+    package func list(user: String) async throws(PostgresError) -> [Device] {
+        let result = try await self.pool.query(
+            """
+            SELECT \(DeviceColumns.list) FROM carillon.devices d
+            WHERE d.user_id = $1 ORDER BY d.last_used_at DESC, d.id LIMIT 100
+            """,
+            .text(user)
+        )
+        var devices: [Device] = []
+        for row in result { devices.append(try DeviceColumns.read(row)) }
+        return devices
+    }
+
+    /// Removes one device of the user; whether there was one.
+    package func remove(user: String, id: NotificationID) async throws(PostgresError) -> Bool {
+        try await self.pool.query(
+            "DELETE FROM carillon.devices WHERE user_id = $1 AND id = $2",
+            .text(user), .uuid(id.halves)
+        ).affectedRows > 0
+    }
+
+    /// Removes the user's device with that token; whether there was one.
+    package func remove(user: String, token: String) async throws(PostgresError) -> Bool {
+        try await self.pool.query(
+            "DELETE FROM carillon.devices WHERE user_id = $1 AND token = $2",
+            .text(user), .text(token)
+        ).affectedRows > 0
+    }
+}

@@ -1,0 +1,226 @@
+// Carillon · InboxStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+package import Postgres
+
+/// Users' inboxes as they read and change them.
+package struct InboxStore: Sendable {
+    /// How an inbox stands.
+    package struct State: Sendable, Equatable {
+        package var version: Int64 = 0
+        package var unread: Int32 = 0
+        package var total: Int32 = 0
+        package var floor: Int64 = 0
+
+        package init() {}
+    }
+
+    /// A change that was made: what it touched and how the inbox stands after it.
+    package struct Change: Sendable, Equatable {
+        package let ids: [NotificationID]
+        package let version: Int64
+        package let unread: Int32
+
+        /// Whether anything was changed, and so the version raised by one.
+        package var isEmpty: Bool { self.ids.isEmpty }
+    }
+
+    /// Which notifications a list shows.
+    package struct Filter: Sendable {
+        package var limit: Int
+        /// Only older than this.
+        package var before: NotificationID?
+        package var unreadOnly: Bool
+        package var type: String?
+
+        package init(limit: Int, before: NotificationID? = nil, unreadOnly: Bool = false, type: String? = nil) {
+            self.limit = limit
+            self.before = before
+            self.unreadOnly = unreadOnly
+            self.type = type
+        }
+    }
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    // MARK: Reading
+
+    /// The state of each inbox, in the same order; an inbox that nobody has written to is at version 0.
+    package func states(_ users: [String]) async throws(PostgresError) -> [State] {
+        let result = try await self.pool.query(
+            "SELECT user_id, version, unread, total, floor FROM carillon.inboxes WHERE user_id = ANY($1)",
+            .array(PostgresArray(texts: users))
+        )
+        var byUser: [String: State] = [:]
+        for row in result {
+            var state = State()
+            state.version = try row.int8(1)
+            state.unread = try row.int4(2)
+            state.total = try row.int4(3)
+            state.floor = try row.int8(4)
+            byUser[try row.text(0)] = state
+        }
+        return users.map { byUser[$0] ?? State() }
+    }
+
+    /// The newest unread of each user, at most `limit` each, the newest first; and with them the states that they belong to.
+    package func newestUnread(
+        _ users: [String],
+        limit: Int
+    ) async throws(PostgresError) -> (states: [State], unread: [String: [Notification]]) {
+        // The states come first: what is committed after them has a higher version and comes as a frame.
+        let states = try await self.states(users)
+        let waiting = zip(users, states).filter { $1.unread > 0 }.map(\.0)
+        guard !waiting.isEmpty else { return (states, [:]) }
+        let result = try await self.pool.query(
+            """
+            SELECT \(NotificationColumns.list)
+            FROM unnest($1) AS u (user_id)
+            CROSS JOIN LATERAL (
+                SELECT * FROM carillon.notifications x
+                WHERE x.user_id = u.user_id AND x.read_at IS NULL AND x.deleted_at IS NULL AND x.version > 0
+                ORDER BY x.id DESC LIMIT $2
+            ) n
+            """,
+            .array(PostgresArray(texts: waiting)), .int4(Int32(clamping: limit))
+        )
+        var unread: [String: [Notification]] = [:]
+        for notification in try NotificationColumns.read(result) { unread[notification.user, default: []].append(notification) }
+        return (states, unread)
+    }
+
+    /// Everything that changed in an inbox after `version`, deleted rows included, in the order of the changes.
+    package func changes(user: String, since version: Int64, limit: Int) async throws(PostgresError) -> [Notification] {
+        try NotificationColumns.read(
+            try await self.pool.query(
+                """
+                SELECT \(NotificationColumns.list) FROM carillon.notifications n
+                WHERE n.user_id = $1 AND n.version > $2 ORDER BY n.version, n.id LIMIT $3
+                """,
+                .text(user), .int8(version), .int4(Int32(clamping: limit))
+            )
+        )
+    }
+
+    /// A page of the inbox, the newest first.
+    package func list(user: String, filter: Filter) async throws(PostgresError) -> [Notification] {
+        // Only fixed text is put together; every value is a parameter.
+        let unread = filter.unreadOnly ? "AND n.read_at IS NULL" : ""
+        let before = filter.before ?? NotificationID(high: .max, low: .max)
+        return try NotificationColumns.read(
+            try await self.pool.query(
+                """
+                SELECT \(NotificationColumns.list) FROM carillon.notifications n
+                WHERE n.user_id = $1 AND n.id < $2 AND n.deleted_at IS NULL AND n.version > 0
+                    AND ($3::text IS NULL OR n.type = $3) \(unread)
+                ORDER BY n.id DESC LIMIT $4
+                """,
+                .text(user), .uuid(before.halves), .text(filter.type), .int4(Int32(clamping: filter.limit))
+            )
+        )
+    }
+
+    /// One notification of a user, nil if it is not in the inbox.
+    package func find(user: String, id: NotificationID) async throws(PostgresError) -> Notification? {
+        let result = try await self.pool.query(
+            """
+            SELECT \(NotificationColumns.list) FROM carillon.notifications n
+            WHERE n.user_id = $1 AND n.id = $2 AND n.deleted_at IS NULL AND n.version > 0
+            """,
+            .text(user), .uuid(id.halves)
+        )
+        return try NotificationColumns.read(result).first
+    }
+
+    // MARK: Changing
+
+    /// Marks notifications read; all that are unread if `ids` is nil.
+    package func markRead(user: String, ids: [NotificationID]?, at: Timestamp) async throws(PostgresError) -> Change {
+        let condition = ids == nil ? "" : "AND n.id = ANY($3)"
+        let parameters: [PostgresValue] =
+            [.text(user), .timestamptz(at.microseconds)]
+            + (ids.map { [.array(PostgresArray(uuids: $0.map(\.halves)))] } ?? [])
+        return try await self.change(
+            user,
+            PostgresStatement(
+                """
+                WITH changed AS (
+                    UPDATE carillon.notifications n SET read_at = $2, version = b.version + 1
+                    FROM carillon.inboxes b
+                    WHERE b.user_id = $1 AND n.user_id = $1 AND n.read_at IS NULL AND n.deleted_at IS NULL
+                        AND n.version > 0 \(condition)
+                    RETURNING n.id
+                ), tally AS (SELECT count(*)::int4 AS n FROM changed), raised AS (
+                    UPDATE carillon.inboxes SET version = version + 1, unread = greatest(unread - tally.n, 0)
+                    FROM tally WHERE user_id = $1 AND tally.n > 0
+                    RETURNING version, unread
+                )
+                SELECT r.version, r.unread, c.id FROM raised r CROSS JOIN changed c
+                """,
+                parameters
+            )
+        )
+    }
+
+    /// Deletes one notification, or all that are read if `id` is nil.
+    package func delete(user: String, id: NotificationID?, at: Timestamp) async throws(PostgresError) -> Change {
+        let condition = id == nil ? "AND n.read_at IS NOT NULL" : "AND n.id = $3"
+        let parameters: [PostgresValue] =
+            [.text(user), .timestamptz(at.microseconds)] + (id.map { [.uuid($0.halves)] } ?? [])
+        return try await self.change(
+            user,
+            PostgresStatement(
+                """
+                WITH changed AS (
+                    UPDATE carillon.notifications n SET deleted_at = $2, version = b.version + 1
+                    FROM carillon.inboxes b
+                    WHERE b.user_id = $1 AND n.user_id = $1 AND n.deleted_at IS NULL AND n.version > 0 \(condition)
+                    RETURNING n.id, n.read_at IS NULL AS was_unread
+                ), tally AS (
+                    SELECT count(*)::int4 AS n, count(*) FILTER (WHERE was_unread)::int4 AS unread FROM changed
+                ), raised AS (
+                    UPDATE carillon.inboxes SET version = version + 1, total = greatest(total - tally.n, 0),
+                        unread = greatest(inboxes.unread - tally.unread, 0)
+                    FROM tally WHERE user_id = $1 AND tally.n > 0
+                    RETURNING version, inboxes.unread
+                )
+                SELECT r.version, r.unread, c.id FROM raised r CROSS JOIN changed c
+                """,
+                parameters
+            )
+        )
+    }
+
+    /// Locks the inbox, then changes it in a statement that sees what was committed meanwhile.
+    private func change(_ user: String, _ statement: PostgresStatement) async throws(PostgresError) -> Change {
+        let results = try await self.pool.run([
+            PostgresStatement("SELECT version, unread FROM carillon.inboxes WHERE user_id = $1 FOR UPDATE", [.text(user)]),
+            statement,
+        ])
+        guard results.count == 2 else { throw PostgresError(.decoding, "a change gave no result") }
+        var ids: [NotificationID] = []
+        for row in results[1] { ids.append(NotificationID(try row.uuid(2))) }
+        if let row = results[1].first { return Change(ids: ids, version: try row.int8(0), unread: try row.int4(1)) }
+        guard let row = results[0].first else { return Change(ids: [], version: 0, unread: 0) }
+        return Change(ids: [], version: try row.int8(0), unread: try row.int4(1))
+    }
+
+    /// Records that a notification was opened; the first time counts.
+    ///
+    /// - Returns: whether the user has such a notification.
+    package func markOpened(user: String, id: NotificationID, at: Timestamp) async throws(PostgresError) -> Bool {
+        let result = try await self.pool.query(
+            """
+            UPDATE carillon.notifications SET opened_at = coalesce(opened_at, $3)
+            WHERE user_id = $1 AND id = $2 AND deleted_at IS NULL AND version > 0 RETURNING id
+            """,
+            .text(user), .uuid(id.halves), .timestamptz(at.microseconds)
+        )
+        return result.count > 0
+    }
+}

@@ -1,0 +1,18 @@
+// Carillon · Terminal.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import FoundationEssentials
+import Glibc
+
+/// Plain output of commands, for people and scripts.
+package enum Terminal {
+    /// Prints a line on standard output at once, so that whoever waits for it sees it.
+    package static func line(_ text: String) {
+        FileDescriptorOutput(descriptor: STDOUT_FILENO).write(Data((text + "\n").utf8))
+    }
+
+    /// Prints a line on standard error.
+    package static func error(_ text: String) {
+        FileDescriptorOutput.standardError.write(Data((text + "\n").utf8))
+    }
+}

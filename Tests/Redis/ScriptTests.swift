@@ -1,0 +1,54 @@
+// Carillon · ScriptTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Redis
+import Testing
+
+@Suite(.timeLimit(.minutes(1)))
+struct ScriptTests {
+    /// A script that no other test has loaded.
+    private static func script(_ redis: RedisConnection, _ prefix: String) async throws -> RedisScript {
+        let source = "return {KEYS[1], ARGV[1], '\(prefix)'}"
+        let digest = try #require(try await redis.text("SCRIPT", "LOAD", .text(source)))
+        try await redis.send("SCRIPT", "FLUSH")
+        return RedisScript(name: "echo", source: source, digest: digest)
+    }
+
+    @Test
+    func scriptThatRedisHasForgottenIsSentAgain() async throws {
+        try await TestRedis.with { redis, prefix in
+            let script = try await Self.script(redis, prefix)
+            for argument in ["first", "second"] {
+                let reply = try await redis.run(script, keys: [.text(prefix)], arguments: [.text(argument)])
+                #expect(try reply.strings() == [prefix, argument, prefix])
+            }
+        }
+    }
+
+    @Test
+    func forgottenScriptInABatchKeepsItsPlace() async throws {
+        try await TestRedis.with { redis, prefix in
+            let script = try await Self.script(redis, prefix)
+            var batch = RedisBatch()
+            batch.append("ECHO", "before")
+            batch.append(script, keys: [.text(prefix)], arguments: ["in a batch"])
+            batch.append("ECHO", "after")
+            let replies = try await redis.send(batch)
+            #expect(try replies[0].string() == "before")
+            #expect(try replies[1].strings() == [prefix, "in a batch", prefix])
+            #expect(try replies[2].string() == "after")
+        }
+    }
+
+    @Test
+    func errorOfAScriptIsThrown() async throws {
+        try await TestRedis.with { redis, prefix in
+            let source = "return redis.error_reply('REFUSED by \(prefix)')"
+            let digest = try #require(try await redis.text("SCRIPT", "LOAD", .text(source)))
+            let script = RedisScript(name: "refuse", source: source, digest: digest)
+            let error = await #expect(throws: RedisError.self) { try await redis.run(script, keys: []) }
+            #expect(error?.serverCode == "REFUSED")
+        }
+    }
+}

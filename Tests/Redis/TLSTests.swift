@@ -1,0 +1,77 @@
+// Carillon · TLSTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Redis
+import Testing
+
+@Suite(.timeLimit(.minutes(1)))
+struct TLSTests {
+    private static func server() async throws -> RedisServer {
+        var options = RedisServer.Options()
+        options.certificate = try await TestCertificate.make()
+        return try await RedisServer.start(options)
+    }
+
+    @Test(arguments: ["localhost", "127.0.0.1"])
+    func certificateOfAKnownAuthorityIsAccepted(_ host: String) async throws {
+        let server = try await Self.server()
+        var configuration = try server.configuration()
+        configuration.address = try RedisAddress(url: "rediss://\(host):\(server.port)/0")
+        configuration.commandTimeout = .seconds(20)
+        try await TestRedis.with(configuration) { redis in
+            #expect(try await redis.text("PING") == "PONG")
+            let value = String(repeating: "x", count: 300_000)
+            try await redis.send("SET", "big", .text(value))
+            #expect(try await redis.text("GET", "big") == value)
+        }
+    }
+
+    @Test
+    func certificateOfAnUnknownAuthorityIsRefused() async throws {
+        let server = try await Self.server()
+        let stranger = try await TestCertificate.make()
+        var configuration = try server.configuration()
+        configuration.certificateAuthorityFile = stranger.authorityFile
+        try await Self.expectRefusal(configuration)
+        // The system's authorities do not know it either.
+        configuration.certificateAuthorityFile = nil
+        try await Self.expectRefusal(configuration)
+        withExtendedLifetime(stranger) {}
+    }
+
+    @Test
+    func certificateForAnotherNameIsRefused() async throws {
+        let server = try await Self.server()
+        var configuration = try server.configuration()
+        configuration.address = try RedisAddress(url: "rediss://127.0.0.2:\(server.port)/0")
+        // It listens there too: only the name in the certificate is wrong.
+        try await TestRedis.with(try server.configuration()) { redis in
+            _ = try await redis.send("CONFIG", "SET", "bind", "127.0.0.1 127.0.0.2")
+        }
+        try await Self.expectRefusal(configuration)
+    }
+
+    @Test
+    func authorityFileThatIsMissingIsAConfigurationFault() async throws {
+        var configuration = RedisConfiguration(
+            address: try RedisAddress(url: "rediss://localhost:1/0"), clientName: "test")
+        configuration.certificateAuthorityFile = "/nonexistent/ca.pem"
+        do throws(RedisError) {
+            _ = try TestRedis.connect(configuration)
+            Issue.record("an authority file that is missing was taken")
+        } catch {
+            #expect(error.code == .configuration)
+        }
+    }
+
+    private static func expectRefusal(_ configuration: RedisConfiguration) async throws {
+        var configuration = configuration
+        configuration.commandTimeout = .seconds(1)
+        try await TestRedis.with(configuration) { redis in
+            let error = await redis.failure(of: "PING")
+            #expect(error?.code == .unavailable)
+            #expect(error?.message?.contains("CERTIFICATE_VERIFY_FAILED") == true, "\(String(describing: error))")
+        }
+    }
+}

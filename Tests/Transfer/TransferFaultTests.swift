@@ -1,0 +1,127 @@
+// Carillon · TransferFaultTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ProviderSandbox
+import Testing
+import Transfer
+
+@Suite("What is not answered", .transfer, .timeLimit(.minutes(1)))
+struct TransferFaultTests {
+    @Test(
+        "A fault of the connection is told from an answer",
+        arguments: [
+            ("deade200", TransferFailure.Reason.timeout),
+            ("deade300", .connectionLost),
+            ("deade400", .goAway),
+            ("deade500", .connectionLost),
+        ])
+    func fault(marker: String, reason: TransferFailure.Reason) async throws {
+        try await TransferScope.withClient { client, sandbox in
+            let isSilent = reason == .timeout
+            let push = sandbox.push(marker, timeout: isSilent ? .milliseconds(300) : .seconds(20))
+            let failure = try #require(await client.perform(push).failure)
+            #expect(failure.reason == reason, "\(failure)")
+            #expect(failure.mayHaveBeenSent)
+            #expect(client.snapshot() == TransferSnapshot(failed: 1))
+
+            let next = await client.perform(sandbox.push())
+            #expect(next.response?.status == 200, "the client goes on")
+        }
+    }
+
+    @Test("A stream that is refused once is sent again by libcurl")
+    func refusedOnce() async throws {
+        try await TransferScope.withClient { client, sandbox in
+            let push = sandbox.push("deade501")
+            #expect(await client.perform(push).response?.status == 200)
+            #expect(sandbox.faultAttempts()[String(push.url.suffix(64))] == 2)
+        }
+    }
+
+    @Test("A cut connection ends all of its streams, each once")
+    func cutBurst() async throws {
+        try await TransferScope.withClient {
+            $0.connectionsPerHost = 1
+        } _: { client, sandbox in
+            #expect(await client.perform(sandbox.push()).response?.status == 200)
+            let pushes = (0..<20).map { sandbox.push($0 == 10 ? "deade300" : "0") }
+            let outcomes = await withTaskGroup { group in
+                for push in pushes { group.addTask { await client.perform(push) } }
+                return await group.reduce(into: [TransferOutcome]()) { $0.append($1) }
+            }
+            #expect(outcomes.count == 20)
+            for outcome in outcomes where outcome.response?.status != 200 {
+                #expect([.connectionLost, .goAway].contains(outcome.failure?.reason), "\(outcome)")
+            }
+            #expect(outcomes.contains { $0.failure != nil })
+        }
+    }
+
+    @Test("A server that is not there, or not to be trusted, got nothing")
+    func unreachable() async throws {
+        let sandbox = try #require(TransferScope.sandbox)
+        try await TransferScope.withClient {
+            $0.caFile = nil
+        } _: { client, _ in
+            let failure = await client.perform(TransferRequest(.get, url: sandbox.url + "/healthz")).failure
+            #expect(failure?.reason == .tls)
+            #expect(failure?.mayHaveBeenSent == false)
+        }
+        try await TransferScope.withClient { client, _ in
+            let failure = await client.perform(TransferRequest(.get, url: "https://127.0.0.1:1/")).failure
+            #expect(failure?.reason == .connect)
+            #expect(failure?.mayHaveBeenSent == false)
+        }
+    }
+
+    @Test("An authorities' file that is not there is found at the start")
+    func missingAuthorities() throws {
+        var configuration = TransferConfiguration()
+        configuration.caFile = "/nonexistent/ca.pem"
+        #expect(throws: TransferError.self) { try TransferClient(configuration: configuration) }
+    }
+
+    @Test(
+        "What cannot be sent as it is, is not sent",
+        arguments: [
+            TransferRequest(.get, url: "nonsense"),
+            TransferRequest(.get, url: "https://"),
+            TransferRequest(.get, url: "file:///etc/passwd"),
+            TransferRequest(.get, url: "ftp://127.0.0.1/"),
+            TransferRequest(.get, url: "https://127.0.0.1/", headers: [(name: "a", value: "b\r\nc: d")]),
+            TransferRequest(.get, url: "https://127.0.0.1/", headers: [(name: "a", value: "b\0")]),
+            TransferRequest(.get, url: "https://127.0.0.1/", headers: [(name: "a: b", value: "c")]),
+            TransferRequest(.get, url: "https://127.0.0.1/", headers: [(name: "", value: "c")]),
+            TransferRequest(.get, url: "https://127.0.0.1/\0", headers: []),
+        ])
+    func invalid(request: TransferRequest) async throws {
+        try await TransferScope.withClient { client, _ in
+            let failure = await client.perform(request).failure
+            #expect(failure == TransferFailure(.invalidRequest, code: failure?.code ?? 0))
+            #expect(client.snapshot().failed == 1)
+        }
+    }
+
+    @Test("A response beyond the bound is given up, and the connection still serves")
+    func tooLarge() async throws {
+        try await TransferScope.withClient { client, sandbox in
+            var request = TransferRequest(.get, url: sandbox.url + "/healthz", maximumResponseBytes: 2)
+            let failure = await client.perform(request).failure
+            #expect(failure?.reason == .responseTooLarge)
+            #expect(failure?.mayHaveBeenSent == true)
+            request.maximumResponseBytes = 3
+            #expect(await client.perform(request).response?.status == 200)
+        }
+    }
+
+    @Test("The words of a failure hold no secret")
+    func words() async throws {
+        try await TransferScope.withClient { client, sandbox in
+            let push = sandbox.push("deade300")
+            let failure = try #require(await client.perform(push).failure)
+            for secret in [String(push.url.suffix(64)), push.headers[0].value, "127.0.0.1"] {
+                #expect(!"\(failure)".contains(secret))
+            }
+        }
+    }
+}
