@@ -55,8 +55,9 @@ struct LossTests {
         var configuration = try server.configuration()
         configuration.commandTimeout = .milliseconds(400)
         try await TestRedis.with(configuration) { redis in
-            #expect(try await redis.text("PING", timeout: .seconds(20)) == "PONG")
-            server.stall()
+            let reply = try await redis.text("PING", timeout: .seconds(20))
+            #expect(reply == "PONG")
+            try await server.stall()
             let clock = ContinuousClock()
             let start = clock.now
             let error = await redis.failure(of: "PING")
@@ -68,7 +69,8 @@ struct LossTests {
             let later = await redis.failure(of: "PING")
             #expect(later?.code == .unavailable)
             server.resume()
-            #expect(try await redis.text("PING", timeout: .seconds(20)) == "PONG")
+            let resumed = try await redis.text("PING", timeout: .seconds(20))
+            #expect(resumed == "PONG")
         }
     }
 
@@ -91,8 +93,9 @@ struct LossTests {
         configuration.maximumWaitingCommands = 10
         configuration.commandTimeout = .seconds(30)
         try await TestRedis.with(configuration) { redis in
-            #expect(try await redis.text("PING") == "PONG")
-            server.stall()
+            let reply = try await redis.text("PING")
+            #expect(reply == "PONG")
+            try await server.stall()
             let outcomes = await withTaskGroup(of: RedisError.Code?.self) { group in
                 for _ in 0..<15 {
                     group.addTask { await redis.failure(of: "PING")?.code }
@@ -106,7 +109,8 @@ struct LossTests {
                 return refused
             }
             #expect(outcomes == Array(repeating: .overloaded, count: 5))
-            #expect(try await redis.text("PING") == "PONG")
+            let resumed = try await redis.text("PING")
+            #expect(resumed == "PONG")
         }
     }
 

@@ -140,9 +140,13 @@ package actor RedisConnection {
     /// Closes for good; what waits fails with `closed`.
     package func close() {
         let error = RedisError(.closed, "the client was closed")
-        if case .ready(let channel) = self.phase { channel.close(promise: nil) }
-        if case .loggingIn(let channel) = self.phase { channel.close(promise: nil) }
+        let before = self.phase
+        // First, as closing a channel reports its end at once.
         self.phase = .closed
+        switch before {
+        case .ready(let channel), .loggingIn(let channel): channel.close(promise: nil)
+        case .idle, .connecting, .closed: break
+        }
         self.deadlineTimer?.cancel()
         for call in self.mailbox.close(error) { call.waiter.fail(error) }
         self.failOwed(error)

@@ -5,7 +5,9 @@ import CCurl
 
 /// One place for a transfer: a libcurl handle with the memory it refers to, used for one request after the other.
 ///
-/// Belongs to the transfer thread, as does all that libcurl calls back.
+/// Belongs to the transfer thread, as does all that libcurl calls back. What libcurl refers to (headers, error text, body,
+/// and this object as its context) lives in the handle, changes only while the handle is out of the multi, and is freed
+/// after libcurl's part.
 final class EasyHandle {
     /// Kept between requests; what a request needs beyond it is given back.
     private static let keptCapacity = 65_536

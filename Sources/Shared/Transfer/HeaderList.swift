@@ -6,7 +6,8 @@ import CCurl
 /// The header lines of one request, laid out as the list that libcurl reads.
 ///
 /// The memory is used again for the next request, since building the list afresh takes two allocations for each line.
-/// libcurl neither changes nor frees it.
+/// libcurl neither changes nor frees it, and the handle that owns this fills it only between transfers; ``fill(_:)``
+/// reserves what it writes.
 final class HeaderList {
     private static let maximumBytes = 65_536
     private static let separator = ": "

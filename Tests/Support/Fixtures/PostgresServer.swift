@@ -84,7 +84,14 @@ package final class PostgresServer: Sendable {
     }
 
     /// Stops all its processes with SIGSTOP: connections stay open, nothing is answered.
-    package func stall() { self.signal(SIGSTOP) }
+    package func stall() async throws {
+        guard let process = self.state.withLock({ $0.process }) else { return }
+        self.signal(SIGSTOP)
+        try await eventually("postgres stands still") {
+            let all = [process.identifier] + ProcessTable.children(of: process.identifier)
+            return all.allSatisfy { ProcessTable.isStopped($0) }
+        }
+    }
 
     /// Lets it go on after ``stall()``.
     package func resume() { self.signal(SIGCONT) }
@@ -98,19 +105,9 @@ package final class PostgresServer: Sendable {
     /// The server first, so that it starts no more; then its children, which have process groups of their own.
     private func signal(_ signal: Int32) {
         guard let process = self.state.withLock({ $0.process }), process.exit == nil else { return }
-        let children = Self.children(of: process.identifier)
+        let children = ProcessTable.children(of: process.identifier)
         process.send(signal)
-        for child in Set(children + Self.children(of: process.identifier)) { _ = Glibc.kill(child, signal) }
-    }
-
-    private static func children(of parent: pid_t) -> [pid_t] {
-        let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
-        return names.compactMap { pid_t($0) }.filter { identifier in
-            guard let data = FileManager.default.contents(atPath: "/proc/\(identifier)/stat") else { return false }
-            // The name in brackets may hold anything; the state and the parent's id follow the last bracket.
-            let fields = String(decoding: data, as: UTF8.self).split(separator: ")").last?.split(separator: " ")
-            return fields.flatMap { $0.count > 1 ? pid_t($0[1]) : nil } == parent
-        }
+        for child in Set(children + ProcessTable.children(of: process.identifier)) { _ = Glibc.kill(child, signal) }
     }
 
     /// Ends it and removes its files, at the exit of the test process.

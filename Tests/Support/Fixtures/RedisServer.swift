@@ -78,7 +78,11 @@ package final class RedisServer: Sendable {
     }
 
     /// Stops it with SIGSTOP: connections stay open, nothing is answered.
-    package func stall() { self.state.withLock { $0.process }?.send(SIGSTOP) }
+    package func stall() async throws {
+        guard let process = self.state.withLock({ $0.process }) else { return }
+        process.send(SIGSTOP)
+        try await eventually("redis-server stands still") { ProcessTable.isStopped(process.identifier) }
+    }
 
     /// Lets it go on after ``stall()``.
     package func resume() { self.state.withLock { $0.process }?.send(SIGCONT) }

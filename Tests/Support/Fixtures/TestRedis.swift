@@ -71,7 +71,9 @@ package enum TestRedis {
         var position = "0"
         repeat {
             let reply = try await redis.send("SCAN", .text(position), "MATCH", "*\(prefix)*", "COUNT", 1_000)
-            guard var cursor = try reply.cursor(), try cursor.array() == 2, let next = try cursor.string() else { return }
+            guard var cursor = try reply.cursor(), try cursor.array() == 2, let next = try cursor.string() else {
+                return
+            }
             var keys: [RedisArgument] = []
             for _ in 0..<(try cursor.array() ?? 0) {
                 if let key = try cursor.bytes() { keys.append(.slice(key)) }

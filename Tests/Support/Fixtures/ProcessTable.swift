@@ -1,0 +1,26 @@
+// Carillon · ProcessTable.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+
+/// What Linux tells of processes in `/proc`.
+enum ProcessTable {
+    /// Whether a process has been stopped by a signal.
+    static func isStopped(_ identifier: pid_t) -> Bool {
+        Self.status(identifier)?.state == "T"
+    }
+
+    /// The processes that `parent` has started and that still run.
+    static func children(of parent: pid_t) -> [pid_t] {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
+        return names.compactMap { pid_t($0) }.filter { Self.status($0)?.parent == parent }
+    }
+
+    private static func status(_ identifier: pid_t) -> (state: Substring, parent: pid_t)? {
+        guard let data = FileManager.default.contents(atPath: "/proc/\(identifier)/stat") else { return nil }
+        // The name in brackets may hold anything; the state and the parent's id follow the last bracket.
+        let text = String(decoding: data, as: UTF8.self)
+        guard let fields = text.split(separator: ")").last?.split(separator: " "), fields.count > 1 else { return nil }
+        return pid_t(fields[1]).map { (fields[0], $0) }
+    }
+}
