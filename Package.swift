@@ -264,9 +264,12 @@ let package = Package(
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer",
+                "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOPosix", package: nio),
             ],
             path: "Tests/Benchmarks",
             exclude: ["Yardsticks"]
@@ -282,7 +285,10 @@ let package = Package(
         .testTarget(name: "RedisTests", dependencies: ["Fixtures", "Redis"], path: "Tests/Redis"),
         .testTarget(name: "PostgresTests", dependencies: ["Fixtures", "Postgres"], path: "Tests/Postgres"),
         .testTarget(
-            name: "TransferTests", dependencies: ["ProviderSandbox", "Transfer"], path: "Tests/Transfer"),
+            name: "TransferTests", dependencies: [
+                "ProviderSandbox", "Transfer",
+                .product(name: "Crypto", package: "swift-crypto"),
+            ], path: "Tests/Transfer"),
         .testTarget(
             name: "StoresTests", dependencies: ["Fixtures", "Model", "Postgres", "Stores"], path: "Tests/Stores"),
         .testTarget(

@@ -33,10 +33,10 @@ struct TLSTests {
         let stranger = try await TestCertificate.make()
         var configuration = try server.configuration()
         configuration.certificateAuthorityFile = stranger.authorityFile
-        try await Self.expectRefusal(configuration)
+        try await Self.expectRefusal(configuration, "CERTIFICATE_VERIFY_FAILED")
         // The system's authorities do not know it either.
         configuration.certificateAuthorityFile = nil
-        try await Self.expectRefusal(configuration)
+        try await Self.expectRefusal(configuration, "CERTIFICATE_VERIFY_FAILED")
         withExtendedLifetime(stranger) {}
     }
 
@@ -49,7 +49,30 @@ struct TLSTests {
         try await TestRedis.with(try server.configuration()) { redis in
             _ = try await redis.send("CONFIG", "SET", "bind", "127.0.0.1 127.0.0.2")
         }
-        try await Self.expectRefusal(configuration)
+        try await Self.expectRefusal(configuration, "failedToValidateHostname")
+    }
+
+    @Test
+    func connectionThatWasGivenUpDoesNotDisturbTheNext() async throws {
+        let server = try await Self.server()
+        var configuration = try server.configuration()
+        configuration.commandTimeout = .milliseconds(300)
+        try await TestRedis.with(configuration) { redis in
+            try await redis.send("PING", timeout: .seconds(20))
+            try await server.stall()
+            #expect(await redis.failure(of: "ECHO", "given up")?.code == .timeout)
+            server.resume()
+            // The old connection's farewell takes a while; until it is over, nothing may go wrong.
+            let identifier = try await redis.text("CLIENT", "ID", timeout: .seconds(20))
+            try await TestRedis.with(try server.configuration(clientName: "watcher")) { watcher in
+                try await eventually("the old connection is gone") {
+                    #expect(try await redis.text("ECHO", "new", timeout: .seconds(20)) == "new")
+                    let clients = try await watcher.text("CLIENT", "LIST") ?? ""
+                    return clients.split(separator: "\n").count { $0.contains(" name=test ") } == 1
+                }
+            }
+            #expect(try await redis.text("CLIENT", "ID", timeout: .seconds(20)) == identifier)
+        }
     }
 
     @Test
@@ -65,13 +88,13 @@ struct TLSTests {
         }
     }
 
-    private static func expectRefusal(_ configuration: RedisConfiguration) async throws {
+    private static func expectRefusal(_ configuration: RedisConfiguration, _ reason: String) async throws {
         var configuration = configuration
         configuration.commandTimeout = .seconds(1)
         try await TestRedis.with(configuration) { redis in
             let error = await redis.failure(of: "PING")
             #expect(error?.code == .unavailable)
-            #expect(error?.message?.contains("CERTIFICATE_VERIFY_FAILED") == true, "\(String(describing: error))")
+            #expect(error?.message?.contains(reason) == true, "\(String(describing: error))")
         }
     }
 }

@@ -146,10 +146,11 @@ final class PoolState: DatabaseThread.Owner, @unchecked Sendable {
             }
             self.drop(connection, PostgresError(.timeout, "no answer in time"))
         }
-        while let segment = self.waiting.first, segment.deadline <= now {
-            self.waiting.removeFirst()
+        let late = self.waiting.filter { $0.deadline <= now }
+        if !late.isEmpty {
+            self.waiting.removeAll { $0.deadline <= now }
             let reason = self.lastFailure.map { "no connection: \($0)" } ?? "every connection is busy"
-            self.fail(segment, PostgresError(.unavailable, reason))
+            for segment in late { self.fail(segment, PostgresError(.unavailable, reason)) }
         }
         self.openMissing()
     }

@@ -59,10 +59,9 @@ package final class PostgresPool: Sendable {
         let key = TransactionKey(value: self.nextIdentifier())
         try await self.submit([PostgresStatement("BEGIN")], lease: .acquire(key), timeout: timeout)
         let transaction = PostgresTransaction(pool: self, key: key)
+        let value: Value
         do {
-            let value = try await body(transaction)
-            try await self.submit([PostgresStatement("COMMIT")], lease: .held(key, release: true), timeout: timeout)
-            return value
+            value = try await body(transaction)
         } catch {
             do throws(PostgresError) {
                 try await self.submit(
@@ -75,6 +74,16 @@ package final class PostgresPool: Sendable {
             }
             throw error
         }
+        let results = try await self.submit(
+            [PostgresStatement("COMMIT")],
+            lease: .held(key, release: true),
+            timeout: timeout
+        )
+        // The server answers COMMIT with a rollback, and no error, where a statement failed and `body` went on.
+        guard results.first?.command == "COMMIT" else {
+            throw PostgresError(.server, "a failed statement rolled the transaction back", sqlState: "25P02")
+        }
+        return value
     }
 
     /// Runs `body` on a blocking connection and a thread of its own, for scripts of many statements.
@@ -117,16 +126,22 @@ package final class PostgresPool: Sendable {
                     waiter: waiter
                 )
                 self.thread.run { [state] in state.submit(segment) }
+                // A cancellation from before the submission found nothing to cancel.
+                if Task.isCancelled { self.cancel(identifier, lease) }
             }
         } onCancel: {
-            // The end of a transaction must reach the server even if nobody waits for it any more.
-            if case .held(_, release: true) = lease { return }
-            self.thread.run { [state] in state.cancel(identifier) }
+            self.cancel(identifier, lease)
         }
         if case .failure(let error) = result, error.sqlState == "57014", Task.isCancelled {
             throw PostgresError(.cancelled)
         }
         return try result.get()
+    }
+
+    private func cancel(_ identifier: UInt64, _ lease: Segment.Lease) {
+        // The end of a transaction must reach the server even if nobody waits for it any more.
+        if case .held(_, release: true) = lease { return }
+        self.thread.run { [state] in state.cancel(identifier) }
     }
 }
 

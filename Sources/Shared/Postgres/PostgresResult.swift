@@ -21,6 +21,11 @@ package final class PostgresResult: @unchecked Sendable {
         PQclear(self.pointer)
     }
 
+    /// The command that the server says it has run, such as `COMMIT` or `ROLLBACK`.
+    var command: Substring? {
+        PQcmdStatus(self.pointer).flatMap { String(cString: $0).split(separator: " ").first }
+    }
+
     /// How many rows the statement changed.
     package var affectedRows: Int {
         guard let text = PQcmdTuples(self.pointer) else { return 0 }

@@ -6,12 +6,12 @@ import Synchronization
 
 /// Gathers single elements into batches: while one batch is worked on, the next one grows by itself.
 ///
-/// For one consumer. Bounded: senders wait, or are refused, while it is full.
+/// Bounded: senders wait, or are refused, while it is full. Several consumers may share it.
 package final class BatchQueue<Element: Sendable>: Sendable {
     private struct State {
         var elements: [Element] = []
         var senders: Deque<UnsafeContinuation<Void, Never>> = []
-        var receiver: UnsafeContinuation<Void, Never>?
+        var receivers: Deque<UnsafeContinuation<Void, Never>> = []
         var isFinished = false
     }
 
@@ -30,8 +30,7 @@ package final class BatchQueue<Element: Sendable>: Sendable {
         let (isTaken, receiver) = self.state.withLock { state -> (Bool, UnsafeContinuation<Void, Never>?) in
             guard !state.isFinished, state.elements.count < self.capacity else { return (false, nil) }
             state.elements.append(element)
-            defer { state.receiver = nil }
-            return (true, state.receiver)
+            return (true, state.receivers.popFirst())
         }
         receiver?.resume()
         return isTaken
@@ -70,7 +69,7 @@ package final class BatchQueue<Element: Sendable>: Sendable {
             await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
                 let mustWait = self.state.withLock { state in
                     guard state.elements.isEmpty, !state.isFinished else { return false }
-                    state.receiver = continuation
+                    state.receivers.append(continuation)
                     return true
                 }
                 if !mustWait { continuation.resume() }
@@ -85,15 +84,14 @@ package final class BatchQueue<Element: Sendable>: Sendable {
 
     /// Takes nothing more; what is held is still handed out.
     package func finish() {
-        let (receiver, senders) = self.state.withLock { state in
+        let waiting = self.state.withLock { state in
             state.isFinished = true
             defer {
-                state.receiver = nil
+                state.receivers = []
                 state.senders = []
             }
-            return (state.receiver, state.senders)
+            return Array(state.receivers) + Array(state.senders)
         }
-        receiver?.resume()
-        for sender in senders { sender.resume() }
+        for continuation in waiting { continuation.resume() }
     }
 }

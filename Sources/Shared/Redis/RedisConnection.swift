@@ -34,6 +34,10 @@ package actor RedisConnection {
     private var owed = OwedReplies()
     private var attempt = 0
     private var lastFailure: String?
+    /// Counts the channels, so that what an abandoned one still says is told from its successor's words.
+    private var generation = 0
+    /// What went wrong on the channel before it closed.
+    private var channelFault: String?
     private var deadlineTimer: RepeatedTask?
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor {
@@ -181,8 +185,13 @@ package actor RedisConnection {
 
     private func connect() {
         self.phase = .connecting
+        self.generation += 1
+        self.channelFault = nil
+        let generation = self.generation
         self.connector.connect(on: self.eventLoop) {
-            RedisChannelHandler { [weak self] event in self?.assumeIsolated { $0.receive(event) } }
+            RedisChannelHandler { [weak self] event in
+                self?.assumeIsolated { $0.receive(event, from: generation) }
+            }
         }.whenComplete { [weak self] result in
             self?.assumeIsolated { $0.connected(result) }
         }
@@ -236,7 +245,9 @@ package actor RedisConnection {
         channel.writeAndFlush(bytes, promise: nil)
     }
 
-    private func receive(_ event: RedisChannelEvent) {
+    private func receive(_ event: RedisChannelEvent, from generation: Int) {
+        // A TLS channel takes seconds to close where its peer is silent, and may hear of old commands until then.
+        guard generation == self.generation else { return }
         switch event {
         case .bytes(let buffer):
             do throws(RedisError) {
@@ -246,9 +257,9 @@ package actor RedisConnection {
                 self.disconnect(error)
             }
         case .failed(let reason):
-            self.lastFailure = self.lastFailure ?? reason
+            self.channelFault = self.channelFault ?? reason
         case .closed:
-            self.lost(RedisError(.connectionLost, "the connection was closed"))
+            self.lost(RedisError(.connectionLost, self.channelFault ?? "the connection was closed"))
         }
     }
 

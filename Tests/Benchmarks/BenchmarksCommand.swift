@@ -1,0 +1,19 @@
+// Carillon · BenchmarksCommand.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+
+/// The program `benchmarks`: each command measures one figure and prints it as one line of JSON.
+///
+/// `deploy/bench` starts what they need and runs them beside their yardsticks.
+@main
+struct BenchmarksCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "benchmarks",
+        abstract: "Measures Carillon; run by deploy/bench.",
+        subcommands: [
+            RedisCommand.self, PersistCommand.self, TransferCommand.self, SocketsCommand.self, PushCommand.self,
+            IdleCommand.self, BacklogCommand.self, SoakCommand.self,
+        ]
+    )
+}

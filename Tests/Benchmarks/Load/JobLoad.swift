@@ -1,0 +1,43 @@
+// Carillon · JobLoad.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+import Redis
+
+/// Appends jobs as an upstream app would.
+struct JobLoad: Sendable {
+    let redis: RedisConnection
+    let stream: String
+    let type: String
+
+    /// Appends `count` jobs to users chosen by `user`, in batches, at `rate` a second (nil: as fast as Redis takes them).
+    func append(
+        _ count: Int,
+        rate: Double? = nil,
+        batch size: Int = 64,
+        user: (Int) -> String,
+        fields: (Int) -> [RedisArgument] = { _ in [] }
+    ) async throws {
+        let start = ContinuousClock.now
+        var index = 0
+        while index < count {
+            if let rate {
+                let due = start + .seconds(Double(index) / rate)
+                if due > .now { try await Task.sleep(until: due, tolerance: .zero) }
+            }
+            var batch = RedisBatch()
+            for _ in 0..<min(size, count - index) {
+                let now = Int64(Date.now.timeIntervalSince1970 * 1_000_000)
+                batch.append(
+                    [
+                        "XADD", .text(self.stream), "*", "user", .text(user(index)), "type", .text(self.type),
+                        "title", "Payment received", "body", "EUR 40 from Ada", "data",
+                        .text(#"{"sent_us":\#(now),"invoice":"i9"}"#),
+                    ] + fields(index)
+                )
+                index += 1
+            }
+            for reply in try await self.redis.send(batch, timeout: .seconds(30)) { _ = try reply.checked() }
+        }
+    }
+}

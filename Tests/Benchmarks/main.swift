@@ -1,2 +1,0 @@
-// Carillon · main.swift
-// SPDX-License-Identifier: Apache-2.0
