@@ -49,7 +49,8 @@ struct TransactionTests {
                 return await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
             #expect(refused == 50)
-            #expect(try await pool.number(Self.count) == 300)
+            let rows = try await pool.number(Self.count)
+            #expect(rows == 300)
         }
     }
 
@@ -77,7 +78,8 @@ struct TransactionTests {
                     throw Abandoned()
                 }
             }
-            #expect(try await pool.number(Self.count) == 0)
+            let rows = try await pool.number(Self.count)
+            #expect(rows == 0)
         }
     }
 
@@ -90,7 +92,8 @@ struct TransactionTests {
                     _ = try? await transaction.run([Self.insert(1)])
                 }
             }
-            #expect(try await pool.number(Self.count) == 0)
+            let rows = try await pool.number(Self.count)
+            #expect(rows == 0)
         }
     }
 

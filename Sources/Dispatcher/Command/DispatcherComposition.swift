@@ -132,6 +132,7 @@ enum DispatcherComposition {
             connectionString: settings.common.database,
             applicationName: "carillon-dispatcher"
         )
+        configuration.sessionSettings = StoreSession.settings
         configuration.connections = settings.common.databaseConnections
         return configuration
     }

@@ -59,6 +59,7 @@ enum GatewayComposition {
             connectionString: settings.common.database,
             applicationName: "carillon-gateway"
         )
+        database.sessionSettings = StoreSession.settings
         database.connections = settings.common.databaseConnections
         let pool = try PostgresPool(database, logger: logger)
         try await Migrations.applyWhenReachable(to: pool, logger: logger)

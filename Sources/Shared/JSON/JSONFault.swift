@@ -7,11 +7,11 @@ package struct JSONFault: Error, Sendable, Equatable, CustomStringConvertible {
         case invalid = "not valid JSON"
         case invalidUTF8 = "not valid UTF-8"
         /// RFC 8259 section 8.2 leaves lone surrogates to the receiver; no UTF-8 text can hold one.
-        case loneSurrogate = "a lone surrogate"
+        case loneSurrogate = "JSON with a lone surrogate"
         /// PostgreSQL's text cannot hold it.
-        case nul = "the character U+0000"
-        case tooDeep = "nested too deeply"
-        case duplicateKey = "a key occurs twice"
+        case nul = "JSON with the character U+0000"
+        case tooDeep = "JSON nested too deeply"
+        case duplicateKey = "JSON with a key that occurs twice"
     }
 
     package let kind: Kind

@@ -61,7 +61,7 @@ package struct JSONParser {
     private mutating func object(depth: Int) throws(JSONFault) -> JSONValue {
         self.index += 1
         var members: [JSONMember] = []
-        var keys: Set<String> = []
+        var keys: Set<ExactText> = []
         self.skipSpace()
         if self.current == UInt8(ascii: "}") {
             self.index += 1
@@ -72,7 +72,7 @@ package struct JSONParser {
             guard self.current == UInt8(ascii: "\"") else { throw self.fault() }
             let start = self.index
             let key = try self.string()
-            guard keys.insert(key).inserted else { throw JSONFault(.duplicateKey, at: start) }
+            guard keys.insert(ExactText(key)).inserted else { throw JSONFault(.duplicateKey, at: start) }
             self.skipSpace()
             guard self.current == UInt8(ascii: ":") else { throw self.fault() }
             self.index += 1

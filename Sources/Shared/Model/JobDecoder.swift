@@ -158,11 +158,11 @@ package struct JobDecoder {
             self.fault(name, "must be a JSON array of 1 to \(JobLimits.users) strings")
             return nil
         }
-        var seen: Set<String> = []
+        var seen: Set<ExactText> = []
         var distinct: [String] = []
         for user in users {
             guard let user = self.checked(user, name, limit: JobLimits.user) else { return nil }
-            if seen.insert(user).inserted { distinct.append(user) }
+            if seen.insert(ExactText(user)).inserted { distinct.append(user) }
         }
         return distinct
     }

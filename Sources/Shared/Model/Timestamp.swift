@@ -44,7 +44,11 @@ extension Duration {
 // MARK: RFC 3339
 
 extension Timestamp {
-    /// Reads an RFC 3339 date and time with its offset, such as `2026-11-20T10:00:00Z`; nil if it is none.
+    /// From 0000-01-01T00:00:00Z to the last microsecond of 9999: what four digits of a year can say.
+    private static let writable: ClosedRange<Int64> = -62_167_219_200_000_000...253_402_300_799_999_999
+
+    /// Reads an RFC 3339 date and time with its offset, such as `2026-11-20T10:00:00Z`; nil if it is none, or if it is
+    /// not in the years 0 to 9999 of UTC.
     package init?(rfc3339 text: some StringProtocol) {
         var reader = DigitReader(Array(text.utf8))
         guard
@@ -61,12 +65,16 @@ extension Timestamp {
         guard let fraction, let offset = reader.offset(), reader.isAtEnd else { return nil }
         let days = Self.days(year: year, month: month, day: day)
         let seconds = ((days * 24 + hour) * 60 + minute) * 60 + second - offset
-        self.init(microseconds: Int64(seconds) * 1_000_000 + Int64(fraction))
+        let microseconds = Int64(seconds) * 1_000_000 + Int64(fraction)
+        guard Self.writable.contains(microseconds) else { return nil }
+        self.init(microseconds: microseconds)
     }
 
-    /// RFC 3339 in UTC with milliseconds, such as `2026-11-20T10:00:00.000Z`.
+    /// RFC 3339 in UTC with milliseconds, such as `2026-11-20T10:00:00.000Z`; at the ends of the years 0 to 9999 what
+    /// lies beyond them.
     package var rfc3339: String {
-        let milliseconds = self.microseconds.quotientAndRemainder(dividingBy: 1_000).quotient
+        let inRange = min(max(self.microseconds, Self.writable.lowerBound), Self.writable.upperBound)
+        let milliseconds = Self.floorDivide(inRange, 1_000).0
         let (day, ofDay) = Self.floorDivide(milliseconds, 86_400_000)
         let (year, month, dayOfMonth) = Self.date(days: Int(day))
         var text = [UInt8](repeating: UInt8(ascii: "0"), count: 24)

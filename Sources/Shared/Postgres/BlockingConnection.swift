@@ -56,7 +56,8 @@ package final class BlockingConnection: @unchecked Sendable {
             return .failure(PostgresError(.unavailable, Self.reason(pointer)))
         }
         do throws(PostgresError) {
-            try connection.execute("SET statement_timeout = \(statementTimeout)")
+            let settings = configuration.sessionSettings.map { "SET \($0.name) = '\($0.value)';" }.joined()
+            try connection.execute("SET statement_timeout = \(statementTimeout);" + settings)
             return .success(connection)
         } catch {
             return .failure(error)

@@ -54,11 +54,21 @@ final class PoolState: DatabaseThread.Owner, @unchecked Sendable {
             let segment = self.waiting.remove(at: index)
             return self.fail(segment, PostgresError(.cancelled))
         }
-        // A cancel request names a session, not a statement: it is only sent where it can hit nothing else.
+        // A cancel request names a session, not a statement: it is only sent where it can hit nothing else, and the
+        // connection takes no other work until the server has the request.
         let running = self.connections.values.first { $0.firstSegment == identifier && $0.inFlight == 1 }
-        if let handle = running?.cancelHandle() {
-            _ = DetachedThread.run(name: "pg-cancel") { handle.cancel() }
+        guard let running, running.cancelled == nil, let handle = running.cancelHandle() else { return }
+        running.cancelled = identifier
+        let isStarted = DetachedThread.run(name: "pg-cancel") { [self] in
+            handle.cancel()
+            self.thread.run { self.cancelWasSent(identifier) }
         }
+        if !isStarted { running.cancelled = nil }
+    }
+
+    private func cancelWasSent(_ identifier: UInt64) {
+        self.connections.values.first { $0.cancelled == identifier }?.cancelled = nil
+        self.dispatch()
     }
 
     /// Gives a transaction's connection up without a last statement, since its state is not known.
@@ -94,7 +104,7 @@ final class PoolState: DatabaseThread.Owner, @unchecked Sendable {
     }
 
     private func connection(for lease: Segment.Lease) -> ServerConnection? {
-        let free = self.connections.values.filter { $0.holder == nil && !$0.isBroken }
+        let free = self.connections.values.filter { $0.holder == nil && $0.cancelled == nil && !$0.isBroken }
         guard let least = free.min(by: { $0.inFlight < $1.inFlight }) else { return nil }
         switch lease {
         case .shared: return least.inFlight < self.configuration.pipelineDepth ? least : nil

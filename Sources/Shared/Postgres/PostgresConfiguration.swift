@@ -17,6 +17,8 @@ package struct PostgresConfiguration: Sendable {
     /// How long a call may take, waiting included. The server gives a statement up a little earlier.
     package var timeout: Duration = .seconds(10)
     package var connectTimeout: Duration = .seconds(5)
+    /// Server settings of each session, by name.
+    package var sessionSettings: [(name: String, value: String)] = []
     package var reconnect = Backoff(base: .milliseconds(50), limit: .seconds(2))
 
     package init(connectionString: String, applicationName: String) {

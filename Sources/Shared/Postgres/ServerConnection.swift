@@ -30,6 +30,8 @@ final class ServerConnection {
 
     /// The transaction that keeps this connection.
     var holder: TransactionKey?
+    /// The segment for which a cancel request is on its way.
+    var cancelled: UInt64?
     private(set) var isBroken = false
     /// Whether the socket must be watched for room to write.
     private(set) var wantsWrite = false

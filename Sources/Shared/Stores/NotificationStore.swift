@@ -110,6 +110,11 @@ package struct NotificationStore: Sendable {
         return try NotificationColumns.read(result)
     }
 
+    /// Moves the sweeper's mark: everything stored before `before` that has an owner need not be looked at again.
+    package func advanceSweep(before: Timestamp) async throws(PostgresError) {
+        try await self.pool.query(StoreSQL.advanceSweep, .timestamptz(before.microseconds))
+    }
+
     /// The notifications of these (user, id), in any order; those that do not exist are left out.
     package func load(_ keys: [(user: String, id: NotificationID)]) async throws(PostgresError) -> [Notification] {
         guard !keys.isEmpty else { return [] }

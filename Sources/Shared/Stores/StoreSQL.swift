@@ -90,8 +90,18 @@ enum StoreSQL {
 
     static let unowned = """
         SELECT \(NotificationColumns.list) FROM carillon.notifications n
-        WHERE n.status = 'pending' AND n.status_reason IS NULL AND n.created_at < $1
-        ORDER BY n.created_at LIMIT $2
+        WHERE n.stored_at > (SELECT swept_until FROM carillon.sweep) AND n.stored_at <= $1
+            AND n.status = 'pending' AND n.status_reason IS NULL
+        ORDER BY n.stored_at LIMIT $2
+        """
+
+    /// Moves the sweeper's mark to just before the oldest row that is still without an owner, $1 at most.
+    static let advanceSweep = """
+        UPDATE carillon.sweep SET swept_until = greatest(swept_until, coalesce((
+            SELECT min(n.stored_at) - interval '1 microsecond' FROM carillon.notifications n
+            WHERE n.stored_at > swept_until AND n.stored_at <= $1
+                AND n.status = 'pending' AND n.status_reason IS NULL
+        ), $1))
         """
 
     static let load = """

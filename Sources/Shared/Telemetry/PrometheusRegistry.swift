@@ -39,12 +39,13 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
 
     private static func escape(_ text: String) -> String {
         var escaped = ""
-        for character in text {
-            switch character {
+        // By scalar: a carriage return and a line feed are one character.
+        for scalar in text.unicodeScalars {
+            switch scalar {
             case "\\": escaped += "\\\\"
             case "\"": escaped += "\\\""
             case "\n": escaped += "\\n"
-            default: escaped.append(character)
+            default: escaped.unicodeScalars.append(scalar)
             }
         }
         return escaped

@@ -41,7 +41,8 @@ package struct SweepService: Service {
     private func sweep() async throws {
         let before = Timestamp(microseconds: self.dispatcher.now().microseconds - Self.age.inMicroseconds)
         let unowned = try await self.dispatcher.notifications.unowned(before: before, limit: Self.batchSize)
-        guard !unowned.isEmpty, try await self.takeTurn() else { return }
+        guard try await self.takeTurn() else { return }
+        guard !unowned.isEmpty else { return try await self.dispatcher.notifications.advanceSweep(before: before) }
         self.dispatcher.logger.info("unowned notifications found", metadata: ["count": "\(unowned.count)"])
         try await Router(dispatcher: self.dispatcher).route(
             unowned.map { StoredBatch.Open(notification: $0, unread: 0, isRepeat: true) }

@@ -28,7 +28,7 @@ package enum APNSRequest {
             ("apns-id", notification.id.description),
         ]
         if let expiresAt = notification.expiresAt { headers.append(("apns-expiration", String(expiresAt.seconds))) }
-        if let key = notification.collapseKey, key.utf8.count <= Self.collapseIDLimit {
+        if let key = notification.collapseKey, Self.isCollapseID(key) {
             headers.append(("apns-collapse-id", key))
         }
         return ProviderRequest(
@@ -36,6 +36,11 @@ package enum APNSRequest {
             headers: headers,
             body: self.payload(message)
         )
+    }
+
+    /// Whether a key can stand in the header as it is.
+    private static func isCollapseID(_ key: String) -> Bool {
+        key.utf8.count <= Self.collapseIDLimit && key.utf8.allSatisfy { (0x21...0x7E).contains($0) }
     }
 
     /// The payload within Apple's limit: data gives way first, then the end of the body.

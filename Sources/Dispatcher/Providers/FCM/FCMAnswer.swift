@@ -46,7 +46,7 @@ package enum FCMAnswer {
         case (_, .senderIDMismatch): return .deadToken(reason: reason, evidence: nil)
         case (_, .invalidArgument):
             // Only a complaint about the token itself speaks against the token; any other is about our message.
-            let isAboutToken = specific != nil && Self.isAboutToken(details)
+            let isAboutToken = specific != nil && Self.isAboutToken(details, value?["error"]?["message"]?.string ?? "")
             return isAboutToken ? .deadToken(reason: reason, evidence: nil) : .refused(reason: reason)
         case (_, .thirdPartyAuthError): return .configuration(reason: reason)
         case (429, _), (_, .quotaExceeded): return .retry(reason: reason, after: retryAfter ?? Self.quotaDelay)
@@ -57,8 +57,10 @@ package enum FCMAnswer {
         }
     }
 
-    private static func isAboutToken(_ details: [JSONValue]) -> Bool {
+    /// FCM names the token's field, or no field at all; then its message tells a bad token from, say, a large message.
+    private static func isAboutToken(_ details: [JSONValue], _ message: String) -> Bool {
         let violations = details.flatMap { $0["fieldViolations"]?.array ?? [] }
-        return violations.allSatisfy { $0["field"]?.string == "message.token" }
+        guard violations.isEmpty else { return violations.allSatisfy { $0["field"]?.string == "message.token" } }
+        return message.lowercased().contains("registration token")
     }
 }

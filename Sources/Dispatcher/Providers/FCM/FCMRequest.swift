@@ -19,17 +19,39 @@ package enum FCMRequest {
         project: String,
         accessToken: String
     ) -> ProviderRequest {
-        let data = self.data(message)
-        let size = data.reduce(message.notification.title.utf8.count + message.notification.body.utf8.count) {
-            $0 + $1.key.utf8.count + $1.value.utf8.count
+        var message = message
+        var data = self.data(message)
+        var excess = self.size(message, data) - Self.sizeLimit
+        if excess > 0 {
+            // What does not fit goes out as the id alone; the client fetches the rest.
+            data = Array(data.prefix(2))
+            excess = self.size(message, data) - Self.sizeLimit
         }
-        // What does not fit goes out as the id alone; the client fetches the rest.
-        let fitting = size <= Self.sizeLimit ? data : Array(data.prefix(2))
+        if excess > 0 { message.notification.body = self.shortened(message.notification.body, by: excess) }
         return ProviderRequest(
             url: "\(endpoint)/v1/projects/\(project)/messages:send",
             headers: [("authorization", "Bearer \(accessToken)"), ("content-type", "application/json")],
-            body: self.body(message, token: device.token, data: fitting)
+            body: self.body(message, token: device.token, data: data)
         )
+    }
+
+    /// Keys and values of notification and data, as FCM counts them.
+    private static func size(_ message: PushMessage, _ data: [(key: String, value: String)]) -> Int {
+        let notification = message.notification
+        var size = "title".utf8.count + notification.title.utf8.count + "body".utf8.count + notification.body.utf8.count
+        if let image = notification.extras.image { size += "image".utf8.count + image.utf8.count }
+        return data.reduce(size) { $0 + $1.key.utf8.count + $1.value.utf8.count }
+    }
+
+    /// The beginning of `body`, at least `excess` bytes shorter with the mark that shows it, cut between characters.
+    private static func shortened(_ body: String, by excess: Int) -> String {
+        let mark = "…"
+        var room = max(body.utf8.count - excess - mark.utf8.count, 0)
+        let kept = body.prefix { character in
+            room -= character.utf8.count
+            return room >= 0
+        }
+        return kept + mark
     }
 
     /// Values must be strings, and some names are FCM's own.

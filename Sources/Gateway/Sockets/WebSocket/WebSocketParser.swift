@@ -59,9 +59,10 @@ package struct WebSocketParser {
         guard !self.isOver else { return }
         var bytes = buffer
         if var unread = self.unread {
+            // Given up first, or each piece of a message would copy all that came before it.
+            self.unread = nil
             unread.writeImmutableBuffer(bytes)
             bytes = unread
-            self.unread = nil
         }
         do throws(Violation) {
             while !self.isOver, let event = try self.next(&bytes) {

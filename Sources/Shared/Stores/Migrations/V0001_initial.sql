@@ -47,6 +47,8 @@ CREATE TABLE carillon.notifications (
     expires_at timestamptz,
     keep_until timestamptz,
     deleted_at timestamptz,
+    -- When the row was committed, to within its transaction; the sweeper goes by it.
+    stored_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (user_id, id)
 ) PARTITION BY HASH (user_id);
 
@@ -55,7 +57,7 @@ BEGIN
     FOR part IN 0..15 LOOP
         EXECUTE format(
             'CREATE TABLE carillon.notifications_%s PARTITION OF carillon.notifications '
-            'FOR VALUES WITH (MODULUS 16, REMAINDER %s)', lpad(part::text, 2, '0'), part);
+            'FOR VALUES WITH (MODULUS 16, REMAINDER %s) WITH (fillfactor = 80)', lpad(part::text, 2, '0'), part);
     END LOOP;
 END $$;
 
@@ -63,9 +65,15 @@ END $$;
 CREATE UNIQUE INDEX notifications_job ON carillon.notifications (user_id, org_id, job_id) WHERE job_id IS NOT NULL;
 CREATE INDEX notifications_unread ON carillon.notifications (user_id, id)
     WHERE read_at IS NULL AND deleted_at IS NULL AND version > 0;
--- What was stored and not handed on: the sweeper's list. A reason means that somebody owns it.
-CREATE INDEX notifications_pending ON carillon.notifications (created_at)
-    WHERE status = 'pending' AND status_reason IS NULL;
+-- The sweeper's way through what was stored. No index names `status`, so that a change of it stays on its page (HOT).
+CREATE INDEX notifications_stored ON carillon.notifications (stored_at);
+
+-- Up to where the sweeper has looked: no row stored before is without an owner.
+CREATE TABLE carillon.sweep (
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    swept_until timestamptz NOT NULL
+);
+INSERT INTO carillon.sweep (swept_until) VALUES (now());
 
 CREATE TABLE carillon.devices (
     id uuid PRIMARY KEY,

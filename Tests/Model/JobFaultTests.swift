@@ -1,0 +1,155 @@
+// Carillon · JobFaultTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Testing
+
+@Suite("Jobs that are not understood", .timeLimit(.minutes(1)))
+struct JobFaultTests {
+    private static let time = "must be an RFC 3339 time such as 2026-11-20T10:00:00Z"
+    private static let usersRule = "must be a JSON array of 1 to 1000 strings"
+
+    @Test(
+        "Each fault is named with its field and what would be right",
+        arguments: [
+            (["colour": "red"], ["colour: is not a field of a job"]),
+            (["type": nil], ["type: is missing"]),
+            (["type": ""], ["type: is empty"]),
+            (["user": nil], ["user: give one of user, users, topic, all"]),
+            (["user": ""], ["user: is empty"]),
+            (["user": "a", "users": #"["b"]"#], [#"user: give only one of ["user", "users"]"#]),
+            (["user": "a", "all": "true"], [#"user: give only one of ["user", "all"]"#]),
+            (["topic": "news"], ["topic: is not supported by this release"]),
+            (["all": "true"], ["all: is not supported by this release"]),
+            (["users": "[]"], ["users: \(usersRule)"]),
+            (["users": "u1"], ["users: is not valid JSON at byte 0"]),
+            (["users": #""u1""#], ["users: \(usersRule)"]),
+            (["users": #"["a",1]"#], ["users: \(usersRule)"]),
+            (["users": #"["a",""]"#], ["users: is empty"]),
+            (["users": #"["a",null]"#], ["users: \(usersRule)"]),
+            (["except": "[]"], ["except: \(usersRule)"]),
+            (["id": ""], ["id: is empty"]),
+            (["data": "{"], ["data: is not valid JSON at byte 1"]),
+            (["data": "[1]"], ["data: must be a JSON object"]),
+            (["data": #"{"a":1,"a":2}"#], ["data: is JSON with a key that occurs twice at byte 7"]),
+            (["data": #"{"a":"\u0000"}"#], ["data: is JSON with the character U+0000 at byte 12"]),
+            (["data": #"{"a":"\ud83d"}"#], ["data: is JSON with a lone surrogate at byte 12"]),
+            (["users": #"["\ud83d"]"#], ["users: is JSON with a lone surrogate at byte 8"]),
+            (["platform": "null"], ["platform: must be a JSON object"]),
+            (["severity": "fatal"], ["severity: must be one of alert, warning, info"]),
+            (["severity": "Alert"], ["severity: must be one of alert, warning, info"]),
+            (["delivery": "email"], ["delivery: must be one of push, in_app"]),
+            (["lane": "slow"], ["lane: must be one of critical, normal, bulk"]),
+            (["channels": "[]"], ["channels: must be a JSON array out of in_app, push, email"]),
+            (["channels": #"["sms"]"#], ["channels: must be a JSON array out of in_app, push, email"]),
+            (["channels": #"["push",1]"#], ["channels: must be a JSON array out of in_app, push, email"]),
+            (["channels": "push"], ["channels: is not valid JSON at byte 0"]),
+            (["expires_at": "tomorrow"], ["expires_at: \(time)"]),
+            (["keep_until": "2026-02-30T00:00:00Z"], ["keep_until: \(time)"]),
+            (["badge": "many"], ["badge: must be a whole number from 0 to 99999"]),
+            (["badge": "-1"], ["badge: must be a whole number from 0 to 99999"]),
+            (["badge": "100000"], ["badge: must be a whole number from 0 to 99999"]),
+            (["badge": "1.5"], ["badge: must be a whole number from 0 to 99999"]),
+            (["template": "t", "vars": "{}"], [
+                "template: is not supported by this release", "vars: is not supported by this release",
+            ]),
+            (["deliver_at": "2026-11-20T10:00:00Z"], ["deliver_at: is not supported by this release"]),
+            (["deliver_local": "10:00"], ["deliver_local: is not supported by this release"]),
+            (["digest": "d"], ["digest: is not supported by this release"]),
+            (["event": ""], ["event: is empty"]),
+            (["event": "e", "args": "{}"], ["args: must be a JSON array"]),
+            (["event": "e", "args": "["], ["args: is not valid JSON at byte 1"]),
+            (["event": "e", "type": "t"], ["type: does not go with event"]),
+            (["args": "[]"], ["args: is not a field of a job"]),
+        ] as [(KeyValuePairs<String, String?>, [String])]
+    )
+    func faults(fields: KeyValuePairs<String, String?>, expected: [String]) {
+        #expect(JobEntry(fields).faults == expected)
+    }
+
+    @Test("All faults are named at once")
+    func allAtOnce() {
+        let entry = JobEntry([
+            "user": "a", "users": "[]", "type": nil, "data": "x", "severity": "y", "badge": "z", "unknown": "", "id": "",
+        ])
+        #expect(
+            Set(entry.faults.map { $0.prefix { $0 != ":" } }) == [
+                "user", "type", "data", "severity", "badge", "unknown", "id",
+            ]
+        )
+    }
+
+    @Test("A field that comes twice is a fault, even with the same value")
+    func twice() {
+        var entry = JobEntry(["title": "x"])
+        entry.append("title", Array("x".utf8))
+        #expect(entry.faults == ["title: occurs twice"])
+    }
+
+    @Test(
+        "NUL and bytes that are not UTF-8 are faults of every text",
+        arguments: [
+            "user", "id", "org", "type", "title", "body", "category", "collapse_key", "entity_type", "entity_id", "url",
+            "image", "sound", "state", "severity", "delivery", "lane", "expires_at", "keep_until", "badge", "traceparent",
+        ]
+    )
+    func bytes(field: String) {
+        #expect(JobEntry(field, bytes: [0x61, 0x00]).faults == ["\(field): holds the character U+0000"])
+        for bytes: [UInt8] in [[0xFF], [0x61, 0xC3], [0xED, 0xA0, 0x80], [0xC0, 0x80]] {
+            #expect(JobEntry(field, bytes: bytes).faults == ["\(field): is not valid UTF-8"])
+        }
+    }
+
+    @Test("Bytes that are not UTF-8 are faults of every JSON", arguments: ["data", "platform", "channels", "except"])
+    func jsonBytes(field: String) {
+        #expect(JobEntry(field, bytes: [0x22, 0xFF, 0x22]).faults == ["\(field): is not valid UTF-8 at byte 0"])
+        #expect(JobEntry(field, bytes: [0x22, 0x00, 0x22]).faults == ["\(field): is not valid JSON at byte 1"])
+    }
+
+    @Test("A user named in JSON keeps the rules of a user")
+    func usersInJSON() {
+        let long = String(repeating: "u", count: 129)
+        #expect(JobEntry(["users": "[\"\(long)\"]"]).faults == ["users: is longer than 128 characters"])
+        #expect(JobEntry(["users": #"["a\u0000"]"#]).faults == ["users: is JSON with the character U+0000 at byte 9"])
+        let many = Array(repeating: "\"u\"", count: 1_001).joined(separator: ",")
+        #expect(JobEntry(["users": "[\(many)]"]).faults == ["users: \(Self.usersRule)"])
+    }
+
+    @Test(
+        "A megabyte is refused in every field, and its content is not repeated",
+        arguments: ["user", "title", "body", "data", "channels", "id", "type", "severity", "expires_at", "strange"]
+    )
+    func megabyte(field: String) {
+        let faults = JobEntry(field, bytes: [UInt8](repeating: UInt8(ascii: "q"), count: 1 << 20)).faults
+        #expect(faults.count == 1)
+        #expect(faults.allSatisfy { $0.hasPrefix(field) && $0.utf8.count < 200 && !$0.contains("qq") })
+    }
+
+    @Test("Users as a list may take a megabyte, and no more")
+    func megabyteOfUsers() {
+        let bytes = [UInt8](repeating: UInt8(ascii: " "), count: (1 << 20) + 1)
+        #expect(JobEntry("users", bytes: bytes).faults.contains("users: is longer than 1048576 bytes"))
+    }
+
+    @Test("JSON may take 16 KiB, and no more")
+    func jsonLimit() {
+        func object(_ size: Int) -> [UInt8] {
+            Array("{\"a\":\"".utf8) + [UInt8](repeating: UInt8(ascii: "x"), count: size - 8) + Array("\"}".utf8)
+        }
+        #expect(JobEntry("data", bytes: object(16_384)).faults.isEmpty)
+        #expect(JobEntry("data", bytes: object(16_385)).faults == ["data: is longer than 16384 bytes"])
+    }
+
+    @Test("A stranger's field name is cut")
+    func longName() {
+        let name = String(repeating: "n", count: 1 << 20)
+        let expected = String(repeating: "n", count: 64) + ": is not a field of a job"
+        #expect(JobEntry([name: "x"]).faults == [expected])
+    }
+
+    @Test("All faults make one line")
+    func describes() {
+        let faults = JobFaults([JobFault("a", "is empty"), JobFault("b", "is missing")])
+        #expect(faults.description == "a: is empty; b: is missing")
+    }
+}
