@@ -9,7 +9,9 @@ import Synchronization
 ///
 /// libpq's sockets are watched here and nowhere else, so that no call to libpq ever blocks the cooperative pool.
 final class DatabaseThread: Sendable {
-    /// What the thread serves. Its methods are called on the thread only.
+    /// What the thread serves.
+    ///
+    /// Its methods are called on the thread only.
     protocol Owner: AnyObject, Sendable {
         /// A watched socket can be read or written.
         func socketIsReady(_ socket: CInt)

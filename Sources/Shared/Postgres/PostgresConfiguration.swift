@@ -14,7 +14,9 @@ package struct PostgresConfiguration: Sendable {
     package var pipelineDepth = 16
     /// How many calls may wait for a connection; more are refused with `overloaded`.
     package var maximumWaiting = 4_096
-    /// How long a call may take, waiting included. The server gives a statement up a little earlier.
+    /// How long a call may take, waiting included.
+    ///
+    /// The server gives a statement up a little earlier.
     package var timeout: Duration = .seconds(10)
     package var connectTimeout: Duration = .seconds(5)
     /// Server settings of each session, by name.

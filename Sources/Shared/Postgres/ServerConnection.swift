@@ -4,7 +4,9 @@
 import CLibpq
 import DequeModule
 
-/// One libpq connection in pipeline mode. Used by the database thread only.
+/// One libpq connection in pipeline mode.
+///
+/// Used by the database thread only.
 final class ServerConnection {
     private enum Expected {
         case prepared(sql: String)
@@ -21,6 +23,8 @@ final class ServerConnection {
 
     // libpq's connection: only the database thread touches it, and `deinit` finishes it.
     private let pointer: OpaquePointer
+    /// Kept, as libpq forgets it when it closes a broken connection.
+    let socket: CInt
     private var expected: Deque<Expected> = []
     private var flights: Deque<Flight> = []
     private var headHasResult = false
@@ -39,6 +43,7 @@ final class ServerConnection {
     /// Takes over a connection that is open and idle.
     init?(_ pointer: OpaquePointer) {
         self.pointer = pointer
+        self.socket = PQsocket(pointer)
         guard PQsetnonblocking(pointer, 1) == 0, PQenterPipelineMode(pointer) == 1 else {
             PQfinish(pointer)
             return nil
@@ -49,7 +54,6 @@ final class ServerConnection {
         PQfinish(self.pointer)
     }
 
-    var socket: CInt { PQsocket(self.pointer) }
     var inFlight: Int { self.flights.count }
     var oldestDeadline: ContinuousClock.Instant? { self.flights.first?.segment.deadline }
     var firstSegment: UInt64? { self.flights.first?.segment.identifier }

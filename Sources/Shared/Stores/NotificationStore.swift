@@ -33,24 +33,50 @@ package struct NotificationStore: Sendable {
         _ notifications: [Notification],
         areRepeats: Bool
     ) async throws(PostgresError) -> [Outcome] {
+        try await self.store(notifications, areRepeats: areRepeats, onlyUnwished: false) ?? []
+    }
+
+    /// Stores notifications unless a user has said what they want: one round trip where the wishes need not be known first.
+    ///
+    /// - Returns: nil if a user has, in which case nothing was stored.
+    package func storeUnlessWished(
+        _ notifications: [Notification],
+        areRepeats: Bool
+    ) async throws(PostgresError) -> [Outcome]? {
+        try await self.store(notifications, areRepeats: areRepeats, onlyUnwished: true)
+    }
+
+    private func store(
+        _ notifications: [Notification],
+        areRepeats: Bool,
+        onlyUnwished: Bool
+    ) async throws(PostgresError) -> [Outcome]? {
         guard !notifications.isEmpty else { return [] }
         do throws(PostgresError) {
-            return try await self.attempt(notifications, areRepeats: areRepeats)
+            return try await self.attempt(notifications, areRepeats: areRepeats, onlyUnwished: onlyUnwished)
         } catch where error.sqlState == "23505" && !areRepeats {
-            return try await self.attempt(notifications, areRepeats: true)
+            return try await self.attempt(notifications, areRepeats: true, onlyUnwished: onlyUnwished)
         }
     }
 
     private func attempt(
         _ notifications: [Notification],
-        areRepeats: Bool
-    ) async throws(PostgresError) -> [Outcome] {
+        areRepeats: Bool,
+        onlyUnwished: Bool
+    ) async throws(PostgresError) -> [Outcome]? {
         let users = PostgresArray(texts: Set(notifications.map(\.user)).sorted())
+        let checksKnown = areRepeats || notifications.contains { $0.jobID != nil }
         let results = try await self.pool.run([
             PostgresStatement(StoreSQL.makeInboxes, [.array(users)]),
             PostgresStatement(StoreSQL.lockInboxes, [.array(users)]),
-            PostgresStatement(StoreSQL.insert, NotificationColumns(notifications).parameters + [.bool(areRepeats)]),
+            PostgresStatement(
+                StoreSQL.insert(checksKnown: checksKnown),
+                NotificationColumns(notifications).parameters + [.bool(onlyUnwished)]
+            ),
         ])
+        if onlyUnwished, let last = results.last {
+            for row in last where try row.int4(0) < 0 { return nil }
+        }
         guard results.count == 3, results[2].count == notifications.count else {
             throw PostgresError(.decoding, "the number of outcomes is wrong")
         }

@@ -23,8 +23,19 @@ enum StoreSQL {
     /// Inserts what is new, numbers it and raises the inboxes.
     ///
     /// The inboxes are locked by now, and a statement of its own sees what was committed while it waited for them.
-    /// Rows: position, version, unread; and for a known one its id, status and status reason.
-    static let insert = """
+    /// Rows: position, version, unread; and for a known one its id, status and status reason. With $26, nothing is stored
+    /// if any of the users has said what they want of the type or of everything; that is a row of position -1.
+    ///
+    /// - Parameter checksKnown: whether rows may be there already, by their id or their job's. Asking makes sixteen parts
+    ///   ready twice, which is most of the work for a small batch, so that entries seen for the first time go without.
+    static func insert(checksKnown: Bool) -> String { checksKnown ? self.insertChecked : self.insertFresh }
+
+    private static let insertFresh = Self.insertHead + Self.insertTail(unless: "") + Self.insertRows
+    private static let insertChecked =
+        Self.insertHead + Self.known + Self.insertTail(unless: "AND NOT EXISTS (SELECT FROM known WHERE known.n = i.n)")
+        + Self.insertRows + Self.knownRows
+
+    private static let insertHead = """
         WITH input AS MATERIALIZED (
             SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
                 $20, $21, $22, $23, $24, $25)
@@ -32,12 +43,23 @@ enum StoreSQL {
                 body, data, extras, category, entity_type, entity_id, collapse_key, status, status_reason, created_at,
                 expires_at, keep_until)
         ),
+        wished AS MATERIALIZED (
+            SELECT $26 AND EXISTS (
+                SELECT FROM input i
+                WHERE EXISTS (SELECT FROM carillon.preferences p WHERE p.user_id = i.user_id AND p.type = i.type)
+                    OR EXISTS (SELECT FROM carillon.user_settings s WHERE s.user_id = i.user_id AND s.opted_out)
+            ) AS is_so
+        ),
+
+        """
+
+    private static let known = """
         known AS MATERIALIZED (
             SELECT i.n, x.*
             FROM input i
             CROSS JOIN LATERAL (
                 (SELECT o.id, o.version, o.status, o.status_reason FROM carillon.notifications o
-                    WHERE $26 AND o.user_id = i.user_id AND o.id = i.id)
+                    WHERE o.user_id = i.user_id AND o.id = i.id)
                 UNION ALL
                 (SELECT o.id, o.version, o.status, o.status_reason FROM carillon.notifications o
                     WHERE i.job_id IS NOT NULL AND o.user_id = i.user_id AND o.org_id = i.org_id
@@ -45,12 +67,17 @@ enum StoreSQL {
                 LIMIT 1
             ) x
         ),
+
+        """
+
+    private static func insertTail(unless condition: String) -> String {
+        """
         numbered AS MATERIALIZED (
             SELECT i.*, b.version AS base, b.unread AS base_unread,
                 count(*) FILTER (WHERE i.listed) OVER (PARTITION BY i.user_id ORDER BY i.n) AS step,
                 row_number() OVER (PARTITION BY i.user_id ORDER BY i.n DESC) AS from_last
             FROM input i JOIN carillon.inboxes b USING (user_id)
-            WHERE NOT EXISTS (SELECT FROM known WHERE known.n = i.n)
+            WHERE NOT (SELECT is_so FROM wished) \(condition)
         ),
         raised AS (
             UPDATE carillon.inboxes b
@@ -67,8 +94,19 @@ enum StoreSQL {
                 status, status_reason, created_at, expires_at, keep_until
             FROM numbered
         )
+
+        """
+    }
+
+    private static let insertRows = """
         SELECT n, CASE WHEN listed THEN base + step ELSE 0 END, (base_unread + step)::int4, NULL::uuid, NULL, NULL
         FROM numbered
+        UNION ALL
+        SELECT -1, 0, 0, NULL, NULL, NULL FROM wished WHERE is_so
+        """
+
+    private static let knownRows = """
+
         UNION ALL
         SELECT k.n, k.version, b.unread, k.id, k.status, k.status_reason
         FROM known k JOIN input i USING (n) JOIN carillon.inboxes b USING (user_id)

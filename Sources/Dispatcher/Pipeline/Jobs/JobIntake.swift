@@ -16,6 +16,9 @@ struct JobIntake: Sendable {
         var notifications: [Notification]
     }
 
+    /// Up to this many notifications, a batch is stored before its users' wishes are known.
+    private static let smallBatch = 8
+
     let dispatcher: Dispatcher
 
     /// Decodes and stores a batch.
@@ -44,9 +47,50 @@ struct JobIntake: Sendable {
                 stored.dead.append(self.letter(entry, batch.group.stream, reason: error.description, now: now))
             }
         }
-        try await self.decideStoring(&prepared, now: now)
+        if try await self.storeUnlessWished(&prepared, areRepeats: areRepeats, now: now, into: &stored) {
+            return stored
+        }
+        let keys = prepared.flatMap { $0.notifications.map { (user: $0.user, type: $0.type) } }
+        let wishes = try await self.dispatcher.untilDone("look up preferences") {
+            try await self.dispatcher.recipients.wishes(keys)
+        }
+        self.decideStoring(&prepared, wishes: wishes, now: now)
         try await self.store(prepared[...], areRepeats: areRepeats, into: &stored)
         return stored
+    }
+
+    /// Stores a small batch as if its users had said nothing about what they want, which most have not; saves the round
+    /// trip that would ask them.
+    ///
+    /// - Returns: false if it must be done the long way, in which case nothing was stored.
+    private func storeUnlessWished(
+        _ prepared: inout [Prepared],
+        areRepeats: Bool,
+        now: Timestamp,
+        into stored: inout StoredBatch
+    ) async throws -> Bool {
+        let count = prepared.reduce(0) { $0 + $1.notifications.count }
+        guard count <= Self.smallBatch else { return false }
+        let original = prepared
+        let nothing = [RecipientStore.Wishes](repeating: RecipientStore.Wishes(), count: count)
+        self.decideStoring(&prepared, wishes: nothing, now: now)
+        let distinct = Self.distinct(prepared.flatMap(\.notifications))
+        do {
+            let outcomes = try await self.dispatcher.untilDone(
+                "store notifications",
+                isFinal: { ($0 as? PostgresError)?.isRefusal ?? false }
+            ) {
+                try await self.dispatcher.notifications.storeUnlessWished(distinct, areRepeats: areRepeats)
+            }
+            if let outcomes {
+                for (notification, outcome) in zip(distinct, outcomes) {
+                    self.note(notification, outcome, into: &stored)
+                }
+                return true
+            }
+        } catch let error as PostgresError where error.isRefusal {}
+        prepared = original
+        return false
     }
 
     private func letter(_ entry: StreamEntry, _ stream: String, reason: String, now: Timestamp) -> DeadLetter {
@@ -103,11 +147,7 @@ struct JobIntake: Sendable {
     }
 
     /// Fills in status and channels from what the users want.
-    private func decideStoring(_ prepared: inout [Prepared], now: Timestamp) async throws {
-        let keys = prepared.flatMap { $0.notifications.map { (user: $0.user, type: $0.type) } }
-        let wishes = try await self.dispatcher.untilDone("look up preferences") {
-            try await self.dispatcher.recipients.wishes(keys)
-        }
+    private func decideStoring(_ prepared: inout [Prepared], wishes: [RecipientStore.Wishes], now: Timestamp) {
         var position = 0
         for job in prepared.indices {
             for index in prepared[job].notifications.indices {

@@ -40,7 +40,7 @@ package enum APNSRequest {
 
     /// Whether a key can stand in the header as it is.
     private static func isCollapseID(_ key: String) -> Bool {
-        key.utf8.count <= Self.collapseIDLimit && key.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+        key.utf8.count <= Self.collapseIDLimit && key.utf8.allSatisfy { (0x20...0x7E).contains($0) }
     }
 
     /// The payload within Apple's limit: data gives way first, then the end of the body.

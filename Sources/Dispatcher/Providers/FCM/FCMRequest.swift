@@ -27,6 +27,10 @@ package enum FCMRequest {
             data = Array(data.prefix(2))
             excess = self.size(message, data) - Self.sizeLimit
         }
+        if excess > 0, message.notification.extras.image != nil {
+            message.notification.extras.image = nil
+            excess = self.size(message, data) - Self.sizeLimit
+        }
         if excess > 0 { message.notification.body = self.shortened(message.notification.body, by: excess) }
         return ProviderRequest(
             url: "\(endpoint)/v1/projects/\(project)/messages:send",

@@ -1,0 +1,105 @@
+// Carillon · SettingsTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+import Logging
+import Redis
+import Settings
+import Telemetry
+import Testing
+
+@Suite("Settings", .timeLimit(.minutes(1)))
+struct SettingsTests {
+    @Test("The least starts both services, with the defaults that the documents name")
+    func defaults() throws {
+        let readings = Readings()
+        #expect(readings.gatewayFaults.isEmpty && readings.dispatcherFaults.isEmpty)
+        let gateway = readings.gateway
+        #expect(gateway.host == "127.0.0.1")
+        #expect(gateway.port == 8_080)
+        #expect(gateway.publicURL == nil && gateway.tlsCertificate == nil && gateway.tlsKey == nil)
+        #expect(gateway.authentication.userClaim == "sub")
+        #expect(gateway.authentication.issuer == nil && gateway.authentication.audience == nil)
+        #expect(gateway.common.databaseConnections == 4)
+        #expect(gateway.common.logLevel == .info)
+        #expect(gateway.common.logFormat == .text)
+        #expect(try gateway.common.redisAddress() == RedisAddress(url: "redis://127.0.0.1:6379/0"))
+        #expect(readings.dispatcher.metricsHost == "127.0.0.1")
+        #expect(readings.dispatcher.metricsPort == 9_091)
+        #expect(readings.dispatcher.fcm == nil && readings.dispatcher.apns == nil)
+        #expect(readings.dispatcher.providerCertificateAuthority == nil)
+    }
+
+    @Test("Every variable of the gateway finds its place")
+    func gateway() throws {
+        let readings = Readings([
+            "REDIS_URL": "rediss://app:pw@redis:6380/3", "REDIS_CA": "redis.pem", "DATABASE_CONNECTIONS": "9",
+            "LOG_LEVEL": "debug", "LOG_FORMAT": "json", "GATEWAY_HOST": "0.0.0.0", "GATEWAY_PORT": "0",
+            "PUBLIC_URL": "https://n.example", "GATEWAY_TLS_CERT": "c.pem", "GATEWAY_TLS_KEY": "k.pem",
+            "AUTH_JWKS": "keys.json", "AUTH_ISSUER": "iss", "AUTH_AUDIENCE": "aud", "AUTH_USER_CLAIM": "uid",
+        ])
+        #expect(readings.gatewayFaults.isEmpty)
+        let settings = readings.gateway
+        #expect(try settings.common.redisAddress() == RedisAddress(url: "rediss://app:pw@redis:6380/3"))
+        #expect(settings.common.redisCertificateAuthority == "redis.pem")
+        #expect(settings.common.database == "postgresql://app@db/carillon")
+        #expect(settings.common.databaseConnections == 9)
+        #expect(settings.common.catalog == "catalog.yaml")
+        #expect(settings.common.logLevel == .debug)
+        #expect(settings.common.logFormat == .json)
+        #expect(settings.host == "0.0.0.0")
+        #expect(settings.port == 0)
+        #expect(settings.publicURL == "https://n.example")
+        #expect(settings.tlsCertificate == "c.pem" && settings.tlsKey == "k.pem")
+        #expect(settings.authentication.secret == Readings.least["AUTH_JWT_SECRET"])
+        #expect(settings.authentication.keySet == "keys.json")
+        #expect(settings.authentication.issuer == "iss" && settings.authentication.audience == "aud")
+        #expect(settings.authentication.userClaim == "uid")
+    }
+
+    @Test("Every variable of the dispatcher finds its place")
+    func dispatcher() throws {
+        let readings = Readings([
+            "METRICS_HOST": "0.0.0.0", "METRICS_PORT": "0", "FCM_CREDENTIALS": "account.json", "FCM_ENDPOINT": "https://f",
+            "APNS_KEY": "key.p8", "APNS_KEY_ID": "K", "APNS_TEAM_ID": "T", "APNS_TOPIC": "org.example",
+            "APNS_ENVIRONMENT": "sandbox", "APNS_ENDPOINT": "https://a", "PROVIDER_CA": "ca.pem",
+        ])
+        #expect(readings.dispatcherFaults.isEmpty)
+        let settings = readings.dispatcher
+        #expect(settings.metricsHost == "0.0.0.0" && settings.metricsPort == 0)
+        #expect(settings.fcm?.credentials == "account.json" && settings.fcm?.endpoint == "https://f")
+        #expect(settings.apns?.key == "key.p8" && settings.apns?.keyID == "K" && settings.apns?.teamID == "T")
+        #expect(settings.apns?.topic == "org.example" && settings.apns?.environment == .sandbox)
+        #expect(settings.apns?.endpoint == "https://a")
+        #expect(settings.providerCertificateAuthority == "ca.pem")
+    }
+
+    @Test("Providers have their own endpoints unless others are named")
+    func providerDefaults() {
+        let settings = Readings([
+            "FCM_CREDENTIALS": "a", "APNS_KEY": "k", "APNS_KEY_ID": "K", "APNS_TEAM_ID": "T", "APNS_TOPIC": "t",
+        ]).dispatcher
+        #expect(settings.fcm?.endpoint == "https://fcm.googleapis.com")
+        #expect(settings.apns?.environment == .production)
+        #expect(settings.apns?.endpoint == nil)
+    }
+
+    @Test("An empty variable is one that is not set")
+    func empty() {
+        #expect(Readings(["GATEWAY_PORT": "", "LOG_LEVEL": ""]).gatewayFaults.isEmpty)
+        #expect(Readings(["CATALOG": ""]).gatewayFaults.count == 1)
+    }
+
+    @Test("Variables are read from a file, where the environment leaves them open")
+    func file() async throws {
+        let path = FileManager.default.temporaryDirectory.appending(path: "carillon-settings-\(UInt64.random(in: 0...(.max)))")
+        try Data("GATEWAY_PORT=81\n# a comment\nCARILLON_TEST_NAME=from the file\n".utf8).write(to: path)
+        defer { try? FileManager.default.removeItem(at: path) }
+        let reader = try await SettingsReader.process(file: path.path)
+        #expect(reader.text("CARILLON_TEST_NAME") == "from the file")
+        #expect(reader.text("PATH") == ProcessInfo.processInfo.environment["PATH"])
+        await #expect(throws: SettingsFaults(faults: ["--config: /nowhere/env cannot be read"])) {
+            _ = try await SettingsReader.process(file: "/nowhere/env")
+        }
+    }
+}

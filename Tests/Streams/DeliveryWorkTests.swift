@@ -1,0 +1,71 @@
+// Carillon · DeliveryWorkTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Streams
+import Testing
+
+@Suite("Delivery work as text", .timeLimit(.minutes(1)))
+struct DeliveryWorkTests {
+    private static let notification = "01a1f866-0d7b-841c-a9a6-5597aa0575f3"
+    private static let device = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"
+
+    private static func work(user: String = "u1", attempt: Int = 0, isRepeat: Bool = false) throws -> DeliveryWork {
+        DeliveryWork(
+            notification: try #require(NotificationID(Self.notification)),
+            device: try #require(NotificationID(Self.device)),
+            user: user,
+            attempt: attempt,
+            isRepeat: isRepeat
+        )
+    }
+
+    private static func fault(_ text: String) -> DeliveryWork.Fault? {
+        do throws(DeliveryWork.Fault) {
+            _ = try DeliveryWork(text.utf8)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test(
+        "The text is a contract between programs, and is read as it was written",
+        arguments: [
+            ("u1", 0, false, "0 - u1"), ("u1", 12, true, "12 r u1"), ("a b  c ", 1, false, "1 - a b  c "),
+            ("é😀", 0, false, "0 - é😀"), (" ", 0, true, "0 r  "),
+        ]
+    )
+    func text(user: String, attempt: Int, isRepeat: Bool, rest: String) throws {
+        let work = try Self.work(user: user, attempt: attempt, isRepeat: isRepeat)
+        #expect(work.text == "1 \(Self.notification) \(Self.device) \(rest)")
+        #expect(try DeliveryWork(work.text.utf8) == work)
+    }
+
+    @Test("A try counts; what may have arrived is looked up before it goes out again, ever after")
+    func tries() throws {
+        let work = try Self.work()
+        #expect(try work.afterTry(mayHaveArrived: false) == Self.work(attempt: 1))
+        #expect(try work.afterTry(mayHaveArrived: true) == Self.work(attempt: 1, isRepeat: true))
+        let later = work.afterTry(mayHaveArrived: true).afterTry(mayHaveArrived: false)
+        #expect(try later == Self.work(attempt: 2, isRepeat: true))
+        #expect(try work.asRepeat == Self.work(isRepeat: true))
+    }
+
+    @Test("A newer format is left for a newer program")
+    func newer() {
+        #expect(Self.fault("2 whatever comes") == .newerFormat)
+        #expect(Self.fault("17") == .newerFormat)
+    }
+
+    @Test(
+        "What is no work is told apart",
+        arguments: [
+            "", " ", "x", "1", "1 \(notification)", "1 \(notification) \(device) 0 -", "1 no \(device) 0 - u1",
+            "1 \(notification) no 0 - u1", "1 \(notification) \(device) x - u1", "-", "1  \(notification) \(device) 0 - u1",
+        ]
+    )
+    func malformed(text: String) {
+        #expect(Self.fault(text) == .malformed)
+    }
+}

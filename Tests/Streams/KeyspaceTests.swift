@@ -1,0 +1,66 @@
+// Carillon · KeyspaceTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Streams
+import Testing
+
+@Suite("Names of Redis keys", .timeLimit(.minutes(1)))
+struct KeyspaceTests {
+    private let keys = Keyspace()
+
+    @Test("Names are a contract: other programs and other releases use them")
+    func names() {
+        #expect(Lane.allCases.map { self.keys.jobs($0) } == ["carillon:jobs:critical", "carillon:jobs", "carillon:jobs:bulk"])
+        #expect(self.keys.deliveries(.fcm, .critical) == "carillon:{fcm}:deliveries:critical")
+        #expect(self.keys.deliveries(.apns, .normal) == "carillon:{apns}:deliveries:normal")
+        #expect(self.keys.retries(.fcm, .bulk) == "carillon:{fcm}:retry:bulk")
+        #expect(self.keys.dead == "carillon:dead")
+        #expect(self.keys.presence("u1") == "carillon:presence:{u1}")
+        #expect(self.keys.nodeLease("n1") == "carillon:node:n1")
+        #expect(self.keys.dispatcherLease("d1") == "carillon:dispatcher:d1")
+        #expect(self.keys.nodeChannel("n1") == "carillon:{node:n1}")
+        #expect(self.keys.allNodesChannel == "carillon:all")
+        #expect(self.keys.unconfirmed(shard: 3) == "carillon:unconfirmed:{3}")
+        #expect(Keyspace.group == "dispatchers")
+    }
+
+    @Test("The prefix goes before every name")
+    func prefix() {
+        let keys = Keyspace(prefix: "x:")
+        let names =
+            Lane.allCases.map { keys.jobs($0) }
+            + [
+                keys.deliveries(.fcm, .bulk), keys.retries(.apns, .normal), keys.dead, keys.presence("u"),
+                keys.nodeLease("n"), keys.dispatcherLease("d"), keys.nodeChannel("n"), keys.allNodesChannel,
+                keys.unconfirmed(shard: 0), keys.sweepTurn,
+            ]
+        #expect(names.allSatisfy { $0.hasPrefix("x:") && !$0.contains("carillon") })
+        #expect(Set(names).count == names.count)
+    }
+
+    @Test("What a script moves between lies in one slot of a cluster")
+    func tags() {
+        func tag(_ key: String) -> Substring { key.drop { $0 != "{" }.prefix { $0 != "}" } }
+        for provider in Provider.allCases {
+            let keys = Lane.allCases.flatMap { [self.keys.deliveries(provider, $0), self.keys.retries(provider, $0)] }
+            #expect(Set(keys.map(tag)) == ["{\(provider.rawValue)"])
+            #expect(Set(keys).count == 6)
+        }
+    }
+
+    @Test(
+        "A user's shard is the same in every process",
+        arguments: [("", 5), ("a", 12), ("foobar", 8), ("u1", 3), ("é", 1)]
+    )
+    func shards(user: String, shard: Int) {
+        #expect(self.keys.unconfirmedShard(user: user) == shard)
+    }
+
+    @Test("Users are spread over all shards")
+    func spreads() {
+        let counts = Dictionary(grouping: (0..<16_000).map { self.keys.unconfirmedShard(user: "user-\($0)") }) { $0 }
+        #expect(counts.count == Keyspace.unconfirmedShards)
+        #expect(counts.values.allSatisfy { (600...1_400).contains($0.count) })
+    }
+}
