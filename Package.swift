@@ -313,7 +313,12 @@ let package = Package(
         .testTarget(name: "HouseTests", path: "Tests/House"),
         .testTarget(
             name: "EndToEndTests",
-            dependencies: ["Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams"],
+            dependencies: [
+                "Fixtures", "JSON", "Model", "Postgres", "ProviderSandbox", "Redis", "Services", "Streams", "Transfer",
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOPosix", package: nio),
+            ],
             path: "Tests/EndToEnd"),
     ],
     swiftLanguageModes: [.v6]

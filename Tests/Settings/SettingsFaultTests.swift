@@ -84,9 +84,11 @@ struct SettingsFaultTests {
         ]
     )
     func secrets(changes: [String: String]) {
-        let faults = Readings(changes.mapValues { $0 }).gatewayFaults
-        #expect(!faults.isEmpty)
-        #expect(!SettingsFaults(faults: faults).description.contains("hunter2"))
+        let reader = SettingsReader.variables(Readings.least.merging(changes) { $1 })
+        _ = GatewaySettings(reader)
+        let faults = #expect(throws: SettingsFaults.self) { try reader.finish() }
+        #expect(faults?.description.contains("hunter2") == false)
+        #expect(faults?.description.hasPrefix("the configuration has a fault:\n  ") == true)
     }
 
     @Test("What a variable names is loaded where it is set, and its fault is one of the settings'")

@@ -25,6 +25,7 @@ final class DatabaseThread: Sendable {
         var work: [Work] = []
         var isAwake = false
         var isStopped = false
+        var isOver = false
     }
 
     private let inbox = Mutex(Inbox())
@@ -53,14 +54,18 @@ final class DatabaseThread: Sendable {
         }
     }
 
-    /// Runs `work` on the thread, soon.
-    func run(_ work: @escaping Work) {
-        let mustWake = self.inbox.withLock { inbox in
+    /// Runs `work` on the thread, soon; false if the loop has ended and it never will.
+    @discardableResult
+    func run(_ work: @escaping Work) -> Bool {
+        let mustWake = self.inbox.withLock { inbox -> Bool? in
+            if inbox.isOver { return nil }
             inbox.work.append(work)
             defer { inbox.isAwake = true }
             return !inbox.isAwake
         }
+        guard let mustWake else { return false }
         if mustWake { self.wakeUp() }
+        return true
     }
 
     /// Ends the loop after the work that is in the inbox.
@@ -108,16 +113,17 @@ final class DatabaseThread: Sendable {
                     owner.socketIsReady(socket)
                 }
             }
-            let (work, isStopped) = self.inbox.withLock { inbox in
+            let (work, isOver) = self.inbox.withLock { inbox in
                 defer {
                     inbox.work = []
                     inbox.isAwake = false
                 }
-                return (inbox.work, inbox.isStopped)
+                inbox.isOver = inbox.isStopped && inbox.work.isEmpty
+                return (inbox.work, inbox.isOver)
             }
+            if isOver { return }
             for item in work { item() }
             owner.tick()
-            if isStopped { return }
         }
     }
 }

@@ -125,7 +125,10 @@ package final class PostgresPool: Sendable {
                     deadline: deadline,
                     waiter: waiter
                 )
-                self.thread.run { [state] in state.submit(segment) }
+                guard self.thread.run({ [state] in state.submit(segment) }) else {
+                    waiter.resume(returning: .failure(PostgresError(.closed)))
+                    return
+                }
                 // A cancellation from before the submission found nothing to cancel.
                 if Task.isCancelled { self.cancel(identifier, lease) }
             }

@@ -28,7 +28,8 @@ package enum PostgresValue: Sendable {
         microseconds.map { .timestamptz($0) } ?? .null(.timestamptz)
     }
 
-    var typeIdentifier: UInt32 {
+    /// The object id of its type.
+    package var typeIdentifier: UInt32 {
         switch self {
         case .null(let type): type.rawValue
         case .bool: PostgresType.bool.rawValue
@@ -45,7 +46,7 @@ package enum PostgresValue: Sendable {
     }
 
     /// Appends the binary form; false for a null.
-    func encode(into bytes: inout [UInt8]) -> Bool {
+    package func encode(into bytes: inout [UInt8]) -> Bool {
         switch self {
         case .null: return false
         case .bool(let value): bytes.append(value ? 1 : 0)

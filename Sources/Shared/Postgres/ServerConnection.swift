@@ -42,12 +42,12 @@ final class ServerConnection {
 
     /// Takes over a connection that is open and idle.
     init?(_ pointer: OpaquePointer) {
-        self.pointer = pointer
-        self.socket = PQsocket(pointer)
         guard PQsetnonblocking(pointer, 1) == 0, PQenterPipelineMode(pointer) == 1 else {
             PQfinish(pointer)
             return nil
         }
+        self.pointer = pointer
+        self.socket = PQsocket(pointer)
     }
 
     deinit {

@@ -9,9 +9,13 @@ package struct RedisArray: Sendable {
         enum Kind: UInt8, Sendable { case null, integer, status, bytes, error, array }
 
         let kind: Kind
-        /// Bytes: where they start. Integer: the value.
+        /// Bytes: where they start.
+        ///
+        /// Integer: the value.
         let value: Int64
-        /// Bytes: how many. Array: how many elements.
+        /// Bytes: how many.
+        ///
+        /// Array: how many elements.
         let count: Int
     }
 

@@ -64,16 +64,9 @@ package struct NotificationStore: Sendable {
         areRepeats: Bool,
         onlyUnwished: Bool
     ) async throws(PostgresError) -> [Outcome]? {
-        let users = PostgresArray(texts: Set(notifications.map(\.user)).sorted())
-        let checksKnown = areRepeats || notifications.contains { $0.jobID != nil }
-        let results = try await self.pool.run([
-            PostgresStatement(StoreSQL.makeInboxes, [.array(users)]),
-            PostgresStatement(StoreSQL.lockInboxes, [.array(users)]),
-            PostgresStatement(
-                StoreSQL.insert(checksKnown: checksKnown),
-                NotificationColumns(notifications).parameters + [.bool(onlyUnwished)]
-            ),
-        ])
+        let results = try await self.pool.run(
+            Self.statements(for: notifications, areRepeats: areRepeats, onlyUnwished: onlyUnwished)
+        )
         if onlyUnwished, let last = results.last {
             for row in last where try row.int4(0) < 0 { return nil }
         }
@@ -89,6 +82,24 @@ package struct NotificationStore: Sendable {
             outcomes[position] = try Self.outcome(row, id: notifications[position].id)
         }
         return outcomes
+    }
+
+    /// What ``store(_:areRepeats:)`` runs, in its order, as one transaction.
+    package static func statements(
+        for notifications: [Notification],
+        areRepeats: Bool,
+        onlyUnwished: Bool = false
+    ) -> [PostgresStatement] {
+        let users = PostgresArray(texts: Set(notifications.map(\.user)).sorted())
+        let checksKnown = areRepeats || notifications.contains { $0.jobID != nil }
+        return [
+            PostgresStatement(StoreSQL.makeInboxes, [.array(users)]),
+            PostgresStatement(StoreSQL.lockInboxes, [.array(users)]),
+            PostgresStatement(
+                StoreSQL.insert(checksKnown: checksKnown),
+                NotificationColumns(notifications).parameters + [.bool(onlyUnwished)]
+            ),
+        ]
     }
 
     private static func outcome(_ row: PostgresRow, id: NotificationID) throws(PostgresError) -> Outcome {

@@ -1,0 +1,95 @@
+// Carillon · RoutingTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Decision
+import Model
+import Testing
+
+@Suite("Decision: what is stored goes its way", .timeLimit(.minutes(1)))
+struct RoutingTests {
+    private static let online = Presence.online([Facts.connection])
+    private static let expired = [Step.settle(status: .expired, reason: .expired, via: nil)]
+    private static let proof = [Step.publish, .awaitProof(within: .seconds(5))]
+
+    private typealias Row = (channels: Channels, presence: Presence, devices: Int, steps: [Step])
+
+    /// The way after nothing else is possible.
+    private static func inbox(_ reason: Reason) -> [Step] { [.settle(status: .sent, reason: reason, via: "inbox")] }
+    private static func failed(_ reason: Reason) -> [Step] { [.settle(status: .failed, reason: reason, via: nil)] }
+
+    @Test("Stored: sockets first, push where there is no socket, the inbox where there is no device")
+    func stored() {
+        let table: [Row] = [
+            ([.inApp, .push], Self.online, 1, Self.proof),
+            ([.inApp, .push], Self.online, 0, Self.proof),
+            ([.inApp], Self.online, 1, [.publish]),
+            ([.push], Self.online, 1, [.push]),
+            ([.push], Self.online, 0, Self.failed(.noDevice)),
+            ([.email], Self.online, 1, Self.failed(.offline)),
+            ([.inApp, .push], .offline, 1, [.push]),
+            ([.inApp, .push], .offline, 3, [.push]),
+            ([.inApp, .push], .offline, 0, Self.inbox(.noDevice)),
+            ([.inApp], .offline, 1, Self.inbox(.offline)),
+            ([.push], .offline, 1, [.push]),
+            ([.push], .offline, 0, Self.failed(.noDevice)),
+            ([.email], .offline, 1, Self.failed(.offline)),
+            ([.inApp, .push], .unknown, 1, [.push]),
+            ([.inApp, .push], .unknown, 0, Self.inbox(.noDevice)),
+            ([.push], .unknown, 1, [.push]),
+            ([.inApp], .unknown, 1, [.wait(.presenceUnknown)]),
+            ([.email], .unknown, 1, [.wait(.presenceUnknown)]),
+        ]
+        for row in table {
+            let facts = Facts.make(.stored) {
+                $0.notification.channels = row.channels
+                $0.presence = row.presence
+                $0.deviceCount = row.devices
+            }
+            #expect(decide(facts) == row.steps, "\(row)")
+        }
+    }
+
+    @Test("Unproven: push falls back, whatever presence says now")
+    func unproven() {
+        for presence in [Presence.unknown, .offline, Self.online] {
+            let table: [(channels: Channels, devices: Int, steps: [Step])] = [
+                ([.inApp, .push], 1, [.push]),
+                ([.inApp, .push], 0, Self.inbox(.noDevice)),
+                ([.inApp], 1, Self.inbox(.offline)),
+                ([.push], 1, [.push]),
+                ([.push], 0, Self.failed(.noDevice)),
+            ]
+            for row in table {
+                let facts = Facts.make(.unproven) {
+                    $0.notification.channels = row.channels
+                    $0.presence = presence
+                    $0.deviceCount = row.devices
+                }
+                #expect(decide(facts) == row.steps, "\(row) \(presence)")
+            }
+        }
+    }
+
+    @Test("What has expired goes nowhere", arguments: [DecisionFacts.Progress.stored, .unproven])
+    func expiry(progress: DecisionFacts.Progress) {
+        for presence in [Presence.unknown, .offline, Self.online] {
+            let facts = Facts.make(progress) {
+                $0.notification.expiresAt = Facts.now
+                $0.presence = presence
+            }
+            #expect(decide(facts) == Self.expired)
+        }
+        let facts = Facts.make(progress) { $0.notification.expiresAt = Facts.now + .microseconds(1) }
+        #expect(decide(facts) == [.push])
+    }
+
+    @Test("Reasons on record do not change their words")
+    func reasons() {
+        #expect(
+            Reason.allCases.map(\.rawValue) == [
+                "expired", "type_disabled", "opted_out", "not_opted_in", "opted_out_of_type", "no_channel", "offline",
+                "presence_unknown", "no_device",
+            ]
+        )
+    }
+}

@@ -1,0 +1,107 @@
+// Carillon · CrashTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Postgres
+import Redis
+import Testing
+import Transfer
+
+/// Any process may be killed at any instant; nothing that was appended is lost.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct CrashTests {
+    @Test("dispatchers and gateways are killed while jobs flow; every job reaches its user")
+    func kills() async throws {
+        try await Stack.with { stack in
+            var gateway = try await stack.startGateway(name: "gateway-0")
+            var dispatchers = [
+                try await stack.startDispatcher(name: "dispatcher-0"),
+                try await stack.startDispatcher(name: "dispatcher-1"),
+            ]
+            let offline = (0..<10).map { "offline-\($0)" }
+            for user in offline { try await gateway.register(user: user, platform: "android", token: "token-\(user)") }
+            var sockets = [try await TestSocket.synced(port: gateway.port, user: "online")]
+            let count = 1_000
+            let kills: Set<Int> = [200, 400, 600, 800]
+            for number in 0..<count {
+                let user = number % 2 == 0 ? "online" : offline[number / 2 % offline.count]
+                var fields = [("user", user), ("type", "payment_received"), ("title", "job \(number)")]
+                if number % 3 == 0 { fields.append(("id", "id-\(number)")) }
+                try await stack.append(fields)
+                guard kills.contains(number) else { continue }
+                dispatchers[number / 200 % 2].send(SIGKILL)
+                dispatchers[number / 200 % 2] = try await stack.startDispatcher(name: "dispatcher-\(number)")
+                if number == 400 {
+                    gateway.process.send(SIGKILL)
+                    gateway = try await stack.startGateway(name: "gateway-\(number)")
+                    sockets.append(try await TestSocket.synced(port: gateway.port, user: "online"))
+                }
+            }
+            let last = gateway
+            let all = sockets
+            try await eventually("every online job reached the client", within: .seconds(120)) {
+                // By frame, by sync, or by paging to what a sync left out.
+                var titles: Set<String> = []
+                for socket in all {
+                    titles.formUnion(socket.titles)
+                    for sync in socket.all("sync") {
+                        titles.formUnion((sync["notifications"]?.array ?? []).compactMap { $0["title"]?.string })
+                    }
+                }
+                titles.formUnion(try await Self.inbox(last, user: "online"))
+                return titles.count == count / 2
+            }
+            try await eventually("every offline job was pushed", within: .seconds(120)) {
+                Set(stack.pushed().values.flatMap { $0 }).count == count / 2
+            }
+            let pushed = stack.pushed().values.flatMap { $0 }
+            // A push is repeated only if its dispatcher died between the provider's answer and the record of it.
+            #expect(pushed.count - Set(pushed).count <= 512)
+        }
+    }
+
+    /// The titles of the whole inbox, page by page.
+    private static func inbox(_ gateway: Gateway, user: String) async throws -> Set<String> {
+        let token = try await Stack.token(user: user)
+        var titles: Set<String> = []
+        var path = "/v1/notifications?limit=100"
+        while true {
+            let page = try await gateway.call(.get, path, token: token).body
+            titles.formUnion((page["notifications"]?.array ?? []).compactMap { $0["title"]?.string })
+            guard let cursor = page["next_cursor"]?.string else { return titles }
+            path = "/v1/notifications?limit=100&cursor=\(cursor)"
+        }
+    }
+
+    @Test("work of a dispatcher that is stopped is taken over when its lease is void")
+    func stalledDispatcher() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let stalled = try await stack.startDispatcher(name: "stalled")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            // The database lets the batch be taken and holds it there.
+            try await stack.database.pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "held")])
+                try await eventually("the job is taken") {
+                    let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
+                    guard var cursor = try reply.cursor(), try cursor.array() != nil else { return false }
+                    return try cursor.integer() == 1
+                }
+                stalled.send(SIGSTOP)
+            }
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("the second one delivers it", within: .seconds(40)) { socket.titles == ["held"] }
+            stalled.send(SIGCONT)
+            try await eventually("nothing is pending") {
+                let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
+                guard var cursor = try reply.cursor(), try cursor.array() != nil else { return false }
+                return try cursor.integer() == 0
+            }
+            #expect(socket.titles == ["held"])
+            #expect(try await stack.statuses(user: "ada").count == 1)
+        }
+    }
+}

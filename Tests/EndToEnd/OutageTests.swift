@@ -1,0 +1,49 @@
+// Carillon · OutageTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Testing
+import Transfer
+
+/// Redis stalls, dies and comes back; nothing accepted is lost and work resumes by itself.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct OutageTests {
+    @Test("Redis stalled, then killed and started again")
+    func redis() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "before")])
+            try await eventually("it works before") { socket.titles == ["before"] }
+
+            try await stack.redis.stall()
+            try await eventually("readyz says why", within: .seconds(15)) {
+                let answer = try await gateway.call(.get, "/readyz", token: nil)
+                return answer.status == 503 && answer.body["redis"]?.string != "ok"
+                    && answer.body["postgres"]?.string == "ok"
+            }
+            stack.redis.resume()
+            try await eventually("it is ready again", within: .seconds(30)) {
+                try await gateway.call(.get, "/readyz", token: nil).status == 200
+            }
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "stalled")])
+            try await eventually("it works after a stall", within: .seconds(30)) { socket.titles.contains("stalled") }
+
+            try await stack.redis.kill()
+            try await stack.redis.start()
+            try await eventually("it is ready again", within: .seconds(30)) {
+                try await gateway.call(.get, "/readyz", token: nil).status == 200
+            }
+            try await eventually("a job is taken", within: .seconds(10)) {
+                (try? await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "reborn")])) != nil
+            }
+            try await eventually("the socket that stayed open gets it", within: .seconds(40)) {
+                let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
+                return socket.titles.contains("reborn") || synced.contains { $0["title"]?.string == "reborn" }
+            }
+            #expect(socket.closeCode == nil)
+        }
+    }
+}

@@ -1,0 +1,127 @@
+// Carillon · SocketFaultTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Redis
+import Services
+import Testing
+import Transfer
+
+/// Clients that misbehave are closed with the right code, and harm nobody else.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct SocketFaultTests {
+    @Test("tokens that are wrong, expired or unsigned are answered with 401 and a reason")
+    func tokens() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let good = try await Stack.token(user: "ada")
+            func part(_ text: String) -> String {
+                Data(text.utf8).base64EncodedString().replacingOccurrences(of: "=", with: "")
+            }
+            let cases = [
+                ("not-a-token", "is not a JSON Web Token"),
+                (String(good.dropLast(4)) + "AAAA", "signature is not valid"),
+                (try await Stack.token(user: "ada", lifetime: .seconds(-3_600)), "has expired"),
+                (part(#"{"alg":"none"}"#) + "." + part(#"{"sub":"ada"}"#) + ".", "algorithm is not accepted"),
+                (String(repeating: "x", count: 9_000), "too long"),
+            ]
+            for (token, reason) in cases {
+                let answer = try await gateway.call(.get, "/v1/notifications", token: token)
+                #expect(answer.status == 401)
+                #expect(answer.type == "application/problem+json")
+                #expect(answer.body["detail"]?.string?.contains(reason) == true, "\(reason)")
+                let socket = try await TestSocket.open(port: gateway.port, token: token)
+                try await eventually("the upgrade is refused") { socket.status == 401 }
+                try await eventually("the reason is told") { socket.head.contains(reason) }
+            }
+            let none = try await gateway.call(.get, "/v1/notifications", token: nil)
+            #expect(none.status == 401)
+            #expect(!gateway.process.errors().contains(good))
+        }
+    }
+
+    @Test("broken frames get their close codes; the others go on")
+    func frames() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let bystander = try await TestSocket.synced(port: gateway.port, user: "bystander")
+            let text = Array("x".utf8)
+            let cases: [(String, [UInt8], UInt16)] = [
+                ("over 64 KB", TestSocket.frame(opcode: 1, payload: [UInt8](repeating: 0x61, count: 65_537)), 1009),
+                ("broken UTF-8", TestSocket.frame(opcode: 1, payload: [0xC3, 0x28]), 1007),
+                ("not masked", [0x81, 0x01, 0x61], 1002),
+                ("reserved bits", [0xC1, 0x80, 0, 0, 0, 0], 1002),
+                ("unknown opcode", TestSocket.frame(opcode: 3, payload: text), 1002),
+                ("long ping", TestSocket.frame(opcode: 9, payload: [UInt8](repeating: 0, count: 126)), 1002),
+                ("stray continuation", TestSocket.frame(opcode: 0, payload: text), 1002),
+                ("bad close code", TestSocket.frame(opcode: 8, payload: [0x03, 0xEC]), 1002),
+                ("binary", TestSocket.frame(opcode: 2, payload: text), 1003),
+                (
+                    "a flood of fragments",
+                    TestSocket.frame(opcode: 1, isFinal: false, payload: [])
+                        + (0..<300).flatMap { _ in TestSocket.frame(opcode: 0, isFinal: false, payload: []) },
+                    1008
+                ),
+                ("too many messages", (0..<200).flatMap { _ in TestSocket.frame(opcode: 1, payload: text) }, 1008),
+            ]
+            for (name, bytes, code) in cases {
+                let socket = try await TestSocket.synced(port: gateway.port, user: "rude")
+                try await socket.send(raw: bytes)
+                #expect(try await socket.waitForClose() == code, "\(name)")
+            }
+            let polite = try await TestSocket.synced(port: gateway.port, user: "polite")
+            try await polite.send(opcode: 8, payload: [0x03, 0xE8])
+            #expect(try await polite.waitForClose() == 1000)
+            try await stack.append([("user", "bystander"), ("type", "invoice_created"), ("title", "unharmed")])
+            try await eventually("the bystander is served") { bystander.titles == ["unharmed"] }
+        }
+    }
+
+    @Test("a client that says nothing, and one that never authenticates, are closed")
+    func silence() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let mute = try await TestSocket.connect(port: gateway.port)
+            let anonymous = try await TestSocket.open(port: gateway.port, token: nil)
+            let late = try await TestSocket.open(port: gateway.port, token: nil)
+            try await eventually("the upgrade is done") { late.status == 101 }
+            try await late.send(json: #"{"type":"auth","token":"\#(try await Stack.token(user: "late"))","ref":1}"#)
+            #expect(try await late.first("sync")["version"]?.integer == 0)
+            #expect(try await anonymous.waitForClose(within: .seconds(15)) == 4401)
+            try await eventually("the mute one is dropped", within: .seconds(15)) { mute.isClosed }
+            #expect(late.closeCode == nil)
+        }
+    }
+
+    @Test("a client that never reads is closed with 4408 when a megabyte waits for it")
+    func slowReader() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let bystander = try await TestSocket.synced(port: gateway.port, user: "bystander")
+            let slow = try await TestSocket.open(
+                port: gateway.port,
+                token: try await Stack.token(user: "slow"),
+                behaviour: TestSocket.Behaviour(isReading: false)
+            )
+            try await eventually("it is registered") {
+                try await stack.connection.send("HLEN", "carillon:presence:{slow}").integer() == 1
+            }
+            let data = #"{"fill":"\#(String(repeating: "x", count: 15_000))"}"#
+            for _ in 0..<800 {
+                try await stack.append([("user", "slow"), ("type", "invoice_created"), ("title", "t"), ("data", data)])
+            }
+            try await eventually("it is closed as too slow", within: .seconds(30)) {
+                let metrics = await stack.http.perform(.init(.get, url: "http://127.0.0.1:\(gateway.port)/metrics"))
+                guard case .answered(let response) = metrics else { return false }
+                return String(decoding: response.body, as: UTF8.self).contains("carillon_sockets_slow 1\n")
+            }
+            try await stack.append([("user", "bystander"), ("type", "invoice_created"), ("title", "unharmed")])
+            try await eventually("the bystander is served") { bystander.titles == ["unharmed"] }
+            await slow.close()
+        }
+    }
+}

@@ -1,0 +1,232 @@
+// Carillon · Stack.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Logging
+import Model
+import Postgres
+import ProviderSandbox
+import Redis
+import Services
+import Streams
+import Transfer
+
+/// Both programs on real parts: a Redis of its own, a fresh database, the provider sandbox.
+final class Stack: Sendable {
+    static let secret = "end-to-end-secret-of-forty-characters-00"
+    static let topic = "com.example.app"
+
+    let redis: RedisServer
+    let database: TestDatabase
+    let sandbox: ProviderSandbox
+    let directory: TemporaryDirectory
+    let connection: RedisConnection
+    let http: TransferClient
+    private let environment: [String: String]
+
+    private init(
+        redis: RedisServer,
+        database: TestDatabase,
+        sandbox: ProviderSandbox,
+        directory: TemporaryDirectory
+    ) async throws {
+        self.redis = redis
+        self.database = database
+        self.sandbox = sandbox
+        self.directory = directory
+        self.connection = try TestRedis.connect(redis.configuration())
+        var configuration = TransferConfiguration()
+        configuration.allowPlainHTTP = true
+        self.http = try TransferClient(configuration: configuration, logger: TestLog.logger)
+        let catalog = URL(fileURLWithPath: #filePath)
+            .deletingLastPathComponent().appendingPathComponent("catalog.yaml").path
+        self.environment = [
+            "REDIS_URL": redis.url, "DATABASE_URL": database.url, "CATALOG": catalog,
+            "AUTH_JWT_SECRET": Self.secret, "GATEWAY_PORT": "0", "METRICS_PORT": "0",
+            "FCM_CREDENTIALS": sandbox.serviceAccountPath, "FCM_ENDPOINT": sandbox.url,
+            "APNS_KEY": sandbox.apnsKeyPath, "APNS_KEY_ID": sandbox.apnsKeyID, "APNS_TEAM_ID": sandbox.apnsTeamID,
+            "APNS_TOPIC": Self.topic, "APNS_ENDPOINT": sandbox.url, "PROVIDER_CA": sandbox.caPath,
+        ]
+    }
+
+    /// Runs `body` with a stack that is taken down whatever `body` does.
+    static func with<Value>(_ body: (Stack) async throws -> Value) async throws -> Value {
+        let directory = try TemporaryDirectory("stack")
+        let redis = try await RedisServer.start()
+        return try await TestDatabase.with { database in
+            try await ProviderSandbox.with { sandbox in
+                let stack = try await Stack(redis: redis, database: database, sandbox: sandbox, directory: directory)
+                do {
+                    let value = try await body(stack)
+                    await stack.close()
+                    return value
+                } catch {
+                    await stack.close()
+                    throw error
+                }
+            }
+        }
+    }
+
+    private func close() async {
+        await self.connection.close()
+        await self.http.shutdown()
+    }
+
+    // MARK: Programs
+
+    /// Starts a gateway and waits until it listens.
+    func startGateway(name: String = "gateway") async throws -> Gateway {
+        let process = try await self.spawn("gateway", ["serve"], name: name)
+        let line = try await process.waitForLine("ready ")
+        guard let url = line.split(separator: " ").last, let port = url.split(separator: ":").last.flatMap({ Int($0) })
+        else { throw FixtureError("gateway said \(line)") }
+        return Gateway(process: process, port: port, http: self.http)
+    }
+
+    /// Starts a dispatcher and waits until it works.
+    func startDispatcher(name: String = "dispatcher") async throws -> ChildProcess {
+        let process = try await self.spawn("dispatcher", ["run"], name: name)
+        _ = try await process.waitForLine("ready ")
+        return process
+    }
+
+    /// Starts a program with the stack's environment.
+    func spawn(
+        _ product: String,
+        _ arguments: [String],
+        name: String,
+        environment: [String: String] = [:]
+    ) async throws -> ChildProcess {
+        try await ChildProcess.spawn(
+            TestProducts.path(product),
+            arguments,
+            name: name,
+            environment: self.environment.merging(environment) { $1 },
+            directory: self.directory.path
+        )
+    }
+
+    // MARK: What tests do
+
+    static func token(user: String, scope: Caller.Scope? = nil, lifetime: Duration = .seconds(600)) async throws -> String {
+        try await TokenIssuer.issue(
+            user: user,
+            scope: scope,
+            lifetime: lifetime,
+            secret: self.secret,
+            issuer: nil,
+            audience: nil,
+            now: Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
+        )
+    }
+
+    /// Appends a job as an upstream app does.
+    @discardableResult
+    func append(_ fields: [(String, String)], stream: String = "carillon:jobs") async throws -> String {
+        try await self.append(bytes: fields.map { ($0.0, Array($0.1.utf8)) }, stream: stream)
+    }
+
+    @discardableResult
+    func append(bytes fields: [(String, [UInt8])], stream: String = "carillon:jobs") async throws -> String {
+        var arguments: [RedisArgument] = ["XADD", .text(stream), "*"]
+        for (name, value) in fields { arguments += [.text(name), .bytes(value)] }
+        return try await self.connection.send(arguments).string() ?? ""
+    }
+
+    /// The reasons in the dead stream, by the entry's original id.
+    func deadReasons() async throws -> [String: String] {
+        let reply = try await self.connection.send("XRANGE", "carillon:dead", "-", "+")
+        guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [:] }
+        var reasons: [String: String] = [:]
+        for _ in 0..<count {
+            _ = try cursor.array()
+            _ = try cursor.string()
+            var fields: [String: String] = [:]
+            for _ in 0..<(try cursor.array() ?? 0) / 2 {
+                let name = try cursor.string() ?? ""
+                fields[name] = try cursor.string()
+            }
+            reasons[fields["dead_entry"] ?? ""] = fields["dead_reason"]
+        }
+        return reasons
+    }
+
+    /// How a user's notifications stand, by title.
+    func statuses(user: String) async throws -> [String: String] {
+        let rows = try await self.database.pool.query(
+            "SELECT title, status FROM carillon.notifications WHERE user_id = $1",
+            .text(user)
+        )
+        var statuses: [String: String] = [:]
+        for row in rows { statuses[try row.text(0)] = try row.text(1) }
+        return statuses
+    }
+
+    /// The titles that the sandbox got, by token.
+    func pushed() -> [String: [String]] {
+        var titles: [String: [String]] = [:]
+        for message in self.sandbox.received() {
+            let payload = try? JSONParser.parse(message.payload)
+            let notification = payload?["message"]?["notification"] ?? payload?["aps"]?["alert"]
+            titles[message.token, default: []].append(notification?["title"]?.string ?? "")
+        }
+        return titles
+    }
+}
+
+/// A running gateway and calls to it.
+struct Gateway: Sendable {
+    let process: ChildProcess
+    let port: Int
+    let http: TransferClient
+
+    /// An answer of the API.
+    struct Answer: Sendable {
+        let status: Int
+        let type: String?
+        let body: JSONValue
+    }
+
+    /// Calls the API; `json` is the body's text.
+    func call(
+        _ method: TransferRequest.Method,
+        _ path: String,
+        token: String?,
+        json: String? = nil,
+        headers: [(name: String, value: String)] = []
+    ) async throws -> Answer {
+        let authorization = token.map { [(name: "authorization", value: "Bearer \($0)")] } ?? []
+        let request = TransferRequest(
+            method,
+            url: "http://127.0.0.1:\(self.port)\(path)",
+            headers: authorization + headers + [(name: "content-type", value: "application/json")],
+            body: json.map { Array($0.utf8) } ?? [],
+            timeout: .seconds(10)
+        )
+        switch await self.http.perform(request) {
+        case .answered(let response):
+            let body = response.body.isEmpty ? JSONValue.null : (try? JSONParser.parse(response.body)) ?? .null
+            return Answer(status: response.status, type: response.header("content-type"), body: body)
+        case .unanswered(let failure):
+            throw FixtureError("\(method.rawValue) \(path): \(failure)")
+        }
+    }
+
+    /// Registers a device and returns its id.
+    @discardableResult
+    func register(user: String, platform: String, token: String, name: String = "phone") async throws -> String {
+        let answer = try await self.call(
+            .post,
+            "/v1/devices",
+            token: try await Stack.token(user: user),
+            json: #"{"platform":"\#(platform)","token":"\#(token)","name":"\#(name)"}"#
+        )
+        guard answer.status == 201, let id = answer.body["id"]?.string else {
+            throw FixtureError("device not registered: \(answer.status)")
+        }
+        return id
+    }
+}

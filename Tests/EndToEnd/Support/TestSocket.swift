@@ -1,0 +1,237 @@
+// Carillon · TestSocket.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Model
+import NIOCore
+import NIOPosix
+import Synchronization
+
+/// A native client with its hands on every byte: it can keep silent, send nonsense, or stop reading.
+final class TestSocket: Sendable {
+    /// How a client behaves.
+    struct Behaviour: Sendable {
+        var answersPings = true
+        var isReading = true
+    }
+
+    private struct State {
+        var status: Int?
+        var head = ""
+        var messages: [JSONValue] = []
+        var pings = 0
+        var closeCode: UInt16?
+        var isClosed = false
+    }
+
+    private let state = Mutex(State())
+    private let channel: any NIOCore.Channel
+
+    private init(channel: any NIOCore.Channel) {
+        self.channel = channel
+    }
+
+    /// Connects without a request.
+    static func connect(port: Int, behaviour: Behaviour = Behaviour()) async throws -> TestSocket {
+        let handler = NIOLoopBoundHandlerBox()
+        let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .channelOption(.autoRead, value: behaviour.isReading)
+            .channelOption(.socketOption(.so_rcvbuf), value: behaviour.isReading ? 262_144 : 4_096)
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(
+                        TestSocketHandler(box: handler, answersPings: behaviour.answersPings)
+                    )
+                }
+            }
+            .connect(host: "127.0.0.1", port: port).get()
+        let socket = TestSocket(channel: channel)
+        handler.socket.withLock { $0 = socket }
+        return socket
+    }
+
+    /// Connects and asks for a socket; does not wait for the answer.
+    static func open(
+        port: Int,
+        token: String?,
+        query: String = "",
+        headers: [String: String] = [:],
+        behaviour: Behaviour = Behaviour()
+    ) async throws -> TestSocket {
+        let socket = try await Self.connect(port: port, behaviour: behaviour)
+        var lines = [
+            "GET /v1/socket\(query) HTTP/1.1", "Host: 127.0.0.1:\(port)", "Upgrade: websocket", "Connection: Upgrade",
+            "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+        ]
+        if let token { lines.append("Authorization: Bearer \(token)") }
+        for (name, value) in headers { lines.append("\(name): \(value)") }
+        try await socket.send(raw: Array((lines.joined(separator: "\r\n") + "\r\n\r\n").utf8))
+        return socket
+    }
+
+    /// Opens a socket for `user` and waits for its first sync.
+    static func synced(
+        port: Int,
+        user: String,
+        query: String = "",
+        behaviour: Behaviour = Behaviour()
+    ) async throws -> TestSocket {
+        let socket = try await Self.open(
+            port: port,
+            token: try await Stack.token(user: user),
+            query: query,
+            behaviour: behaviour
+        )
+        _ = try await socket.first("sync")
+        return socket
+    }
+
+    func send(raw bytes: [UInt8]) async throws {
+        try await self.channel.writeAndFlush(ByteBuffer(bytes: bytes)).get()
+    }
+
+    /// Sends one frame; the mask is zero, which leaves the payload as it is.
+    func send(opcode: UInt8, isFinal: Bool = true, payload: [UInt8]) async throws {
+        try await self.send(raw: Self.frame(opcode: opcode, isFinal: isFinal, payload: payload))
+    }
+
+    static func frame(opcode: UInt8, isFinal: Bool = true, payload: [UInt8]) -> [UInt8] {
+        var bytes: [UInt8] = [(isFinal ? 0x80 : 0) | opcode]
+        switch payload.count {
+        case ..<126: bytes.append(0x80 | UInt8(payload.count))
+        case ..<65_536: bytes += [0x80 | 126, UInt8(payload.count >> 8), UInt8(payload.count & 0xFF)]
+        default:
+            bytes.append(0x80 | 127)
+            for shift in stride(from: 56, through: 0, by: -8) { bytes.append(UInt8(payload.count >> shift & 0xFF)) }
+        }
+        return bytes + [0, 0, 0, 0] + payload
+    }
+
+    func send(json: String) async throws {
+        try await self.send(opcode: 1, payload: Array(json.utf8))
+    }
+
+    func close() async {
+        try? await self.channel.close().get()
+    }
+
+    // MARK: What came
+
+    var messages: [JSONValue] { self.state.withLock { $0.messages } }
+    var closeCode: UInt16? { self.state.withLock { $0.closeCode } }
+    var isClosed: Bool { self.state.withLock { $0.isClosed } }
+    var status: Int? { self.state.withLock { $0.status } }
+    var pings: Int { self.state.withLock { $0.pings } }
+    /// The response head and whatever followed it before an upgrade.
+    var head: String { self.state.withLock { $0.head } }
+
+    /// The messages of a type.
+    func all(_ type: String) -> [JSONValue] {
+        self.messages.filter { $0["type"]?.string == type }
+    }
+
+    /// The titles of the notifications that came as frames, in order.
+    var titles: [String] {
+        self.all("notification").compactMap { $0["notification"]?["title"]?.string }
+    }
+
+    /// Waits for the first message of a type.
+    func first(_ type: String) async throws -> JSONValue {
+        try await eventualValue("a message of type \(type) comes") { self.all(type).first }
+    }
+
+    /// Waits until the server has closed, and tells with which code.
+    func waitForClose(within limit: Duration = .seconds(10)) async throws -> UInt16? {
+        try await eventually("the socket is closed", within: limit) { self.isClosed || self.closeCode != nil }
+        return self.closeCode
+    }
+
+    fileprivate func note(head: String) {
+        self.state.withLock { state in
+            state.head += head
+            state.status = state.status ?? head.split(separator: " ").dropFirst().first.flatMap { Int($0) }
+        }
+    }
+
+    fileprivate func note(opcode: UInt8, payload: [UInt8]) {
+        self.state.withLock { state in
+            switch opcode {
+            case 1: if let value = try? JSONParser.parse(payload) { state.messages.append(value) }
+            case 8: state.closeCode = payload.count >= 2 ? UInt16(payload[0]) << 8 | UInt16(payload[1]) : 1005
+            case 9: state.pings += 1
+            default: break
+            }
+        }
+    }
+
+    fileprivate func noteClosed() {
+        self.state.withLock { $0.isClosed = true }
+    }
+}
+
+/// Holds the socket for its handler, which is made first.
+private final class NIOLoopBoundHandlerBox: Sendable {
+    let socket = Mutex<TestSocket?>(nil)
+}
+
+private final class TestSocketHandler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private let box: NIOLoopBoundHandlerBox
+    private let answersPings: Bool
+    private var isUpgraded = false
+    private var unread = ByteBuffer()
+
+    init(box: NIOLoopBoundHandlerBox, answersPings: Bool) {
+        self.box = box
+        self.answersPings = answersPings
+    }
+
+    private var socket: TestSocket? { self.box.socket.withLock { $0 } }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        self.socket?.noteClosed()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        context.close(promise: nil)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        var bytes = self.unwrapInboundIn(data)
+        self.unread.writeBuffer(&bytes)
+        if !self.isUpgraded {
+            let view = self.unread.readableBytesView
+            guard let end = view.firstRange(of: Array("\r\n\r\n".utf8)) else { return }
+            let head = String(decoding: view[..<end.upperBound], as: UTF8.self)
+            guard head.contains(" 101 ") else {
+                self.socket?.note(head: String(buffer: self.unread))
+                self.unread.clear()
+                return
+            }
+            self.socket?.note(head: head)
+            self.unread.moveReaderIndex(to: end.upperBound)
+            self.isUpgraded = true
+        }
+        while let (opcode, payload) = self.frame() {
+            self.socket?.note(opcode: opcode, payload: payload)
+            if opcode == 9, self.answersPings {
+                let pong = TestSocket.frame(opcode: 10, payload: payload)
+                context.writeAndFlush(self.wrapOutboundOut(ByteBuffer(bytes: pong)), promise: nil)
+            }
+        }
+    }
+
+    private func frame() -> (UInt8, [UInt8])? {
+        var bytes = self.unread
+        guard let first: UInt8 = bytes.readInteger(), let short: UInt8 = bytes.readInteger() else { return nil }
+        var length = Int(short)
+        if short == 126 { length = bytes.readInteger(as: UInt16.self).map { Int($0) } ?? .max }
+        if short == 127 { length = bytes.readInteger(as: UInt64.self).map { Int($0) } ?? .max }
+        guard length <= bytes.readableBytes, let payload = bytes.readBytes(length: length) else { return nil }
+        self.unread = bytes
+        return (first & 0x0F, payload)
+    }
+}

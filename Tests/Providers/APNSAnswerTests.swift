@@ -1,0 +1,93 @@
+// Carillon · APNSAnswerTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Providers
+import Testing
+
+@Suite("Answers of APNs", .timeLimit(.minutes(1)))
+struct APNSAnswerTests {
+    private static func read(_ status: Int, _ body: String) -> ProviderAnswer {
+        APNSAnswer.read(status: status, body: Array(body.utf8), identifier: "id-1")
+    }
+
+    @Test("Accepted, with the message's id")
+    func accepted() {
+        #expect(Self.read(200, "") == .accepted(id: "id-1"))
+        #expect(APNSAnswer.read(status: 200, body: [], identifier: nil) == .accepted(id: nil))
+    }
+
+    @Test(
+        "Dead tokens",
+        arguments: [(400, "BadDeviceToken"), (400, "DeviceTokenNotForTopic"), (410, "Unregistered"), (410, "ExpiredToken")]
+    )
+    func deadTokens(status: Int, reason: String) {
+        #expect(Self.read(status, #"{"reason":"\#(reason)"}"#) == .deadToken(reason: reason, evidence: nil))
+    }
+
+    @Test("Apple's evidence is in milliseconds", arguments: ["Unregistered", "ExpiredToken"])
+    func evidence(reason: String) {
+        let answer = Self.read(410, #"{"reason":"\#(reason)","timestamp":1795168800123}"#)
+        #expect(answer == .deadToken(reason: reason, evidence: Timestamp(milliseconds: 1_795_168_800_123)))
+    }
+
+    @Test("410 is a dead token whatever its reason")
+    func gone() {
+        #expect(Self.read(410, "") == .deadToken(reason: "HTTP_410", evidence: nil))
+    }
+
+    @Test(
+        "Our faults are refused, and the token stays",
+        arguments: [
+            (400, "BadCollapseId"), (400, "BadExpirationDate"), (400, "BadMessageId"), (400, "BadPriority"), (400, "BadTopic"),
+            (400, "MissingTopic"), (400, "MissingDeviceToken"), (400, "DuplicateHeaders"), (400, "InvalidPushType"),
+            (400, "PayloadEmpty"), (404, "BadPath"), (405, "MethodNotAllowed"), (413, "PayloadTooLarge"), (400, "SomethingNew"),
+        ]
+    )
+    func refused(status: Int, reason: String) {
+        #expect(Self.read(status, #"{"reason":"\#(reason)"}"#) == .refused(reason: reason))
+    }
+
+    @Test("A provider token that has expired is made anew")
+    func staleCredential() {
+        #expect(
+            Self.read(403, #"{"reason":"ExpiredProviderToken"}"#) == .staleCredential(reason: "ExpiredProviderToken"))
+    }
+
+    @Test(
+        "A credential or a topic that Apple does not accept is a matter of configuration",
+        arguments: [
+            (403, "InvalidProviderToken"), (403, "MissingProviderToken"), (403, "BadCertificate"),
+            (403, "BadCertificateEnvironment"), (403, "UnrelatedKeyIdInToken"), (403, "BadEnvironmentKeyIdInToken"),
+            (403, "BadEnvironmentKeyInToken"), (403, "Forbidden"), (400, "TopicDisallowed"), (403, "SomethingNew"),
+        ]
+    )
+    func configuration(status: Int, reason: String) {
+        #expect(Self.read(status, #"{"reason":"\#(reason)"}"#) == .configuration(reason: reason))
+    }
+
+    @Test(
+        "What may work later is tried later",
+        arguments: [
+            (429, "TooManyRequests", 60), (429, "TooManyProviderTokenUpdates", 1_200), (429, "SomethingNew", 60),
+            (400, "IdleTimeout", nil), (500, "InternalServerError", nil), (503, "ServiceUnavailable", nil),
+            (503, "Shutdown", nil), (502, "SomethingNew", nil),
+        ] as [(Int, String, Int?)]
+    )
+    func retries(status: Int, reason: String, seconds: Int?) {
+        let expected = ProviderAnswer.retry(reason: reason, after: seconds.map { .seconds($0) })
+        #expect(Self.read(status, #"{"reason":"\#(reason)"}"#) == expected)
+    }
+
+    @Test("A body that is no JSON leaves the status to speak", arguments: ["", "<html>", "{}", #"{"reason":1}"#])
+    func noReason(body: String) {
+        #expect(Self.read(400, body) == .refused(reason: "HTTP_400"))
+        #expect(Self.read(500, body) == .retry(reason: "HTTP_500", after: nil))
+    }
+
+    @Test("A reason on record is bounded")
+    func bounded() {
+        let answer = Self.read(400, #"{"reason":"\#(String(repeating: "x", count: 10_000))"}"#)
+        #expect(answer == .refused(reason: String(repeating: "x", count: 64)))
+    }
+}

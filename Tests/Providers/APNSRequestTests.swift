@@ -1,0 +1,109 @@
+// Carillon · APNSRequestTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+import Providers
+import Testing
+
+@Suite("Requests to APNs", .timeLimit(.minutes(1)))
+struct APNSRequestTests {
+    @Test("The least")
+    func least() {
+        let request = Messages.apns(Messages.make())
+        #expect(request.url == "https://apns.example/3/device/a1b2")
+        #expect(
+            Messages.headers(request) == [
+                "authorization: bearer jwt", "apns-topic: org.example.app", "apns-push-type: alert", "apns-priority: 5",
+                "apns-id: 01a1f866-0d7b-841c-a9a6-5597aa0575f3",
+            ]
+        )
+        #expect(
+            Messages.text(request)
+                == #"{"aps":{"alert":{"title":"Hello","body":"World"},"badge":3,"sound":"default"},"#
+                + #""notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting"}"#)
+    }
+
+    @Test("Everything; what is ours cannot be replaced by data")
+    func everything() {
+        let request = Messages.apns(
+            Messages.make {
+                $0.severity = .alert
+                $0.category = "payments"
+                $0.data = Array(
+                    #"{"invoice":"i9","n":1.50,"aps":{"badge":99},"type":"x","notification_id":"y","url":"z"}"#.utf8)
+                $0.extras.url = "app://i9"
+                $0.extras.sound = "ding"
+                $0.extras.badge = 9
+                $0.collapseKey = "order 5"
+                $0.expiresAt = Messages.now + .milliseconds(90_900)
+            })
+        #expect(
+            Messages.headers(request).dropFirst(3) == [
+                "apns-priority: 10", "apns-id: 01a1f866-0d7b-841c-a9a6-5597aa0575f3", "apns-expiration: 1795168890",
+                "apns-collapse-id: order 5",
+            ]
+        )
+        #expect(
+            Messages.text(request)
+                == #"{"aps":{"alert":{"title":"Hello","body":"World"},"badge":9,"sound":"ding","category":"payments"},"#
+                + #""notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting","url":"app://i9","#
+                + #""invoice":"i9","n":1.50}"#)
+    }
+
+    @Test(
+        "A collapse key that the header cannot hold is left out, and the push goes out",
+        arguments: [
+            (String(repeating: "k", count: 64), true), (String(repeating: "k", count: 65), false), ("é", false),
+            ("a\r\napns-topic: other", false), ("a\u{7F}", false), ("order/5:1", true),
+        ]
+    )
+    func collapseID(key: String, isSent: Bool) {
+        let headers = Messages.headers(Messages.apns(Messages.make { $0.collapseKey = key }))
+        #expect(headers.contains("apns-collapse-id: \(key)") == isSent)
+        #expect(headers.count == (isSent ? 6 : 5))
+    }
+
+    @Test("Data that does not fit gives way; to the last byte what fits goes out")
+    func dataGivesWay() throws {
+        func request(_ length: Int) -> ProviderRequest {
+            Messages.apns(
+                Messages.make { $0.data = Array(#"{"k":"\#(String(repeating: "a", count: length))"}"#.utf8) })
+        }
+        let room = 4_096 - request(0).body.count
+        #expect(request(room).body.count == 4_096)
+        let reduced = try Messages.json(request(room + 1))
+        #expect(reduced.object?.map(\.key) == ["aps", "notification_id", "type"])
+        #expect(reduced["aps"]?["alert"]?["body"]?.string == "World")
+    }
+
+    @Test(
+        "A long body is shortened between characters, and by little more than it must be",
+        arguments: ["a", "é", "😀", "👩🏽‍🚒", "e\u{301}", "\"", "\u{1}"]
+    )
+    func bodyIsShortened(character: String) throws {
+        let body = String(String(repeating: character, count: 4_096).unicodeScalars.prefix(4_096))
+        let request = Messages.apns(
+            Messages.make {
+                $0.title = String(repeating: "😀", count: 255)
+                $0.body = body
+                $0.data = Array(#"{"k":"v"}"#.utf8)
+            })
+        #expect((3_900...4_096).contains(request.body.count))
+        let sent = try #require(try Messages.json(request)["aps"]?["alert"]?["body"]?.string)
+        #expect(sent.hasSuffix("…"))
+        #expect(sent.dropLast().allSatisfy { String($0) == character })
+        #expect(body.hasPrefix(sent.dropLast()))
+    }
+
+    @Test("A body that fits without the data is not shortened")
+    func keepsBody() throws {
+        let body = String(repeating: "a", count: 3_800)
+        let request = Messages.apns(
+            Messages.make {
+                $0.body = body
+                $0.data = Array(#"{"k":"\#(String(repeating: "v", count: 400))"}"#.utf8)
+            })
+        #expect(try Messages.json(request)["aps"]?["alert"]?["body"]?.string == body)
+    }
+}

@@ -1,0 +1,116 @@
+// Carillon · FCMRequestTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+import Providers
+import Testing
+
+@Suite("Requests to FCM", .timeLimit(.minutes(1)))
+struct FCMRequestTests {
+    @Test("The least")
+    func least() {
+        let request = Messages.fcm(Messages.make())
+        #expect(request.url == "https://fcm.example/v1/projects/p1/messages:send")
+        #expect(Messages.headers(request) == ["authorization: Bearer ya29", "content-type: application/json"])
+        #expect(
+            Messages.text(request)
+                == #"{"message":{"token":"tok\"en","notification":{"title":"Hello","body":"World"},"#
+                + #""data":{"notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting"},"#
+                + #""android":{"priority":"NORMAL"},"#
+                + #""apns":{"headers":{"apns-priority":"5"},"payload":{"aps":{"badge":3,"sound":"default"}}}}}"#)
+    }
+
+    @Test("Everything")
+    func everything() {
+        let message = Messages.make {
+            $0.severity = .alert
+            $0.data = Array(#"{"invoice":"i9","n":1.50,"deep":{"a":[true,null]},"url":"mine"}"#.utf8)
+            $0.extras.url = "app://i9"
+            $0.extras.image = "https://example.org/i.png"
+            $0.extras.sound = "ding"
+            $0.extras.badge = 9
+            $0.collapseKey = "k"
+            $0.expiresAt = Messages.now + .milliseconds(90_900)
+        }
+        #expect(
+            Messages.text(Messages.fcm(message))
+                == #"{"message":{"token":"tok\"en","notification":{"title":"Hello","body":"World","#
+                + #""image":"https://example.org/i.png"},"#
+                + #""data":{"notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting","#
+                + #""invoice":"i9","n":"1.50","deep":"{\"a\":[true,null]}","url":"mine"},"#
+                + #""android":{"priority":"HIGH","ttl":"90s","collapse_key":"k"},"#
+                + #""apns":{"headers":{"apns-priority":"10","apns-expiration":"1795168890"},"#
+                + #""payload":{"aps":{"badge":9,"sound":"ding"}}}}}"#)
+    }
+
+    @Test("The times to live that FCM takes", arguments: [(-5, "0s"), (0, "0s"), (1, "1s"), (40 * 86_400, "2419200s")])
+    func timeToLive(seconds: Int, expected: String) throws {
+        let request = Messages.fcm(Messages.make { $0.expiresAt = Messages.now + .seconds(seconds) })
+        #expect(try Messages.json(request)["message"]?["android"]?["ttl"]?.string == expected)
+    }
+
+    @Test(
+        "FCM's own names are kept out of its way, ours cannot be replaced",
+        arguments: [
+            ("from", "data_from"), ("message_type", "data_message_type"), ("collapse_key", "data_collapse_key"),
+            ("google.x", "data_google.x"), ("gcm", "data_gcm"), ("gcm.n.e", "data_gcm.n.e"), ("story", "story"),
+        ]
+    )
+    func reservedNames(name: String, expected: String) throws {
+        let request = Messages.fcm(Messages.make { $0.data = Array(#"{"\#(name)":"v","type":"evil"}"#.utf8) })
+        let data = try Messages.json(request)["message"]?["data"]
+        #expect(data?.object?.map(\.key) == ["notification_id", "type", expected])
+        #expect(data?["type"]?.string == "greeting")
+    }
+
+    @Test("The url goes with the data")
+    func url() throws {
+        let request = Messages.fcm(Messages.make { $0.extras.url = "app://x" })
+        #expect(try Messages.json(request)["message"]?["data"]?["url"]?.string == "app://x")
+    }
+
+    @Test("Data that does not fit gives way to the id alone; to the last byte what fits goes out")
+    func dataGivesWay() throws {
+        func request(_ length: Int) -> ProviderRequest {
+            let text = String(repeating: "é", count: length / 2) + String(repeating: "a", count: length % 2)
+            return Messages.fcm(Messages.make { $0.data = Array(#"{"k":"\#(text)"}"#.utf8) })
+        }
+        let room = 4_096 - (try Messages.fcmSize(request(0)))
+        #expect(try Messages.fcmSize(request(room)) == 4_096)
+        let reduced = request(room + 1)
+        #expect(try Messages.json(reduced)["message"]?["data"]?.object?.map(\.key) == ["notification_id", "type"])
+        #expect(try Messages.json(reduced)["message"]?["notification"]?["body"]?.string == "World")
+    }
+
+    @Test("The longest that a job may hold still fits", arguments: ["a", "é", "😀", "👩🏽‍🚒", "e\u{301}"])
+    func bodyIsShortened(character: String) throws {
+        let body = String(String(repeating: character, count: 4_096).unicodeScalars.prefix(4_096))
+        let message = Messages.make {
+            $0.title = String(repeating: "😀", count: 255)
+            $0.type = String(repeating: "😀", count: 128)
+            $0.body = body
+            $0.extras.image = "https://example.org/" + String(repeating: "é", count: 2_000)
+            $0.data = Array(#"{"k":"v"}"#.utf8)
+        }
+        let request = Messages.fcm(message)
+        #expect((3_900...4_096).contains(try Messages.fcmSize(request)))
+        let sent = try #require(try Messages.json(request)["message"]?["notification"]?["body"]?.string)
+        #expect(sent.hasSuffix("…"))
+        #expect(sent.dropLast().allSatisfy { String($0) == character })
+        #expect(body.hasPrefix(sent.dropLast()))
+    }
+
+    @Test("An image gives way before the body does")
+    func imageGivesWay() throws {
+        let body = String(repeating: "a", count: 3_900)
+        let request = Messages.fcm(
+            Messages.make {
+                $0.body = body
+                $0.extras.image = "https://example.org/" + String(repeating: "i", count: 500)
+            })
+        let notification = try Messages.json(request)["message"]?["notification"]
+        #expect(notification?["body"]?.string == body)
+        #expect(notification?["image"] == nil)
+    }
+}
