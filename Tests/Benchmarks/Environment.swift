@@ -21,9 +21,10 @@ enum Environment {
     static let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     static let logger = Logger(label: "benchmarks")
 
-    static func redis() throws -> RedisConnection {
+    /// - Parameter url: that of `REDIS_URL` if nil.
+    static func redis(url: String? = nil) throws -> RedisConnection {
         try RedisConnection(
-            RedisConfiguration(address: RedisAddress(url: self.require("REDIS_URL")), clientName: "benchmarks"),
+            RedisConfiguration(address: RedisAddress(url: url ?? self.require("REDIS_URL")), clientName: "benchmarks"),
             on: self.eventLoops.next(),
             logger: self.logger
         )

@@ -2,9 +2,70 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import NIOPosix
 
+/// What an idle socket costs a gateway of its own: memory, and the time to open it.
 struct IdleCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "idle")
+    static let configuration = CommandConfiguration(
+        commandName: "idle",
+        abstract: "Memory of idle sockets that are authenticated and present."
+    )
 
-    func run() async throws {}
+    @Option var sockets = 19_000
+    @Option(help: "How long they stay idle, in seconds.")
+    var idle = 30
+    @OptionGroup var programs: ProgramOptions
+
+    func run() async throws {
+        try await ScratchStack.use(self.programs) { stack in
+            let (gateway, port) = try await stack.gateway()
+            let load = SocketLoad(group: MultiThreadedEventLoopGroup(numberOfThreads: 1))
+            // The first sockets pay for what all share: prepared statements, pools, code pages.
+            let first = SocketLoad(group: MultiThreadedEventLoopGroup(numberOfThreads: 1))
+            try await first.connect(host: "127.0.0.1", port: port, users: (0..<100).map { "first-\($0)" })
+            await first.close()
+            try await Task.sleep(for: .seconds(2))
+
+            let before = Environment.residentMemory(pid: gateway.pid)
+            let users = (0..<self.sockets).map { "idle-\($0)" }
+            let elapsed = try await seconds {
+                try await load.connect(host: "127.0.0.1", port: port, users: users)
+            }
+            let opened = Environment.residentMemory(pid: gateway.pid)
+            try await Task.sleep(for: .seconds(self.idle))
+            let after = Environment.residentMemory(pid: gateway.pid)
+            let closed = load.seen.withLock { $0.closed }
+            let present = try await stack.presences()
+            guard closed == 0, present == self.sockets else {
+                throw ValidationError("\(closed) sockets were closed, \(present) of \(self.sockets) users are present")
+            }
+            var report = Report("idle_sockets")
+            report.add("sockets", self.sockets)
+            report.add("connects_per_second", Double(self.sockets) / elapsed)
+            report.add("resident_before_mb", Double(before) / 1_048_576)
+            report.add("resident_after_mb", Double(after) / 1_048_576)
+            report.add("bytes_per_socket_when_opened", Double(opened - before) / Double(self.sockets))
+            report.add("bytes_per_socket", Double(after - before) / Double(self.sockets))
+            try report.print()
+            try await gateway.end()
+        }
+    }
+}
+
+extension ScratchStack {
+    /// How many users are registered as present.
+    fileprivate func presences() async throws -> Int {
+        var cursor = "0"
+        var count = 0
+        repeat {
+            let reply = try await self.redis.connection.send(
+                "SCAN", .text(cursor), "MATCH", "carillon:presence:*", "COUNT", "1000"
+            )
+            guard var answer = try reply.cursor(), try answer.array() == 2 else { break }
+            cursor = try answer.string() ?? "0"
+            count += try answer.array() ?? 0
+            for _ in 0..<(try 0) {}
+        } while cursor != "0"
+        return count
+    }
 }

@@ -2,9 +2,56 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Foundation
 
+/// Jobs a second from XADD to FCM, for users who are offline.
 struct PushCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "push")
+    static let configuration = CommandConfiguration(
+        commandName: "push",
+        abstract: "Jobs a second to FCM for offline users."
+    )
 
-    func run() async throws {}
+    @Option var users = 10_000
+    @Option var jobs = 50_000
+    @Option(help: "Jobs before the measurement.")
+    var warmUp = 1_000
+
+    func run() async throws {
+        let tag = String(UInt32.random(in: .min ... .max), radix: 36)
+        let users = (0..<self.users).map { "push-\(tag)-\($0)" }
+        let database = try Environment.database()
+        try await OfflineUsers.register(users, prefix: "token-", in: database)
+        let sandbox = try SandboxControl()
+        let jobs = JobLoad(redis: try Environment.redis(), stream: "carillon:jobs:critical", type: "payment_received")
+        let start = try await sandbox.count().fcm
+
+        try await jobs.append(self.warmUp, rate: 1_000, batch: 8, user: { users[$0 % users.count] })
+        try await Self.await(sandbox, start + self.warmUp)
+        let elapsed = try await seconds {
+            try await jobs.append(self.jobs, batch: 256, user: { users[$0 % users.count] })
+            try await Self.await(sandbox, start + self.warmUp + self.jobs)
+        }
+        try await Task.sleep(for: .seconds(1))
+        let extra = try await sandbox.count().fcm - start - self.warmUp - self.jobs
+        try await OfflineUsers.remove(prefix: "token-push-\(tag)-", in: database)
+
+        var report = Report("job_to_fcm_rate")
+        report.add("jobs", self.jobs)
+        report.add("users", self.users)
+        report.add("per_second", Double(self.jobs) / elapsed)
+        report.add("sent_twice", extra)
+        try report.print()
+    }
+
+    private static func await(_ sandbox: SandboxControl, _ count: Int) async throws {
+        let deadline = ContinuousClock.now + .seconds(180)
+        while true {
+            let seen = try await sandbox.count().fcm
+            if seen >= count { return }
+            guard ContinuousClock.now < deadline else {
+                throw ValidationError("\(count - seen) pushes are missing")
+            }
+            try await Task.sleep(for: .milliseconds(20))
+        }
+    }
 }

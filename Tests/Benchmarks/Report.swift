@@ -40,7 +40,12 @@ extension Duration {
     var inSeconds: Double { Double(self.components.seconds) + Double(self.components.attoseconds) / 1e18 }
 }
 
-/// Percentiles of samples.
+/// The sample below which `share` of all lie.
 func percentile(_ share: Double, _ sorted: [Double]) -> Double {
     sorted.isEmpty ? .nan : sorted[min(sorted.count - 1, Int(Double(sorted.count) * share))]
+}
+
+/// The middle of samples.
+func median(_ samples: [Double]) -> Double {
+    percentile(0.5, samples.sorted())
 }

@@ -37,7 +37,7 @@ struct VocabularyTests {
         arguments: [
             (Channels.all, NotificationStatus.pending, true), ([.inApp], .delivered, true), ([.push, .email], .sent, false),
             (.all, .suppressed, false), ([], .expired, false),
-        ]
+        ] as [(Channels, NotificationStatus, Bool)]
     )
     func isListed(channels: Channels, status: NotificationStatus, expected: Bool) {
         var notification = Notification(

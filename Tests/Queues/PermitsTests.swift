@@ -7,6 +7,21 @@ import Testing
 
 @Suite("Permits", .timeLimit(.minutes(1)))
 struct PermitsTests {
+    private final class Holders: Sendable {
+        private let counts = Mutex((now: 0, most: 0))
+
+        var most: Int { self.counts.withLock { $0.most } }
+
+        func enter() {
+            self.counts.withLock {
+                $0.now += 1
+                $0.most = max($0.most, $0.now)
+            }
+        }
+
+        func leave() { self.counts.withLock { $0.now -= 1 } }
+    }
+
     @Test("No more than the number are taken; a permit given back goes to who waited longest")
     func bounds() async {
         let permits = Permits(2)
@@ -31,24 +46,21 @@ struct PermitsTests {
     @Test("Under load there are never more holders than permits")
     func load() async {
         let permits = Permits(3)
-        let holders = Mutex((now: 0, most: 0))
+        let holders = Holders()
         await withTaskGroup { group in
             for _ in 0..<50 {
                 group.addTask {
                     for _ in 0..<20 {
                         await permits.acquire()
-                        holders.withLock {
-                            $0.now += 1
-                            $0.most = max($0.most, $0.now)
-                        }
+                        holders.enter()
                         await Task.yield()
-                        holders.withLock { $0.now -= 1 }
+                        holders.leave()
                         permits.release()
                     }
                 }
             }
         }
-        #expect(holders.withLock { $0.most } <= 3)
+        #expect(holders.most <= 3)
         #expect(permits.inUse == 0)
     }
 }

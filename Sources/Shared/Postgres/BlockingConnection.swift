@@ -55,6 +55,8 @@ package final class BlockingConnection: @unchecked Sendable {
         guard PQstatus(pointer) == CONNECTION_OK else {
             return .failure(PostgresError(.unavailable, Self.reason(pointer)))
         }
+        // libpq would print notices, which may repeat values, to the standard error.
+        PQsetNoticeReceiver(pointer, { _, _ in }, nil)
         do throws(PostgresError) {
             let settings = configuration.sessionSettings.map { "SET \($0.name) = '\($0.value)';" }.joined()
             try connection.execute("SET statement_timeout = \(statementTimeout);" + settings)

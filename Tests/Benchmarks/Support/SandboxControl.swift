@@ -1,0 +1,64 @@
+// Carillon · SandboxControl.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import Foundation
+import Transfer
+
+/// What the provider sandbox has got, by its control calls.
+final class SandboxControl: Sendable {
+    /// A push that it accepted.
+    struct Push {
+        let token: String
+        let notification: String
+        /// The notification's data, as FCM carries it: texts.
+        let data: [String: String]
+    }
+
+    private let client: TransferClient
+    private let url: String
+
+    init() throws {
+        var configuration = TransferConfiguration()
+        configuration.allowPlainHTTP = true
+        configuration.caFile = ProcessInfo.processInfo.environment["PROVIDER_CA"]
+        self.client = try TransferClient(configuration: configuration, logger: Environment.logger)
+        self.url = try Environment.require("SANDBOX_URL")
+    }
+
+    /// How many pushes FCM's face accepted, and the sequence that the next one gets.
+    func count() async throws -> (fcm: Int, next: Int) {
+        let answer = try JSONSerialization.jsonObject(with: try await self.get("/received/count")) as? [String: Any]
+        guard let answer, let next = answer["next"] as? Int,
+            let fcm = (answer["accepted"] as? [String: Int])?["fcm"]
+        else { throw ValidationError("the sandbox told no counts") }
+        return (fcm, next)
+    }
+
+    /// Pushes from sequence `since` on, and the sequence to go on with.
+    func pushes(since: Int) async throws -> (pushes: [Push], next: Int) {
+        let answer = try JSONSerialization.jsonObject(
+            with: try await self.get("/received?since=\(since)&limit=1000")
+        )
+        guard let items = answer as? [[String: Any]] else { throw ValidationError("the sandbox told no list") }
+        var next = since
+        var pushes: [Push] = []
+        for item in items {
+            guard let sequence = item["sequence"] as? Int, let token = item["token"] as? String else { continue }
+            next = max(next, sequence + 1)
+            let message = (item["payload"] as? [String: Any])?["message"] as? [String: Any]
+            guard let data = message?["data"] as? [String: String], let id = data["notification_id"] else { continue }
+            pushes.append(Push(token: token, notification: id, data: data))
+        }
+        return (pushes, next)
+    }
+
+    private func get(_ path: String) async throws -> Data {
+        let request = TransferRequest(.get, url: self.url + path, maximumResponseBytes: 64 << 20)
+        switch await self.client.perform(request) {
+        case .answered(let response) where response.status == 200: return Data(response.body)
+        case .answered(let response): throw ValidationError("the sandbox answered \(response.status)")
+        case .unanswered(let failure): throw ValidationError("the sandbox did not answer: \(failure)")
+        }
+    }
+}
