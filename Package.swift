@@ -156,7 +156,8 @@ let package = Package(
         .executableTarget(
             name: "DispatcherCommand",
             dependencies: [
-                "Catalog", "JSON", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Settings", "Stores", "Streams",
+                "Catalog", "JSON", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Settings", "Stores",
+                "Streams",
                 "Telemetry", "Transfer",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
@@ -285,7 +286,8 @@ let package = Package(
         .testTarget(name: "RedisTests", dependencies: ["Fixtures", "Redis"], path: "Tests/Redis"),
         .testTarget(name: "PostgresTests", dependencies: ["Fixtures", "Postgres"], path: "Tests/Postgres"),
         .testTarget(
-            name: "TransferTests", dependencies: [
+            name: "TransferTests",
+            dependencies: [
                 "ProviderSandbox", "Transfer",
                 .product(name: "Crypto", package: "swift-crypto"),
             ], path: "Tests/Transfer"),

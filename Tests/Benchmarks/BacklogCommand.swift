@@ -3,8 +3,104 @@
 
 import ArgumentParser
 
+/// How a dispatcher of its own works off what gathered while none ran.
 struct BacklogCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "backlog")
+    static let configuration = CommandConfiguration(
+        commandName: "backlog",
+        abstract: "Drain rate and memory of a long backlog."
+    )
 
-    func run() async throws {}
+    private static let stream = "carillon:jobs"
+
+    @Option var jobs = 500_000
+    @Option var users = 10_000
+    @OptionGroup var programs: ProgramOptions
+
+    func run() async throws {
+        try await ScratchStack.use(self.programs) { stack in
+            // A dispatcher that has come and gone has left its tables, groups and scripts.
+            try await Self.warmUp(stack)
+            let emptyMemory = try await stack.redis.usedMemory()
+            let load = JobLoad(redis: stack.redis.connection, stream: Self.stream, type: "invoice_created")
+            try await load.append(self.jobs, batch: 256, user: { "backlog-\($0 % self.users)" })
+            let fullMemory = try await stack.redis.usedMemory()
+
+            let dispatcher = try await stack.dispatcher()
+            let progress = try await self.drain(stack, dispatcher)
+            try await dispatcher.end(by: SIGTERM)
+            let endMemory = try await stack.redis.usedMemory()
+            let stored = try await stack.stored()
+            guard stored == self.jobs + 1_000 else {
+                throw ValidationError("\(stored) notifications were stored, not \(self.jobs + 1_000)")
+            }
+
+            let tenth = Double(self.jobs) / 10
+            let rates = zip(progress, progress.dropFirst()).map { tenth / ($1.time - $0.time) }
+            let memory = progress.map { Double($0.memory) / 1_048_576 }
+            var report = Report("backlog")
+            report.add("jobs", self.jobs)
+            report.add("per_second", Double(self.jobs) / (progress[10].time - progress[0].time))
+            report.add("second_tenth_per_second", rates[1])
+            report.add("last_tenth_per_second", rates[9])
+            report.add("last_to_second", rates[9] / rates[1])
+            report.add("dispatcher_at_one_tenth_mb", memory[1])
+            report.add("dispatcher_at_end_mb", memory[10])
+            report.add("dispatcher_growth_mb", memory[10] - memory[1])
+            report.add("redis_before_mb", Double(emptyMemory) / 1_048_576)
+            report.add("redis_full_mb", Double(fullMemory) / 1_048_576)
+            report.add("redis_after_mb", Double(endMemory) / 1_048_576)
+            try report.print()
+        }
+    }
+
+    private static func warmUp(_ stack: ScratchStack) async throws {
+        let dispatcher = try await stack.dispatcher()
+        let load = JobLoad(redis: stack.redis.connection, stream: Self.stream, type: "invoice_created")
+        try await load.append(1_000, user: { "backlog-\($0)" })
+        while try await stack.waiting(Self.stream) > 0 {
+            guard dispatcher.exit == nil else { throw ValidationError("the dispatcher has ended: \(dispatcher.log)") }
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        try await dispatcher.end(by: SIGTERM)
+    }
+
+    /// When each tenth was done, in seconds, and what the dispatcher had in memory by then; the start is the first.
+    private func drain(
+        _ stack: ScratchStack,
+        _ dispatcher: ChildProgram
+    ) async throws -> [(time: Double, memory: Int)] {
+        let start = ContinuousClock.now
+        var progress: [(time: Double, memory: Int)] = []
+        var last = (time: 0.0, done: 0)
+        while progress.count <= 10 {
+            let done = self.jobs - (try await stack.waiting(Self.stream))
+            let time = (ContinuousClock.now - start).inSeconds
+            let memory = Environment.residentMemory(pid: dispatcher.pid)
+            // The start-up is no part of the first tenth.
+            if progress.isEmpty, done > 0 { progress.append((last.time, memory)) }
+            while !progress.isEmpty, progress.count <= 10, done >= self.jobs / 10 * progress.count {
+                // Between two looks, the work is taken to have gone on evenly.
+                let share = Double(self.jobs / 10 * progress.count - last.done) / Double(done - last.done)
+                progress.append((last.time + (time - last.time) * share, memory))
+            }
+            last = (time, done)
+            guard dispatcher.exit == nil else { throw ValidationError("the dispatcher has ended: \(dispatcher.log)") }
+            guard time < 600 else { throw ValidationError("only \(done) of \(self.jobs) jobs were done in 600 s") }
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        return progress
+    }
+}
+
+extension ScratchStack {
+    /// How many jobs are in a stream.
+    fileprivate func waiting(_ stream: String) async throws -> Int {
+        Int(try await self.redis.connection.send("XLEN", .text(stream)).integer())
+    }
+
+    /// How many notifications are stored.
+    fileprivate func stored() async throws -> Int {
+        let result = try await self.database.pool.query("SELECT count(*) FROM carillon.notifications")
+        return Int(try result.first?.int8(0) ?? 0)
+    }
 }

@@ -53,19 +53,20 @@ struct IdleCommand: AsyncParsableCommand {
 }
 
 extension ScratchStack {
-    /// How many users are registered as present.
+    /// How many of the idle users are registered as present.
     fileprivate func presences() async throws -> Int {
         var cursor = "0"
-        var count = 0
+        var keys: Set<String> = []
         repeat {
             let reply = try await self.redis.connection.send(
-                "SCAN", .text(cursor), "MATCH", "carillon:presence:*", "COUNT", "1000"
+                "SCAN", .text(cursor), "MATCH", "carillon:presence:{idle-*", "COUNT", "1000"
             )
             guard var answer = try reply.cursor(), try answer.array() == 2 else { break }
             cursor = try answer.string() ?? "0"
-            count += try answer.array() ?? 0
-            for _ in 0..<(try 0) {}
+            for _ in 0..<(try answer.array() ?? 0) {
+                if let key = try answer.string() { keys.insert(key) }
+            }
         } while cursor != "0"
-        return count
+        return keys.count
     }
 }

@@ -2,9 +2,95 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Foundation
+import Postgres
+import Stores
 
+/// Stored notifications a second on one connection, beside plain C programs on libpq.
 struct PersistCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(commandName: "persist")
+    static let configuration = CommandConfiguration(
+        commandName: "persist",
+        abstract: "Stored rows a second beside plain libpq programs."
+    )
 
-    func run() async throws {}
+    @Option(help: "The program made of Yardsticks/persist.c.")
+    var yardstick: String
+
+    @Option var rows = 200_000
+    @Option(help: "Out of how many users each row's is drawn.")
+    var users = 100_000
+    @Option(help: "How often each is measured; the median counts.")
+    var rounds = 3
+
+    func run() async throws {
+        let database = try await ScratchDatabase.make()
+        do {
+            try await self.measure(database)
+        } catch {
+            try await database.drop()
+            throw error
+        }
+        try await database.drop()
+    }
+
+    private func measure(_ database: ScratchDatabase) async throws {
+        let folder = try TemporaryFolder()
+        let work = PersistWork(rows: self.rows, users: self.users)
+        let same = "\(folder.path)/store.statements"
+        let plain = "\(folder.path)/plain.statements"
+        try work.writeStoreStatements(to: same)
+        try work.writePlainInserts(to: plain)
+
+        var sameRates: [Double] = []
+        var plainRates: [Double] = []
+        var ours: [Double] = []
+        for _ in 0..<self.rounds {
+            try await Self.empty(database)
+            sameRates.append(try self.replay(same, database))
+            try await Self.check(database, rows: self.rows)
+            try await Self.empty(database)
+            ours.append(try await self.store(work, database))
+            try await Self.check(database, rows: self.rows)
+            try await Self.empty(database)
+            plainRates.append(try self.replay(plain, database))
+            try await Self.check(database, rows: self.rows)
+        }
+        var report = Report("persist")
+        report.add("rows", self.rows)
+        report.add("users", self.users)
+        report.add("yardstick_libpq_same_sql_per_second", median(sameRates))
+        report.add("yardstick_plain_insert_per_second", median(plainRates))
+        report.add("per_second", median(ours))
+        report.add("ratio_same_sql", median(ours) / median(sameRates))
+        report.add("ratio_plain_insert", median(ours) / median(plainRates))
+        try report.print()
+    }
+
+    private func store(_ work: PersistWork, _ database: ScratchDatabase) async throws -> Double {
+        let store = NotificationStore(pool: database.pool)
+        let elapsed = try await seconds {
+            for batch in work.batches { _ = try await store.store(batch, areRepeats: false) }
+        }
+        return Double(self.rows) / elapsed
+    }
+
+    private func replay(_ file: String, _ database: ScratchDatabase) throws -> Double {
+        let options = StoreSession.settings.map { "-c \($0.name)=\($0.value)" }.joined(separator: " ")
+        let output = try Tool.run(self.yardstick, [database.url, file], environment: ["PGOPTIONS": options])
+        return try Tool.figure("rows_per_second", in: output)
+    }
+
+    /// Empty tables, and nothing left to be written by the last contender.
+    private static func empty(_ database: ScratchDatabase) async throws {
+        try await database.pool.withScriptConnection { connection in
+            try connection.execute("TRUNCATE carillon.notifications, carillon.inboxes, carillon.users")
+            try connection.execute("CHECKPOINT")
+        }
+    }
+
+    private static func check(_ database: ScratchDatabase, rows: Int) async throws {
+        let result = try await database.pool.query("SELECT count(*) FROM carillon.notifications")
+        let count = try result.first?.int8(0)
+        guard count == Int64(rows) else { throw ValidationError("\(count ?? 0) rows were stored, not \(rows)") }
+    }
 }

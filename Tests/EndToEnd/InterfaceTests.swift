@@ -36,7 +36,9 @@ struct InterfaceTests {
             #expect(try await gateway.call(.post, "/v1/notifications/\(id)/read", token: other).status == 404)
             #expect(try await gateway.call(.delete, "/v1/notifications/\(id)", token: other).status == 404)
 
-            #expect(try await gateway.call(.post, "/v1/notifications/\(id)/read", token: token).body["unread"]?.integer == 4)
+            #expect(
+                try await gateway.call(.post, "/v1/notifications/\(id)/read", token: token).body["unread"]?.integer == 4
+            )
             let again = try await gateway.call(.post, "/v1/notifications/\(id)/read", token: token)
             #expect(again.body["changed"]?.integer == 0)
             #expect(again.body["unread"]?.integer == 4)

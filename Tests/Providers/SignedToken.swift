@@ -23,7 +23,7 @@ struct SignedToken {
     }
 
     private static func bytes(_ text: some StringProtocol) throws -> Data {
-        let plain = text.replacing("-", with: "+").replacing("_", with: "/")
+        let plain = String(text.map { $0 == "-" ? "+" : $0 == "_" ? "/" : $0 })
         let padding = String(repeating: "=", count: (4 - plain.count % 4) % 4)
         return try #require(Data(base64Encoded: plain + padding))
     }

@@ -6,7 +6,9 @@ import Model
 /// How long sockets have to prove receipt before push goes out.
 package let proofDeadline: Duration = .seconds(5)
 
-/// Decides what to do next about one notification. No I/O: the same facts give the same steps.
+/// Decides what to do next about one notification.
+///
+/// No I/O: the same facts give the same steps.
 ///
 /// The order of the rules: expiry, type and opt-out, channels, then presence.
 package func decide(_ facts: DecisionFacts) -> [Step] {

@@ -3,7 +3,9 @@
 
 package import Model
 
-/// What a provider's answer means for the delivery. Reasons are the provider's own words, made for records.
+/// What a provider's answer means for the delivery.
+///
+/// Reasons are the provider's own words, made for records.
 package enum ProviderAnswer: Sendable, Equatable {
     /// The provider has taken it; `id` is its own name for the message.
     case accepted(id: String?)

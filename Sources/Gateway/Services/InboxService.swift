@@ -40,8 +40,10 @@ package struct InboxService: Sendable {
         return change
     }
 
-    /// Tells the sockets. The change stands whether or not this arrives: a socket that misses it finds a hole before the
-    /// next frame and fills it from the inbox.
+    /// Tells the sockets.
+    ///
+    /// The change stands whether or not this arrives: a socket that misses it finds a hole before the next frame and
+    /// fills it from the inbox.
     private func tell(_ user: String, _ kind: NodeFrame.Kind, _ change: InboxStore.Change, all: StaticString?) async {
         guard !change.isEmpty else { return }
         var writer = JSONWriter()

@@ -78,7 +78,8 @@ package struct TokenVerifier: Sendable {
         }
         guard let keys else { throw TokenFault("the token's algorithm is not accepted") }
         do {
-            _ = try await keys.verify(token, as: Unread.self, iteratingKeys: header["kid"] == nil || keys === self.secretKeys)
+            _ = try await keys.verify(
+                token, as: Unread.self, iteratingKeys: header["kid"] == nil || keys === self.secretKeys)
         } catch {
             throw TokenFault("the token's signature is not valid")
         }

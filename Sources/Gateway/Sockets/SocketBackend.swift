@@ -35,7 +35,9 @@ package struct SocketOpening: Sendable {
     }
 }
 
-/// What sockets need of the rest of the gateway. Calls come in batches from a fixed number of tasks.
+/// What sockets need of the rest of the gateway.
+///
+/// Calls come in batches from a fixed number of tasks.
 package protocol SocketBackend: Sendable {
     /// Who a token speaks for.
     ///

@@ -1,7 +1,9 @@
 // Carillon · JobLimits.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// The bounds of a job's fields. Lengths of text count Unicode scalars, those of JSON count bytes.
+/// The bounds of a job's fields.
+///
+/// Lengths of text count Unicode scalars, those of JSON count bytes.
 package enum JobLimits {
     package static let user = 128
     package static let users = 1_000

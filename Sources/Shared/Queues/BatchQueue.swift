@@ -36,7 +36,9 @@ package final class BatchQueue<Element: Sendable>: Sendable {
         return isTaken
     }
 
-    /// Adds an element, waiting while the queue is full. After ``finish()`` the element is dropped.
+    /// Adds an element, waiting while the queue is full.
+    ///
+    /// After ``finish()`` the element is dropped.
     package func send(_ element: Element) async {
         while !self.offer(element) {
             if self.isFinished { return }
@@ -55,7 +57,8 @@ package final class BatchQueue<Element: Sendable>: Sendable {
     /// Takes up to `limit` elements, waiting for the first; nil when the queue is finished and empty.
     package func next(limit: Int) async -> [Element]? {
         while true {
-            let (taken, senders) = self.state.withLock { state -> ([Element]?, Deque<UnsafeContinuation<Void, Never>>) in
+            let (taken, senders) = self.state.withLock {
+                state -> ([Element]?, Deque<UnsafeContinuation<Void, Never>>) in
                 guard !state.elements.isEmpty else { return (state.isFinished ? nil : [], []) }
                 let count = min(limit, state.elements.count)
                 let taken = Array(state.elements.prefix(count))

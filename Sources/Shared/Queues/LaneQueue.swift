@@ -36,7 +36,9 @@ package final class LaneQueue<Element: Sendable>: Sendable {
         self.capacity = capacity
     }
 
-    /// Adds an element, waiting while its lane is full. After ``finish()`` the element is dropped.
+    /// Adds an element, waiting while its lane is full.
+    ///
+    /// After ``finish()`` the element is dropped.
     package func send(_ element: Element, lane: Lane) async {
         await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
             // Unsafe continuations are sound here: each is in one deque until it is taken out and resumed, once.

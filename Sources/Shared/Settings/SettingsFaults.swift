@@ -1,7 +1,9 @@
 // Carillon · SettingsFaults.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Everything that is wrong with a configuration. Names variables and what they expect, never their values.
+/// Everything that is wrong with a configuration.
+///
+/// Names variables and what they expect, never their values.
 package struct SettingsFaults: Error, Sendable, Equatable, CustomStringConvertible {
     /// What a process exits with when its configuration is faulty (`EX_CONFIG` of sysexits.h).
     package static let exitCode: Int32 = 78

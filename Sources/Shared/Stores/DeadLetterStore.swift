@@ -16,12 +16,10 @@ package struct DeadLetterStore: Sendable {
 
     /// Stores letters; one whose origin is there already is left as it is.
     package func add(
-        _ letters: [
-            (
-                stream: String, entry: String, reason: String, at: Timestamp,
-                fields: [(name: String, value: ArraySlice<UInt8>)]
-            )
-        ]
+        _ letters: [(
+            stream: String, entry: String, reason: String, at: Timestamp,
+            fields: [(name: String, value: ArraySlice<UInt8>)]
+        )]
     ) async throws(PostgresError) {
         guard !letters.isEmpty else { return }
         var fields = PostgresArray(.jsonb)

@@ -178,7 +178,11 @@ package struct DeliveryStore: Sendable {
         for attempt in attempts {
             moments.append(timestamptz: attempt.at.microseconds)
             users.append(attempt.user)
-            if let id = attempt.notification { notifications.append(uuid: id.halves) } else { notifications.appendNull() }
+            if let id = attempt.notification {
+                notifications.append(uuid: id.halves)
+            } else {
+                notifications.appendNull()
+            }
             if let id = attempt.device { devices.append(uuid: id.halves) } else { devices.appendNull() }
             providers.append(attempt.provider.rawValue)
             kinds.append(attempt.kind)

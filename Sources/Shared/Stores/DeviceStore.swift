@@ -23,7 +23,8 @@ package struct DeviceStore: Sendable {
     /// - Returns: the device as it is stored, with the id that it keeps.
     package func register(_ device: Device) async throws(PostgresError) -> Device {
         let results = try await self.pool.run([
-            PostgresStatement("INSERT INTO carillon.users (user_id) VALUES ($1) ON CONFLICT DO NOTHING", [.text(device.user)]),
+            PostgresStatement(
+                "INSERT INTO carillon.users (user_id) VALUES ($1) ON CONFLICT DO NOTHING", [.text(device.user)]),
             // Two registrations of one user take turns, so that the limit holds.
             PostgresStatement("SELECT FROM carillon.users WHERE user_id = $1 FOR UPDATE", [.text(device.user)]),
             PostgresStatement(

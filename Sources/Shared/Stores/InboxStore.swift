@@ -90,7 +90,9 @@ package struct InboxStore: Sendable {
             .array(PostgresArray(texts: waiting)), .int4(Int32(clamping: limit))
         )
         var unread: [String: [Notification]] = [:]
-        for notification in try NotificationColumns.read(result) { unread[notification.user, default: []].append(notification) }
+        for notification in try NotificationColumns.read(result) {
+            unread[notification.user, default: []].append(notification)
+        }
         return (states, unread)
     }
 
@@ -199,7 +201,8 @@ package struct InboxStore: Sendable {
     /// Locks the inbox, then changes it in a statement that sees what was committed meanwhile.
     private func change(_ user: String, _ statement: PostgresStatement) async throws(PostgresError) -> Change {
         let results = try await self.pool.run([
-            PostgresStatement("SELECT version, unread FROM carillon.inboxes WHERE user_id = $1 FOR UPDATE", [.text(user)]),
+            PostgresStatement(
+                "SELECT version, unread FROM carillon.inboxes WHERE user_id = $1 FOR UPDATE", [.text(user)]),
             statement,
         ])
         guard results.count == 2 else { throw PostgresError(.decoding, "a change gave no result") }

@@ -54,7 +54,7 @@ package struct NotificationStore: Sendable {
         guard !notifications.isEmpty else { return [] }
         do throws(PostgresError) {
             return try await self.attempt(notifications, areRepeats: areRepeats, onlyUnwished: onlyUnwished)
-        } catch where error.sqlState == "23505" && !areRepeats {
+        } catch  where error.sqlState == "23505" && !areRepeats {
             return try await self.attempt(notifications, areRepeats: true, onlyUnwished: onlyUnwished)
         }
     }
@@ -112,7 +112,9 @@ package struct NotificationStore: Sendable {
         return .known(version: version, unread: unread, status: status, isOwned: !row.isNull(5))
     }
 
-    /// Records proofs of receipt. What is final already stays as it is.
+    /// Records proofs of receipt.
+    ///
+    /// What is final already stays as it is.
     package func markDelivered(
         _ proofs: [(user: String, id: NotificationID, at: Timestamp)],
         via: String

@@ -3,7 +3,9 @@
 
 /// The statements of ``NotificationStore``.
 enum StoreSQL {
-    /// Makes the inboxes that are missing. $1: users, sorted, so that two batches never wait for each other crosswise.
+    /// Makes the inboxes that are missing.
+    ///
+    /// $1: users, sorted, so that two batches never wait for each other crosswise.
     static let makeInboxes = """
         WITH fresh AS (
             INSERT INTO carillon.inboxes (user_id)
@@ -15,7 +17,9 @@ enum StoreSQL {
         INSERT INTO carillon.users (user_id) SELECT user_id FROM fresh ON CONFLICT DO NOTHING
         """
 
-    /// Locks the inboxes in order of user. $1: users.
+    /// Locks the inboxes in order of user.
+    ///
+    /// $1: users.
     static let lockInboxes = """
         SELECT FROM carillon.inboxes WHERE user_id = ANY($1) ORDER BY user_id FOR UPDATE
         """

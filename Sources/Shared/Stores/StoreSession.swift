@@ -3,8 +3,10 @@
 
 /// Server settings under which the stores' statements run.
 package enum StoreSession {
-    /// Every statement here goes by an index, for a batch of known size. The planner must not take a full scan because
-    /// its statistics are of a time when the tables were empty, nor plan sixteen parts anew at each call.
+    /// Every statement here goes by an index, for a batch of known size.
+    ///
+    /// The planner must not take a full scan because its statistics are of a time when the tables were empty, nor plan
+    /// sixteen parts anew at each call.
     package static let settings: [(name: String, value: String)] = [
         ("jit", "off"),
         ("plan_cache_mode", "force_generic_plan"),

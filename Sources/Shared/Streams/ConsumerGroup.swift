@@ -35,7 +35,7 @@ package struct ConsumerGroup: Sendable {
             try await self.connection.send(
                 "XGROUP", "CREATE", .text(self.stream), .text(Keyspace.group), "0", "MKSTREAM"
             )
-        } catch where error.serverCode == "BUSYGROUP" {}
+        } catch  where error.serverCode == "BUSYGROUP" {}
     }
 
     /// Takes up to `count` new entries, waiting up to `block` for the first; makes the group again if it is gone.
@@ -57,7 +57,7 @@ package struct ConsumerGroup: Sendable {
             guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() != nil else { return [] }
             try cursor.skip()
             return try StreamEntry.read(&cursor)
-        } catch where error.serverCode == "NOGROUP" {
+        } catch  where error.serverCode == "NOGROUP" {
             try await self.create()
             return []
         }
@@ -85,7 +85,7 @@ package struct ConsumerGroup: Sendable {
         let reply: RedisReply
         do throws(RedisError) {
             reply = try await self.connection.send("XINFO", "CONSUMERS", .text(self.stream), .text(Keyspace.group))
-        } catch where error.serverCode == "NOGROUP" || error.message?.contains("no such key") == true {
+        } catch  where error.serverCode == "NOGROUP" || error.message?.contains("no such key") == true {
             return []
         }
         guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }

@@ -27,7 +27,9 @@ package struct DeadLetter: Sendable {
     }
 }
 
-/// The stream of dead letters. It is bounded; PostgreSQL keeps the mirror that outlives it.
+/// The stream of dead letters.
+///
+/// It is bounded; PostgreSQL keeps the mirror that outlives it.
 package struct DeadStream: Sendable {
     package static let maximumLength: Int64 = 100_000
 

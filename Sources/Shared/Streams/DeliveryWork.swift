@@ -3,7 +3,9 @@
 
 package import Model
 
-/// One notification to be sent to one device. What to send is read from PostgreSQL when its turn comes.
+/// One notification to be sent to one device.
+///
+/// What to send is read from PostgreSQL when its turn comes.
 ///
 /// Its text is both the stream entry's only field and the member of the retry set:
 /// `1 <notification> <device> <attempt> <flags> <user>`, where 1 is the format's number and flags are `r` or `-`.

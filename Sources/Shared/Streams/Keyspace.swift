@@ -3,7 +3,9 @@
 
 package import Model
 
-/// The names of all Redis keys. One command or script touches one `{tag}`.
+/// The names of all Redis keys.
+///
+/// One command or script touches one `{tag}`.
 package struct Keyspace: Sendable {
     /// The consumer group of every stream.
     package static let group = "dispatchers"

@@ -56,7 +56,8 @@ final class SocketLoad: Sendable {
         let deadline = ContinuousClock.now + .seconds(60)
         while self.seen.withLock({ $0.open }) < before + users.count {
             guard ContinuousClock.now < deadline else {
-                throw ValidationError("only \(self.seen.withLock { $0.open } - before) of \(users.count) sockets opened")
+                throw ValidationError(
+                    "only \(self.seen.withLock { $0.open } - before) of \(users.count) sockets opened")
             }
             try await Task.sleep(for: .milliseconds(20))
         }
@@ -86,7 +87,9 @@ private struct SocketLoadReader: NativeSocketReader {
             self.load.seen.withLock { $0.open += 1 }
             return
         }
-        guard view.starts(with: Array(#"{"type":"notification""#.utf8)) || view.starts(with: Array(#"{"type":"sync""#.utf8))
+        guard
+            view.starts(with: Array(#"{"type":"notification""#.utf8))
+                || view.starts(with: Array(#"{"type":"sync""#.utf8))
         else { return }
         var latency: Double?
         if let marker = view.firstRange(of: Self.marker) {

@@ -111,7 +111,9 @@ final class Stack: Sendable {
 
     // MARK: What tests do
 
-    static func token(user: String, scope: Caller.Scope? = nil, lifetime: Duration = .seconds(600)) async throws -> String {
+    static func token(user: String, scope: Caller.Scope? = nil, lifetime: Duration = .seconds(600)) async throws
+        -> String
+    {
         try await TokenIssuer.issue(
             user: user,
             scope: scope,

@@ -120,7 +120,9 @@ struct DeliverySender: Sendable {
         return self.outcome(item.entry, batch, item, result, sentAt: now, duration: duration)
     }
 
-    /// Whether the entry is this process's. One whose lease had lapsed waits until it is held again, and then looks.
+    /// Whether the entry is this process's.
+    ///
+    /// One whose lease had lapsed waits until it is held again, and then looks.
     private func mayAct(on entry: StreamEntry, _ group: ConsumerGroup) async -> Bool {
         if self.isAlive() { return true }
         while !Task.isCancelled {

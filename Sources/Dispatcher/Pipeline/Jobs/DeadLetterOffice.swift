@@ -12,7 +12,9 @@ struct DeadLetterOffice: Sendable {
 
     let dispatcher: Dispatcher
 
-    /// Returns when both have the letters. An entry that is set aside twice has one row, and may stand twice in the stream.
+    /// Returns when both have the letters.
+    ///
+    /// An entry that is set aside twice has one row, and may stand twice in the stream.
     func setAside(_ letters: [DeadLetter]) async throws {
         var rest = letters[...]
         while !rest.isEmpty {

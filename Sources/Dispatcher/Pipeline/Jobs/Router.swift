@@ -147,8 +147,9 @@ struct Router: Sendable {
         }
     }
 
-    /// Deadlines first, so that no frame is out whose missing proof nobody would notice. Repeating all of it is harmless:
-    /// nodes drop what is not newer than what they sent.
+    /// Deadlines first, so that no frame is out whose missing proof nobody would notice.
+    ///
+    /// Repeating all of it is harmless: nodes drop what is not newer than what they sent.
     private func publish(_ plan: RoutePlan) async throws {
         let unconfirmed = UnconfirmedSet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         var batch = RedisBatch()

@@ -9,8 +9,10 @@ import ServiceLifecycle
 import Stores
 import Streams
 
-/// Fans out again what was stored and has had no owner for two minutes, so that even an emptied Redis loses nothing that
-/// PostgreSQL has. Also makes the audit's parts for the days ahead.
+/// Fans out again what was stored and has had no owner for two minutes, so that even an emptied Redis loses nothing
+/// that PostgreSQL has.
+///
+/// Also makes the audit's parts for the days ahead.
 package struct SweepService: Service {
     private static let interval: Duration = .seconds(20)
     private static let age: Duration = .seconds(120)

@@ -5,7 +5,9 @@ import CoreMetrics
 import Model
 import NIOCore
 
-/// The sockets of one event loop. Owned by that loop: no lock, and every call is on it.
+/// The sockets of one event loop.
+///
+/// Owned by that loop: no lock, and every call is on it.
 final class HubShard {
     let eventLoop: any EventLoop
     let configuration: SocketConfiguration

@@ -4,7 +4,9 @@
 import DequeModule
 import Model
 
-/// Which notifications of one socket wait for which pong. A pong confirms every sequence up to its own.
+/// Which notifications of one socket wait for which pong.
+///
+/// A pong confirms every sequence up to its own.
 struct ProofLedger {
     struct Awaited {
         let sequence: UInt64
@@ -32,7 +34,9 @@ struct ProofLedger {
         return self.sequence
     }
 
-    /// What a pong proves. A number that was never sent proves nothing.
+    /// What a pong proves.
+    ///
+    /// A number that was never sent proves nothing.
     mutating func confirm(_ sequence: UInt64) -> [Awaited] {
         guard sequence <= self.sequence else { return [] }
         var proven: [Awaited] = []

@@ -3,7 +3,9 @@
 
 package import NIOCore
 
-/// Reads the frames of a client (RFC 6455 section 5) and puts messages together. Knows no channel.
+/// Reads the frames of a client (RFC 6455 section 5) and puts messages together.
+///
+/// Knows no channel.
 package struct WebSocketParser {
     package enum Event: Equatable, Sendable {
         case text(String)

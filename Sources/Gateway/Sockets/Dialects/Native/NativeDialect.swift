@@ -4,7 +4,9 @@
 import JSON
 import Model
 
-/// The native dialect: JSON objects `{"type": …}` in WebSocket text messages. Bytes and meaning only, no channel.
+/// The native dialect: JSON objects `{"type": …}` in WebSocket text messages.
+///
+/// Bytes and meaning only, no channel.
 enum NativeDialect {
     private static let maximumIDs = 1_000
 
