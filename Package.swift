@@ -259,6 +259,7 @@ let package = Package(
             dependencies: [
                 "Postgres", "Redis", "Stores",
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOPosix", package: nio),
             ],
             path: "Tests/Support/Fixtures"
         ),
@@ -283,7 +284,11 @@ let package = Package(
         .testTarget(name: "SettingsTests", dependencies: ["Settings"], path: "Tests/Settings"),
         .testTarget(name: "TelemetryTests", dependencies: ["Telemetry"], path: "Tests/Telemetry"),
         .testTarget(name: "ShapesTests", dependencies: ["Model", "Shapes"], path: "Tests/Shapes"),
-        .testTarget(name: "RedisTests", dependencies: ["Fixtures", "Redis"], path: "Tests/Redis"),
+        .testTarget(
+            name: "RedisTests",
+            dependencies: ["Fixtures", "Redis", .product(name: "NIOPosix", package: nio)],
+            path: "Tests/Redis"
+        ),
         .testTarget(name: "PostgresTests", dependencies: ["Fixtures", "Postgres"], path: "Tests/Postgres"),
         .testTarget(
             name: "TransferTests",

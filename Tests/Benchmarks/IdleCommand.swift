@@ -3,6 +3,8 @@
 
 import ArgumentParser
 import NIOPosix
+import Redis
+import Synchronization
 
 /// What an idle socket costs a gateway of its own: memory, and the time to open it.
 struct IdleCommand: AsyncParsableCommand {

@@ -31,7 +31,7 @@ struct CatalogFileTests {
             "a.yaml": Data("types: {a: {}}".utf8), "b.yml": Data("types: {b: {}, c: {}}".utf8),
             "notes.txt": Data("no yaml: [".utf8),
         ]
-        try Self.withFolder(files) { folder in
+        try Self.withFolder(files) { (folder: String) throws in
             #expect(try CatalogLoader.load(path: folder).all.map(\.name) == ["a", "b", "c"])
             #expect(try CatalogLoader.load(path: folder + "/b.yml").all.map(\.name) == ["b", "c"])
         }
@@ -40,19 +40,19 @@ struct CatalogFileTests {
     @Test("What cannot be read is named")
     func faults() throws {
         #expect(Self.fault("/nowhere/catalog.yaml") == "/nowhere/catalog.yaml: no such file or folder")
-        try Self.withFolder([:]) { folder in
+        try Self.withFolder([:]) { (folder: String) throws in
             #expect(Self.fault(folder) == "\(folder): holds no .yaml file")
         }
-        try Self.withFolder(["c.yaml": Data([0x74, 0xFF])]) { folder in
+        try Self.withFolder(["c.yaml": Data([0x74, 0xFF])]) { (folder: String) throws in
             #expect(Self.fault(folder) == "\(folder)/c.yaml: cannot be read as UTF-8 text")
         }
         let files = ["a.yaml": Data("types: {t: {}}".utf8), "b.yaml": Data("types:\n  t:\n    lane: x".utf8)]
-        try Self.withFolder(files) { folder in
+        try Self.withFolder(files) { (folder: String) throws in
             let rule = "lane must be one of critical, normal, bulk"
             #expect(Self.fault(folder) == "\(folder)/b.yaml:3: type t: \(rule)")
         }
         let twice = ["a.yaml": Data("types: {t: {}}".utf8), "b.yaml": Data("types: {t: {}}".utf8)]
-        try Self.withFolder(twice) { folder in #expect(Self.fault(folder) == "type t is defined twice") }
+        try Self.withFolder(twice) { (folder: String) throws in #expect(Self.fault(folder) == "type t is defined twice") }
     }
 
     @Test("The catalog that is shipped has the types that its readers expect")

@@ -91,6 +91,11 @@ package struct SocketService: SocketBackend {
         try await self.presence.remove(connections)
     }
 
+    package func registered(user: String) async throws -> [String] {
+        guard case .online(let connections) = try await self.presence.lookUp([user]).first else { return [] }
+        return connections.filter { $0.node == self.node }.map(\.connection)
+    }
+
     package func register(
         _ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]
     ) async throws {

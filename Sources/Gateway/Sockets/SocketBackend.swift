@@ -52,6 +52,9 @@ package protocol SocketBackend: Sendable {
     /// Removes presence.
     func close(_ connections: [(user: String, connection: String)]) async throws
 
+    /// The connections that presence names for a user on this node.
+    func registered(user: String) async throws -> [String]
+
     /// Registers presence again after the node was out of reach.
     func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
 

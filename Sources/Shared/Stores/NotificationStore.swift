@@ -141,12 +141,20 @@ package struct NotificationStore: Sendable {
         try await self.pool.run([StatusChanges(changes).statement])
     }
 
-    /// Notifications that were stored and have had no owner since `before`, the oldest first.
-    package func unowned(before: Timestamp, limit: Int) async throws(PostgresError) -> [Notification] {
+    /// Notifications that were stored and have had no owner since `before`, the oldest first, with the unread counts of
+    /// their inboxes.
+    package func unowned(
+        before: Timestamp,
+        limit: Int
+    ) async throws(PostgresError) -> [(notification: Notification, unread: Int32)] {
         let result = try await self.pool.query(
             StoreSQL.unowned, .timestamptz(before.microseconds), .int4(Int32(clamping: limit))
         )
-        return try NotificationColumns.read(result)
+        var unowned: [(notification: Notification, unread: Int32)] = []
+        for row in result {
+            unowned.append((try NotificationColumns.read(row), try row.int4(NotificationColumns.count)))
+        }
+        return unowned
     }
 
     /// Moves the sweeper's mark: everything stored before `before` that has an owner need not be looked at again.

@@ -131,7 +131,8 @@ enum StoreSQL {
         """
 
     static let unowned = """
-        SELECT \(NotificationColumns.list) FROM carillon.notifications n
+        SELECT \(NotificationColumns.list), coalesce(b.unread, 0)::int4 FROM carillon.notifications n
+        LEFT JOIN carillon.inboxes b USING (user_id)
         WHERE n.stored_at > (SELECT swept_until FROM carillon.sweep) AND n.stored_at <= $1
             AND n.status = 'pending' AND n.status_reason IS NULL
         ORDER BY n.stored_at LIMIT $2

@@ -75,22 +75,19 @@ static void fail(PGconn *connection) {
     exit(1);
 }
 
-// Takes the results up to the sync point; gives the rows of the last statement, which a caller would read.
-static long take_results(PGconn *connection, int statements) {
-    long rows = 0;
+// Takes the results up to the sync point.
+static void take_results(PGconn *connection, int statements) {
     for (int index = 0; index < statements; index++) {
         PGresult *result;
         while ((result = PQgetResult(connection))) {
             ExecStatusType status = PQresultStatus(result);
             if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK) fail(connection);
-            rows = PQntuples(result);
             PQclear(result);
         }
     }
     PGresult *sync = PQgetResult(connection);
     if (PQresultStatus(sync) != PGRES_PIPELINE_SYNC) fail(connection);
     PQclear(sync);
-    return rows;
 }
 
 int main(int argc, char **argv) {

@@ -47,7 +47,7 @@ package struct SweepService: Service {
         guard !unowned.isEmpty else { return try await self.dispatcher.notifications.advanceSweep(before: before) }
         self.dispatcher.logger.info("unowned notifications found", metadata: ["count": "\(unowned.count)"])
         try await Router(dispatcher: self.dispatcher).route(
-            unowned.map { StoredBatch.Open(notification: $0, unread: 0, isRepeat: true) }
+            unowned.map { StoredBatch.Open(notification: $0.notification, unread: $0.unread, isRepeat: true) }
         )
         PipelineMetrics.swept.increment(by: unowned.count)
     }

@@ -156,6 +156,11 @@ final class HubShard {
         }
     }
 
+    /// The connections of a user on this loop.
+    func connections(of user: String) -> [String] {
+        self.byUser[user]?.map(\.connection) ?? []
+    }
+
     /// All sockets that are up, for registration and repair.
     func roster() -> [HubRoster.Entry] {
         self.sockets.values.compactMap { socket in

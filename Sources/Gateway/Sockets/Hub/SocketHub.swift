@@ -36,6 +36,8 @@ package final class SocketHub: Service {
     private let departures = BatchQueue<(user: String, connection: String)>(capacity: 200_000)
     private let proofs = BatchQueue<ReceiptProof>(capacity: 200_000)
     private let repairs = BatchQueue<Void>(capacity: 1)
+    /// Users whose frames came here although no socket of theirs is here; at the bound, the next frame tells again.
+    private let ghosts = BatchQueue<String>(capacity: 10_000)
 
     package init(
         eventLoopGroup: any EventLoopGroup,
@@ -112,8 +114,12 @@ package final class SocketHub: Service {
     /// Delivers changes to this node's sockets.
     package func deliver(_ changes: [NodeChange]) {
         SocketMetrics.frames.increment(by: changes.count)
+        let tally = MissTally(shards: self.eventLoops.count)
         for eventLoop in self.eventLoops {
-            eventLoop.execute { _ = self.shard(on: eventLoop)?.deliver(changes) }
+            eventLoop.execute {
+                let missing = self.shard(on: eventLoop)?.deliver(changes) ?? []
+                for user in tally.note(missing) { _ = self.ghosts.offer(user) }
+            }
         }
     }
 
@@ -132,9 +138,8 @@ package final class SocketHub: Service {
                 group.addTask { await self.serveHoles() }
                 group.addTask { await self.serveProofs() }
                 group.addTask { await self.serveRepairs() }
-                group.addTask {
-                    await self.serveDepartures()
-                }
+                group.addTask { await self.serveDepartures() }
+                group.addTask { await self.serveGhosts() }
                 group.addTask {
                     try? await gracefulShutdown()
                     await self.drain()
@@ -163,6 +168,7 @@ package final class SocketHub: Service {
         self.holes.finish()
         self.proofs.finish()
         self.repairs.finish()
+        self.ghosts.finish()
         self.departures.finish()
     }
 
@@ -260,6 +266,30 @@ package final class SocketHub: Service {
                 } catch {
                     try? await Task.sleep(for: backoff.delay(attempt: attempt))
                 }
+            }
+        }
+    }
+
+    /// Removes presences that stayed behind.
+    ///
+    /// Presence is read before the sockets are counted, so that a socket which comes meanwhile is not taken for a ghost.
+    private func serveGhosts() async {
+        while let batch = await self.ghosts.next(limit: Self.batchSize) {
+            for user in Set(batch) {
+                guard let registered = try? await self.backend.registered(user: user), !registered.isEmpty else {
+                    continue
+                }
+                var here: Set<String> = []
+                for eventLoop in self.eventLoops {
+                    here.formUnion(
+                        (try? await eventLoop.submit { self.shard(on: eventLoop)?.connections(of: user) ?? [] }.get())
+                            ?? []
+                    )
+                }
+                let ghosts = registered.filter { !here.contains($0) }
+                guard !ghosts.isEmpty else { continue }
+                SocketMetrics.ghosts.increment(by: ghosts.count)
+                try? await self.backend.close(ghosts.map { (user, $0) })
             }
         }
     }

@@ -18,6 +18,8 @@ enum SocketMetrics {
     static let overflows = Counter(label: "carillon.sockets.overflows")
     /// Frames that came over pub/sub.
     static let frames = Counter(label: "carillon.sockets.frames")
+    /// Presences that stayed behind and were removed.
+    static let ghosts = Counter(label: "carillon.sockets.ghosts")
     /// Sockets whose hole was filled from the inbox.
     static let filled = Counter(label: "carillon.sockets.filled")
 }

@@ -1,0 +1,112 @@
+// Carillon · SoakLedger.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Synchronization
+
+/// What was appended and where it arrived, counted by what clients and the sandbox saw alone.
+final class SoakLedger: Sendable {
+    /// One job to one user.
+    private struct Entry {
+        let isOnline: Bool
+        /// How often each notification id came, by socket and by push; more than one id means that it was stored twice.
+        var bySocket: [String: Int] = [:]
+        var byPush: [String: Int] = [:]
+    }
+
+    /// The end of the account.
+    struct Summary {
+        var jobs = 0
+        /// Jobs of users with a socket that never came by it, and of users without one that were never pushed.
+        var lost: [Int] = []
+        var bySocket = 0
+        var byPush = 0
+        var repeatedBySocket = 0
+        var repeatedByPush = 0
+        /// Jobs that came under more than one id.
+        var storedTwice = 0
+        /// Pushes to users who have a socket.
+        var fellBack = 0
+        /// Arrivals at another user's, or of jobs that were never appended.
+        var strange = 0
+    }
+
+    private struct State {
+        var entries: [Entry] = []
+        var missing = 0
+        var strange = 0
+    }
+
+    private let state = Mutex(State())
+    /// Users below are offline.
+    private let offline: Int
+    private let users: Int
+
+    /// - Parameters:
+    ///   - users: how many; job n goes to user n modulo that.
+    ///   - offline: how many of them, the first ones, have no socket.
+    init(users: Int, offline: Int) {
+        self.users = users
+        self.offline = offline
+    }
+
+    func user(ofJob job: Int) -> Int { job % self.users }
+
+    /// Notes that the next `count` jobs are about to be appended.
+    func append(_ count: Int) {
+        self.state.withLock { state in
+            for _ in 0..<count {
+                state.entries.append(Entry(isOnline: self.user(ofJob: state.entries.count) >= self.offline))
+            }
+            state.missing += count
+        }
+    }
+
+    /// A notification came to a client of `user`.
+    func noteSocket(job: Int, user: Int, id: String) {
+        self.note(job, user) { entry in
+            entry.bySocket[id, default: 0] += 1
+            return entry.isOnline && entry.bySocket.count == 1 && entry.bySocket[id] == 1
+        }
+    }
+
+    /// The sandbox got a push for `user`.
+    func notePush(job: Int, user: Int, id: String) {
+        self.note(job, user) { entry in
+            entry.byPush[id, default: 0] += 1
+            return !entry.isOnline && entry.byPush.count == 1 && entry.byPush[id] == 1
+        }
+    }
+
+    private func note(_ job: Int, _ user: Int, _ body: (inout Entry) -> Bool) {
+        self.state.withLock { state in
+            guard state.entries.indices.contains(job), self.user(ofJob: job) == user else {
+                state.strange += 1
+                return
+            }
+            if body(&state.entries[job]) { state.missing -= 1 }
+        }
+    }
+
+    /// How many jobs have not reached their user.
+    var missing: Int { self.state.withLock { $0.missing } }
+
+    var summary: Summary {
+        self.state.withLock { state in
+            var summary = Summary()
+            summary.jobs = state.entries.count
+            summary.strange = state.strange
+            for (job, entry) in state.entries.enumerated() {
+                let sockets = entry.bySocket.values.reduce(0, +)
+                let pushes = entry.byPush.values.reduce(0, +)
+                summary.bySocket += sockets
+                summary.byPush += pushes
+                summary.repeatedBySocket += sockets - entry.bySocket.count
+                summary.repeatedByPush += pushes - entry.byPush.count
+                if Set(entry.bySocket.keys).union(entry.byPush.keys).count > 1 { summary.storedTwice += 1 }
+                if entry.isOnline, pushes > 0 { summary.fellBack += 1 }
+                if (entry.isOnline ? sockets : pushes) == 0 { summary.lost.append(job) }
+            }
+            return summary
+        }
+    }
+}

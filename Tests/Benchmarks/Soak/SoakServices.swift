@@ -1,0 +1,85 @@
+// Carillon · SoakServices.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+import Synchronization
+
+/// Gateways and dispatchers that are killed and started again.
+actor SoakServices {
+    private enum Kind: String {
+        case gateway, dispatcher
+    }
+
+    private struct Slot {
+        let kind: Kind
+        let name: String
+        var program: ChildProgram?
+        var port: Int?
+    }
+
+    private let stack: ScratchStack
+    private var slots: [Slot] = []
+    /// The gateways that run now.
+    nonisolated let ports = Mutex<[Int]>([])
+    private(set) var kills = ["gateway": 0, "dispatcher": 0]
+    /// Services that ended though nobody killed them, with their last words.
+    private(set) var deaths: [String] = []
+
+    init(stack: ScratchStack, gateways: Int, dispatchers: Int) {
+        self.stack = stack
+        for number in 1...gateways { self.slots.append(Slot(kind: .gateway, name: "gateway-\(number)")) }
+        for number in 1...dispatchers { self.slots.append(Slot(kind: .dispatcher, name: "dispatcher-\(number)")) }
+    }
+
+    func start() async throws {
+        for index in self.slots.indices { try await self.start(index) }
+    }
+
+    private func start(_ index: Int) async throws {
+        let name = self.slots[index].name
+        switch self.slots[index].kind {
+        case .gateway:
+            let (program, port) = try await self.stack.gateway(log: name)
+            self.slots[index].program = program
+            self.slots[index].port = port
+            self.ports.withLock { $0.append(port) }
+        case .dispatcher:
+            self.slots[index].program = try await self.stack.dispatcher(log: name)
+        }
+    }
+
+    /// Kills one that runs, any of them, and starts it again after at most two seconds.
+    func killOne() async throws {
+        let running = self.slots.indices.filter { self.slots[$0].program != nil }
+        guard let index = running.randomElement(), let program = self.slots[index].program else { return }
+        self.slots[index].program = nil
+        program.send(SIGKILL)
+        self.kills[self.slots[index].kind.rawValue, default: 0] += 1
+        self.forgetPort(index)
+        try await program.end()
+        try await Task.sleep(for: .milliseconds(Int.random(in: 0...2_000)))
+        try await self.start(index)
+    }
+
+    private func forgetPort(_ index: Int) {
+        guard let port = self.slots[index].port else { return }
+        self.slots[index].port = nil
+        self.ports.withLock { ports in ports.removeAll { $0 == port } }
+    }
+
+    /// Notes those that ended by themselves and starts them again.
+    func look() async throws {
+        for index in self.slots.indices {
+            guard let program = self.slots[index].program, let exit = program.exit else { continue }
+            self.slots[index].program = nil
+            self.forgetPort(index)
+            let words = program.log.split(separator: "\n").suffix(3).joined(separator: " / ")
+            self.deaths.append("\(self.slots[index].name) ended with \(exit): \(words)")
+            try await self.start(index)
+        }
+    }
+
+    func stop() async throws {
+        for slot in self.slots { try await slot.program?.end() }
+    }
+}
