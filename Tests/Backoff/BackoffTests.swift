@@ -11,7 +11,8 @@ struct BackoffTests {
     @Test(
         "The ceiling doubles up to the limit",
         arguments: [
-            (attempt: -1, milliseconds: 100), (0, 100), (1, 200), (2, 400), (3, 800), (5, 3_200), (6, 5_000), (7, 5_000),
+            (attempt: -1, milliseconds: 100), (0, 100), (1, 200), (2, 400), (3, 800), (5, 3_200), (6, 5_000),
+            (7, 5_000),
             (62, 5_000), (.max, 5_000),
         ]
     )

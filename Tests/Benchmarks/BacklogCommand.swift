@@ -25,7 +25,7 @@ struct BacklogCommand: AsyncParsableCommand {
             try await Self.warmUp(stack)
             let emptyMemory = try await stack.redis.usedMemory()
             let load = JobLoad(redis: stack.redis.connection, stream: Self.stream, type: "invoice_created")
-            try await load.append(self.jobs, batch: 256, user: { "backlog-\($0 % self.users)" })
+            try await load.append(self.jobs, to: (0..<self.users).map { "backlog-\($0)" })
             let fullMemory = try await stack.redis.usedMemory()
 
             let dispatcher = try await stack.dispatcher()
@@ -59,7 +59,7 @@ struct BacklogCommand: AsyncParsableCommand {
     private static func warmUp(_ stack: ScratchStack) async throws {
         let dispatcher = try await stack.dispatcher()
         let load = JobLoad(redis: stack.redis.connection, stream: Self.stream, type: "invoice_created")
-        try await load.append(1_000, user: { "backlog-\($0)" })
+        try await load.append(1_000, to: (0..<1_000).map { "backlog-\($0)" })
         while try await stack.waiting(Self.stream) > 0 {
             guard dispatcher.exit == nil else { throw ValidationError("the dispatcher has ended: \(dispatcher.log)") }
             try await Task.sleep(for: .milliseconds(20))

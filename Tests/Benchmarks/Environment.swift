@@ -21,10 +21,13 @@ enum Environment {
     static let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     static let logger = Logger(label: "benchmarks")
 
-    /// - Parameter url: that of `REDIS_URL` if nil.
-    static func redis(url: String? = nil) throws -> RedisConnection {
+    static func redis() throws -> RedisConnection {
+        try self.redis(url: self.require("REDIS_URL"))
+    }
+
+    static func redis(url: String) throws -> RedisConnection {
         try RedisConnection(
-            RedisConfiguration(address: RedisAddress(url: url ?? self.require("REDIS_URL")), clientName: "benchmarks"),
+            RedisConfiguration(address: RedisAddress(url: url), clientName: "benchmarks"),
             on: self.eventLoops.next(),
             logger: self.logger
         )

@@ -21,26 +21,25 @@ struct PushCommand: AsyncParsableCommand {
         let users = (0..<self.users).map { "push-\(tag)-\($0)" }
         let database = try Environment.database()
         try await OfflineUsers.register(users, prefix: "token-", in: database)
-        let sandbox = try SandboxControl()
-        let jobs = JobLoad(redis: try Environment.redis(), stream: "carillon:jobs:critical", type: "payment_received")
-        let start = try await sandbox.count().fcm
-
-        try await jobs.append(self.warmUp, rate: 1_000, batch: 8, user: { users[$0 % users.count] })
-        try await Self.await(sandbox, start + self.warmUp)
-        let elapsed = try await seconds {
-            try await jobs.append(self.jobs, batch: 256, user: { users[$0 % users.count] })
-            try await Self.await(sandbox, start + self.warmUp + self.jobs)
-        }
-        try await Task.sleep(for: .seconds(1))
-        let extra = try await sandbox.count().fcm - start - self.warmUp - self.jobs
+        let elapsed = try await self.measure(users)
         try await OfflineUsers.remove(prefix: "token-push-\(tag)-", in: database)
-
         var report = Report("job_to_fcm_rate")
         report.add("jobs", self.jobs)
         report.add("users", self.users)
-        report.add("per_second", Double(self.jobs) / elapsed)
-        report.add("sent_twice", extra)
+        report.add("per_second", Double(self.jobs) / elapsed.inSeconds)
         try report.print()
+    }
+
+    private func measure(_ users: [String]) async throws -> Duration {
+        let sandbox = try SandboxControl()
+        let jobs = JobLoad(redis: try Environment.redis(), stream: "carillon:jobs:critical", type: "payment_received")
+        let first = try await sandbox.count().fcm + self.warmUp
+        try await jobs.append(self.warmUp, to: users, rate: 1_000, batch: 8)
+        try await Self.await(sandbox, first)
+        let start = ContinuousClock.now
+        try await jobs.append(self.jobs, to: users)
+        try await Self.await(sandbox, first + self.jobs)
+        return ContinuousClock.now - start
     }
 
     private static func await(_ sandbox: SandboxControl, _ count: Int) async throws {

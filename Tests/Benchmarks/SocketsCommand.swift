@@ -21,13 +21,17 @@ struct SocketsCommand: AsyncParsableCommand {
         let names = (0..<self.users).map { "bench-\($0)" }
         try await load.connect(host: gateway?.host() ?? "127.0.0.1", port: gateway?.port ?? 8080, users: names)
         let jobs = JobLoad(redis: try Environment.redis(), stream: "carillon:jobs", type: "payment_received")
-
         // Warm-up.
-        try await jobs.append(2_000, rate: 2_000, batch: 8, user: { names[$0 % names.count] })
+        try await jobs.append(2_000, to: names, rate: 2_000, batch: 8)
         try await Self.await(load, frames: 2_000)
+        try await self.measureLatency(load, jobs, names)
+        try await self.measureRate(load, jobs, names)
+        await load.close()
+    }
 
+    private func measureLatency(_ load: SocketLoad, _ jobs: JobLoad, _ names: [String]) async throws {
         load.seen.withLock { $0.latencies = [] }
-        try await jobs.append(self.paced, rate: self.rate, batch: 1, user: { names[$0 % names.count] })
+        try await jobs.append(self.paced, to: names, rate: self.rate, batch: 1)
         try await Self.await(load, frames: 2_000 + self.paced)
         let paced = load.seen.withLock { $0.latencies }.sorted()
         var report = Report("job_to_socket_latency")
@@ -36,18 +40,19 @@ struct SocketsCommand: AsyncParsableCommand {
         report.add("p90_ms", percentile(0.9, paced) * 1_000)
         report.add("p99_ms", percentile(0.99, paced) * 1_000)
         try report.print()
+    }
 
+    private func measureRate(_ load: SocketLoad, _ jobs: JobLoad, _ names: [String]) async throws {
         let before = load.seen.withLock { $0.frames }
-        let elapsed = try await seconds {
-            try await jobs.append(self.jobs, batch: 256, user: { names[$0 % names.count] })
-            try await Self.await(load, frames: before + self.jobs)
-        }
-        var throughput = Report("job_to_socket_rate")
-        throughput.add("jobs", self.jobs)
-        throughput.add("users", self.users)
-        throughput.add("per_second", Double(self.jobs) / elapsed)
-        try throughput.print()
-        await load.close()
+        let start = ContinuousClock.now
+        try await jobs.append(self.jobs, to: names)
+        try await Self.await(load, frames: before + self.jobs)
+        let elapsed = ContinuousClock.now - start
+        var report = Report("job_to_socket_rate")
+        report.add("jobs", self.jobs)
+        report.add("users", self.users)
+        report.add("per_second", Double(self.jobs) / elapsed.inSeconds)
+        try report.print()
     }
 
     private static func await(_ load: SocketLoad, frames: Int) async throws {

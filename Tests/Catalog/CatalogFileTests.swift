@@ -52,7 +52,8 @@ struct CatalogFileTests {
             #expect(Self.fault(folder) == "\(folder)/b.yaml:3: type t: \(rule)")
         }
         let twice = ["a.yaml": Data("types: {t: {}}".utf8), "b.yaml": Data("types: {t: {}}".utf8)]
-        try Self.withFolder(twice) { (folder: String) throws in #expect(Self.fault(folder) == "type t is defined twice") }
+        try Self.withFolder(twice) { (folder: String) throws in #expect(Self.fault(folder) == "type t is defined twice")
+        }
     }
 
     @Test("The catalog that is shipped has the types that its readers expect")

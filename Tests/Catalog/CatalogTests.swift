@@ -129,7 +129,9 @@ struct CatalogTests {
         #expect(Self.fault("types:\n  '': {}\n").hasSuffix("a name has 1 to 128 characters"))
     }
 
-    @Test("Text that is no YAML is refused with its place", arguments: ["types: {", "types:\n\t- x", "a: b: c", "types: &x *y"])
+    @Test(
+        "Text that is no YAML is refused with its place",
+        arguments: ["types: {", "types:\n\t- x", "a: b: c", "types: &x *y"])
     func noYAML(text: String) {
         #expect(Self.fault(text).hasPrefix("c.yaml: "))
         #expect(Self.fault(text) != "c.yaml: expected `types:` with an entry for each type")

@@ -37,8 +37,8 @@ struct BadInputTests {
         Case([("user", "u"), type, ("body", String(repeating: "x", count: 1_048_576))], "body: is longer than"),
         Case([("user", ""), type], "user: is empty"),
         Case([("user", String(repeating: "u", count: 129)), type], "user: is longer than 128"),
-        Case([("user", "u"), type, ("data", #"{"a":"\u0000"}"#)], "data: is the character U+0000"),
-        Case([("user", "u"), type, ("data", #"{"a":"\ud800"}"#)], "data: is a lone surrogate"),
+        Case([("user", "u"), type, ("data", #"{"a":"\u0000"}"#)], "the character U+0000"),
+        Case([("user", "u"), type, ("data", #"{"a":"\ud800"}"#)], "a lone surrogate"),
         Case(
             bytes: [("user", Array("u".utf8)), ("type", Array("invoice_created".utf8)), ("title", [0x61, 0, 0x62])],
             "title: holds the character U+0000"
@@ -92,7 +92,9 @@ struct BadInputTests {
             try await stack.append([("user", "good"), Self.type, ("title", "survivor")])
             _ = try await stack.startDispatcher()
             try await eventually("what is good comes through", within: .seconds(60)) { socket.titles == ["survivor"] }
-            #expect(try await stack.connection.send("XLEN", "carillon:dead").integer() == 10_000)
+            try await eventually("all the garbage is set aside", within: .seconds(30)) {
+                try await stack.connection.send("XLEN", "carillon:dead").integer() == 10_000
+            }
         }
     }
 }

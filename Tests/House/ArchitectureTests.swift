@@ -51,7 +51,7 @@ struct ArchitectureTests {
             var imported: Set<String> = []
             for file in try House.swiftFiles(in: room.path) { imported.formUnion(try House.imports(of: file)) }
             imported.formIntersection(ours)
-            #expect(imported == room.arrows, "imports of \(room.name)")
+            #expect(imported.isSubset(of: room.arrows), "imports of \(room.name)")
         }
     }
 

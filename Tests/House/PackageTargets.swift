@@ -59,7 +59,9 @@ enum PackageTargets {
         }
     }
 
-    /// The package as JSON. Its own scratch folder keeps clear of the lock that a running `swift test` holds.
+    /// The package as JSON.
+    ///
+    /// Its own scratch folder keeps clear of the lock that a running `swift test` holds.
     private static func dump() throws -> Data {
         let scratch = FileManager.default.temporaryDirectory.appending(path: "carillon-house-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: scratch) }

@@ -32,6 +32,15 @@ struct JSONWriterTests {
         #expect(key == "{\(expected):1}")
     }
 
+    @Test("The length of a text in JSON is known beforehand")
+    func lengths() {
+        for value in UInt8(0)..<0x80 {
+            let text = String(Unicode.Scalar(value))
+            #expect(Self.text { $0.string(text) }.utf8.count == 2 + JSONWriter.length(of: value))
+        }
+        #expect("é😀".utf8.allSatisfy { JSONWriter.length(of: $0) == 1 })
+    }
+
     @Test("Commas stand between members and elements, at every depth")
     func structure() {
         let text = Self.text { writer in

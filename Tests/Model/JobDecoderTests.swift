@@ -85,7 +85,8 @@ struct JobDecoderTests {
         "Lengths count Unicode scalars, and the longest that is allowed is taken",
         arguments: [
             ("user", 128), ("id", 128), ("org", 128), ("type", 128), ("title", 255), ("body", 4_096), ("url", 2_048),
-            ("image", 2_048), ("sound", 128), ("state", 128), ("category", 128), ("entity_type", 128), ("entity_id", 128),
+            ("image", 2_048), ("sound", 128), ("state", 128), ("category", 128), ("entity_type", 128),
+            ("entity_id", 128),
             ("collapse_key", 64), ("traceparent", 128),
         ]
     )

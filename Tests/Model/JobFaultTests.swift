@@ -50,9 +50,12 @@ struct JobFaultTests {
             (["badge": "-1"], ["badge: must be a whole number from 0 to 99999"]),
             (["badge": "100000"], ["badge: must be a whole number from 0 to 99999"]),
             (["badge": "1.5"], ["badge: must be a whole number from 0 to 99999"]),
-            (["template": "t", "vars": "{}"], [
-                "template: is not supported by this release", "vars: is not supported by this release",
-            ]),
+            (
+                ["template": "t", "vars": "{}"],
+                [
+                    "template: is not supported by this release", "vars: is not supported by this release",
+                ]
+            ),
             (["deliver_at": "2026-11-20T10:00:00Z"], ["deliver_at: is not supported by this release"]),
             (["deliver_local": "10:00"], ["deliver_local: is not supported by this release"]),
             (["digest": "d"], ["digest: is not supported by this release"]),
@@ -70,7 +73,8 @@ struct JobFaultTests {
     @Test("All faults are named at once")
     func allAtOnce() {
         let entry = JobEntry([
-            "user": "a", "users": "[]", "type": nil, "data": "x", "severity": "y", "badge": "z", "unknown": "", "id": "",
+            "user": "a", "users": "[]", "type": nil, "data": "x", "severity": "y", "badge": "z", "unknown": "",
+            "id": "",
         ])
         #expect(
             Set(entry.faults.map { $0.prefix { $0 != ":" } }) == [
@@ -90,7 +94,8 @@ struct JobFaultTests {
         "NUL and bytes that are not UTF-8 are faults of every text",
         arguments: [
             "user", "id", "org", "type", "title", "body", "category", "collapse_key", "entity_type", "entity_id", "url",
-            "image", "sound", "state", "severity", "delivery", "lane", "expires_at", "keep_until", "badge", "traceparent",
+            "image", "sound", "state", "severity", "delivery", "lane", "expires_at", "keep_until", "badge",
+            "traceparent",
         ]
     )
     func bytes(field: String) {

@@ -90,7 +90,8 @@ struct NotificationIDTests {
     @Test(
         "Other forms are refused",
         arguments: [
-            "", "f81d4fae7dec11d0a76500a0c91e6bf6", "f81d4fae-7dec-11d0-a765-00a0c91e6bf", "{f81d4fae-7dec-11d0-a765-0}",
+            "", "f81d4fae7dec11d0a76500a0c91e6bf6", "f81d4fae-7dec-11d0-a765-00a0c91e6bf",
+            "{f81d4fae-7dec-11d0-a765-0}",
             "f81d4fae-7dec-11d0-a765-00a0c91e6bf6 ", "f81d4fae-7dec-11d0-a76500-a0c91e6bf6",
             "f81d4fag-7dec-11d0-a765-00a0c91e6bf6", "f81d4fae_7dec_11d0_a765_00a0c91e6bf6",
             "f81d4fae-7dec-11d0-a765-00a0c91e6b٠", "-81d4fae-7dec-11d0-a765-00a0c91e6bf6",
@@ -102,7 +103,8 @@ struct NotificationIDTests {
 
     @Test("Random bits become a UUID of version 4")
     func isRandomUUID() {
-        #expect(NotificationID(high: .max, low: .max).asRandomUUID.description == "ffffffff-ffff-4fff-bfff-ffffffffffff")
+        #expect(
+            NotificationID(high: .max, low: .max).asRandomUUID.description == "ffffffff-ffff-4fff-bfff-ffffffffffff")
         #expect(NotificationID(high: 0, low: 0).asRandomUUID.description == "00000000-0000-4000-8000-000000000000")
     }
 }

@@ -35,7 +35,8 @@ struct VocabularyTests {
     @Test(
         "What is suppressed or has no in-app channel is not listed",
         arguments: [
-            (Channels.all, NotificationStatus.pending, true), ([.inApp], .delivered, true), ([.push, .email], .sent, false),
+            (Channels.all, NotificationStatus.pending, true), ([.inApp], .delivered, true),
+            ([.push, .email], .sent, false),
             (.all, .suppressed, false), ([], .expired, false),
         ] as [(Channels, NotificationStatus, Bool)]
     )

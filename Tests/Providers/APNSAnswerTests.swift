@@ -19,7 +19,9 @@ struct APNSAnswerTests {
 
     @Test(
         "Dead tokens",
-        arguments: [(400, "BadDeviceToken"), (400, "DeviceTokenNotForTopic"), (410, "Unregistered"), (410, "ExpiredToken")]
+        arguments: [
+            (400, "BadDeviceToken"), (400, "DeviceTokenNotForTopic"), (410, "Unregistered"), (410, "ExpiredToken"),
+        ]
     )
     func deadTokens(status: Int, reason: String) {
         #expect(Self.read(status, #"{"reason":"\#(reason)"}"#) == .deadToken(reason: reason, evidence: nil))
@@ -39,9 +41,11 @@ struct APNSAnswerTests {
     @Test(
         "Our faults are refused, and the token stays",
         arguments: [
-            (400, "BadCollapseId"), (400, "BadExpirationDate"), (400, "BadMessageId"), (400, "BadPriority"), (400, "BadTopic"),
+            (400, "BadCollapseId"), (400, "BadExpirationDate"), (400, "BadMessageId"), (400, "BadPriority"),
+            (400, "BadTopic"),
             (400, "MissingTopic"), (400, "MissingDeviceToken"), (400, "DuplicateHeaders"), (400, "InvalidPushType"),
-            (400, "PayloadEmpty"), (404, "BadPath"), (405, "MethodNotAllowed"), (413, "PayloadTooLarge"), (400, "SomethingNew"),
+            (400, "PayloadEmpty"), (404, "BadPath"), (405, "MethodNotAllowed"), (413, "PayloadTooLarge"),
+            (400, "SomethingNew"),
         ]
     )
     func refused(status: Int, reason: String) {

@@ -54,7 +54,8 @@ struct CredentialTests {
         #expect(token.claims["exp"]?.integer == 1_795_172_400)
         let signature = _RSA.Signing.RSASignature(rawRepresentation: token.signature)
         #expect(
-            key.publicKey.isValidSignature(signature, for: SHA256.hash(data: token.signed), padding: .insecurePKCS1v1_5))
+            key.publicKey.isValidSignature(signature, for: SHA256.hash(data: token.signed), padding: .insecurePKCS1v1_5)
+        )
     }
 
     @Test(
@@ -71,7 +72,9 @@ struct CredentialTests {
     @Test("A file that is none is refused, and nothing of it is told")
     func brokenAccount() async {
         for json in [[], Array("[]".utf8), Array("hunter2".utf8)] {
-            let fault = await Self.fault { () async throws(CredentialFault) in _ = try await FCMServiceAccount(json: json) }
+            let fault = await Self.fault { () async throws(CredentialFault) in
+                _ = try await FCMServiceAccount(json: json)
+            }
             #expect(fault == "the service account file is not a JSON object")
         }
         let pem = "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n"

@@ -10,7 +10,9 @@ struct FCMAnswerTests {
     private static let fcmError = "type.googleapis.com/google.firebase.fcm.v1.FcmError"
     private static let badRequest = "type.googleapis.com/google.rpc.BadRequest"
 
-    private static func body(_ status: String, code: String? = nil, message: String = "m", field: String? = nil) -> [UInt8] {
+    private static func body(_ status: String, code: String? = nil, message: String = "m", field: String? = nil)
+        -> [UInt8]
+    {
         var details: [String] = [#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","errorCode":"NOT_THIS"}"#]
         if let code { details.append(#"{"@type":"\#(Self.fcmError)","errorCode":"\#(code)"}"#) }
         if let field { details.append(#"{"@type":"\#(Self.badRequest)","fieldViolations":[{"field":"\#(field)"}]}"#) }
@@ -47,7 +49,10 @@ struct FCMAnswerTests {
             (429, [], .retry(reason: "HTTP_429", after: .seconds(60))),
             (503, body("UNAVAILABLE", code: "UNAVAILABLE"), .retry(reason: "UNAVAILABLE", after: .seconds(10))),
             (500, body("INTERNAL", code: "INTERNAL"), .retry(reason: "INTERNAL", after: .seconds(10))),
-            (500, body("INTERNAL", code: "UNSPECIFIED_ERROR"), .retry(reason: "UNSPECIFIED_ERROR", after: .seconds(10))),
+            (
+                500, body("INTERNAL", code: "UNSPECIFIED_ERROR"),
+                .retry(reason: "UNSPECIFIED_ERROR", after: .seconds(10))
+            ),
             (502, Array("<html>".utf8), .retry(reason: "HTTP_502", after: .seconds(10))),
             (400, body("FAILED_PRECONDITION"), .refused(reason: "FAILED_PRECONDITION")),
             (413, [], .refused(reason: "HTTP_413")),
@@ -87,7 +92,8 @@ struct FCMAnswerTests {
     func bounded() {
         let body = Self.body("S", code: String(repeating: "x", count: 10_000))
         #expect(
-            FCMAnswer.read(status: 400, body: body, retryAfter: nil) == .refused(reason: String(repeating: "x", count: 64)))
+            FCMAnswer.read(status: 400, body: body, retryAfter: nil)
+                == .refused(reason: String(repeating: "x", count: 64)))
     }
 
     @Test("Codes that are new to us are kept as they are")

@@ -35,7 +35,8 @@ enum Messages {
 
     static func apns(_ message: PushMessage) -> ProviderRequest {
         APNSRequest.make(
-            message, device: self.device(.apns, token: "a1b2"), endpoint: "https://apns.example", topic: "org.example.app",
+            message, device: self.device(.apns, token: "a1b2"), endpoint: "https://apns.example",
+            topic: "org.example.app",
             providerToken: "jwt")
     }
 

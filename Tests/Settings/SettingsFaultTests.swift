@@ -47,7 +47,8 @@ struct SettingsFaultTests {
             ),
             (
                 [
-                    "APNS_KEY": "k", "APNS_KEY_ID": "K", "APNS_TEAM_ID": "T", "APNS_TOPIC": "t", "APNS_ENVIRONMENT": "dev",
+                    "APNS_KEY": "k", "APNS_KEY_ID": "K", "APNS_TEAM_ID": "T", "APNS_TOPIC": "t",
+                    "APNS_ENVIRONMENT": "dev",
                 ],
                 ["APNS_ENVIRONMENT must be one of production, sandbox"]
             ),
@@ -61,7 +62,8 @@ struct SettingsFaultTests {
     func allAtOnce() {
         let readings = Readings([
             "REDIS_URL": "x", "DATABASE_URL": nil, "DATABASE_CONNECTIONS": "x", "CATALOG": nil, "LOG_LEVEL": "x",
-            "LOG_FORMAT": "x", "GATEWAY_PORT": "x", "GATEWAY_TLS_CERT": "x", "AUTH_JWT_SECRET": "x", "METRICS_PORT": "x",
+            "LOG_FORMAT": "x", "GATEWAY_PORT": "x", "GATEWAY_TLS_CERT": "x", "AUTH_JWT_SECRET": "x",
+            "METRICS_PORT": "x",
             "APNS_KEY": "x", "APNS_ENVIRONMENT": "x",
         ])
         func names(_ faults: [String]) -> [Substring] { faults.compactMap { $0.split(separator: " ").first } }
@@ -77,7 +79,8 @@ struct SettingsFaultTests {
     @Test(
         "No fault tells a secret",
         arguments: [
-            ["AUTH_JWT_SECRET": "hunter2"], ["REDIS_URL": "http://app:hunter2@redis"], ["REDIS_URL": "redis://u:hunter2@/1"],
+            ["AUTH_JWT_SECRET": "hunter2"], ["REDIS_URL": "http://app:hunter2@redis"],
+            ["REDIS_URL": "redis://u:hunter2@/1"],
             ["REDIS_URL": "redis://u:hunter2@h/x"], ["REDIS_URL": "redis://:hunter2@h:port"], ["REDIS_URL": "hunter2"],
             ["REDIS_URL": "redis://u:hunter2@h:99999999/x"], ["REDIS_URL": "redis+cluster://u:hunter2@h"],
             ["GATEWAY_PORT": "hunter2"], ["LOG_LEVEL": "hunter2"],

@@ -60,7 +60,8 @@ struct SettingsTests {
     @Test("Every variable of the dispatcher finds its place")
     func dispatcher() throws {
         let readings = Readings([
-            "METRICS_HOST": "0.0.0.0", "METRICS_PORT": "0", "FCM_CREDENTIALS": "account.json", "FCM_ENDPOINT": "https://f",
+            "METRICS_HOST": "0.0.0.0", "METRICS_PORT": "0", "FCM_CREDENTIALS": "account.json",
+            "FCM_ENDPOINT": "https://f",
             "APNS_KEY": "key.p8", "APNS_KEY_ID": "K", "APNS_TEAM_ID": "T", "APNS_TOPIC": "org.example",
             "APNS_ENVIRONMENT": "sandbox", "APNS_ENDPOINT": "https://a", "PROVIDER_CA": "ca.pem",
         ])
@@ -92,13 +93,16 @@ struct SettingsTests {
 
     @Test("Variables are read from a file, where the environment leaves them open")
     func file() async throws {
-        let path = FileManager.default.temporaryDirectory.appending(path: "carillon-settings-\(UInt64.random(in: 0...(.max)))")
+        let path = FileManager.default.temporaryDirectory.appending(
+            path: "carillon-settings-\(UInt64.random(in: 0...(.max)))")
         try Data("GATEWAY_PORT=81\n# a comment\nCARILLON_TEST_NAME=from the file\n".utf8).write(to: path)
         defer { try? FileManager.default.removeItem(at: path) }
         let reader = try await SettingsReader.process(file: path.path)
         #expect(reader.text("CARILLON_TEST_NAME") == "from the file")
         #expect(reader.text("PATH") == ProcessInfo.processInfo.environment["PATH"])
-        let fault = await #expect(throws: SettingsFaults.self) { _ = try await SettingsReader.process(file: "/nowhere/env") }
+        let fault = await #expect(throws: SettingsFaults.self) {
+            _ = try await SettingsReader.process(file: "/nowhere/env")
+        }
         #expect(fault?.faults == ["--config: /nowhere/env cannot be read"])
     }
 }

@@ -45,7 +45,8 @@ struct NativeDialectTests {
     func faults() {
         let many = Array(repeating: #""\#(Self.id)""#, count: 1_001).joined(separator: ",")
         let table: [(String, String, String?)] = [
-            ("", "the message is not valid JSON at byte 0", nil), ("hello", "the message is not valid JSON at byte 0", nil),
+            ("", "the message is not valid JSON at byte 0", nil),
+            ("hello", "the message is not valid JSON at byte 0", nil),
             (#"{"type":"unread","type":"unread"}"#, "the message is JSON with a key that occurs twice at byte 17", nil),
             ("[]", "the message must be a JSON object", nil), (#""unread""#, "the message must be a JSON object", nil),
             ("{}", "type is missing", nil), (#"{"type":1,"ref":2}"#, "type is missing", "2"),
@@ -85,7 +86,8 @@ struct NativeDialectTests {
             Self.text(NativeDialect.event(Array(#"{"name":"n","args":[]}"#.utf8)))
                 == #"{"type":"event","event":{"name":"n","args":[]}}"#)
         #expect(Self.text(NativeDialect.unread(3, reference: nil)) == #"{"type":"unread","unread":3}"#)
-        #expect(Self.text(NativeDialect.unread(3, reference: Array("7".utf8))) == #"{"type":"unread","unread":3,"ref":7}"#)
+        #expect(
+            Self.text(NativeDialect.unread(3, reference: Array("7".utf8))) == #"{"type":"unread","unread":3,"ref":7}"#)
         #expect(Self.text(NativeDialect.done(reference: Array(#"{"a":1}"#.utf8))) == #"{"type":"done","ref":{"a":1}}"#)
         #expect(Self.text(NativeDialect.error("no \"x\"", reference: nil)) == #"{"type":"error","reason":"no \"x\""}"#)
         #expect(

@@ -73,7 +73,8 @@ struct WebSocketFramingTests {
         "A key is 16 bytes in base64",
         arguments: [
             ("dGhlIHNhbXBsZSBub25jZQ==", true), ("AAAAAAAAAAAAAAAAAAAAAA==", true), ("", false), ("AAAA", false),
-            ("dGhlIHNhbXBsZSBub25jZQ", false), ("dGhlIHNhbXBsZSBub25jZSE=", false), ("not base64 at all!!!!!!!!", false),
+            ("dGhlIHNhbXBsZSBub25jZQ", false), ("dGhlIHNhbXBsZSBub25jZSE=", false),
+            ("not base64 at all!!!!!!!!", false),
             ("dGhlIHNhbXBsZSBub25jZ\r\n==", false),
         ]
     )

@@ -27,7 +27,9 @@ struct WebSocketParserTests {
         #expect(WebSocketParser.events(ClientFrame(ClientFrame.binary, payload)) == [.binary(payload)])
     }
 
-    @Test("Every mask is taken off, none at all too", arguments: [[0, 0, 0, 0], [0xFF, 0, 0xFF, 0], [1, 2, 3, 4]] as [[UInt8]])
+    @Test(
+        "Every mask is taken off, none at all too",
+        arguments: [[0, 0, 0, 0], [0xFF, 0, 0xFF, 0], [1, 2, 3, 4]] as [[UInt8]])
     func masks(mask: [UInt8]) {
         let frame = ClientFrame(text: "Hello, World").with { $0.mask = mask }
         #expect(WebSocketParser.events(frame) == [.text("Hello, World")])
@@ -62,7 +64,10 @@ struct WebSocketParserTests {
             ([ClientFrame(11)], "unknown opcode"), ([ClientFrame(15)], "unknown opcode"),
             ([ClientFrame(ClientFrame.ping, [], isFinal: false)], "control frame is fragmented or too long"),
             ([ClientFrame(ClientFrame.close, [], isFinal: false)], "control frame is fragmented or too long"),
-            ([ClientFrame(ClientFrame.pong, Array(repeating: 0, count: 126))], "control frame is fragmented or too long"),
+            (
+                [ClientFrame(ClientFrame.pong, Array(repeating: 0, count: 126))],
+                "control frame is fragmented or too long"
+            ),
             ([.continuation([1], isFinal: true)], "message is out of order"),
             ([.continuation([1], isFinal: false)], "message is out of order"),
             ([ClientFrame(text: "a", isFinal: false), text], "message is out of order"),
@@ -91,7 +96,8 @@ struct WebSocketParserTests {
     @Test("Nothing is read after a violation or a close")
     func stops() {
         var broken = WebSocketParser()
-        #expect(broken.events([ClientFrame(3).bytes, ClientFrame(text: "x").bytes]) == Self.protocolError("unknown opcode"))
+        #expect(
+            broken.events([ClientFrame(3).bytes, ClientFrame(text: "x").bytes]) == Self.protocolError("unknown opcode"))
         var closed = WebSocketParser()
         let close = ClientFrame(ClientFrame.close, [0x03, 0xE8]).bytes
         #expect(closed.events([close + ClientFrame(text: "x").bytes, close]) == [.close(code: 1_000)])
@@ -125,7 +131,9 @@ struct WebSocketParserTests {
         #expect(close([0x03]) == Self.protocolError("close code is cut short"))
         #expect(close([0x03, 0xE8] + Array("bye €".utf8)) == [.close(code: 1_000)])
         #expect(close([0x03, 0xE8, 0xFF]) == [.violation(.invalidPayload, "close reason is not valid UTF-8")])
-        let allowed: [UInt16] = [1_000, 1_001, 1_002, 1_003, 1_007, 1_008, 1_011, 1_014, 3_000, 3_999, 4_000, 4_401, 4_999]
+        let allowed: [UInt16] = [
+            1_000, 1_001, 1_002, 1_003, 1_007, 1_008, 1_011, 1_014, 3_000, 3_999, 4_000, 4_401, 4_999,
+        ]
         let refused: [UInt16] = [0, 999, 1_004, 1_005, 1_006, 1_015, 1_016, 2_000, 2_999, 5_000, 65_535]
         for code in allowed { #expect(close([UInt8(code >> 8), UInt8(code & 0xFF)]) == [.close(code: code)]) }
         for code in refused {
@@ -143,7 +151,8 @@ struct WebSocketParserTests {
         let half = [UInt8](repeating: 0x61, count: 50)
         #expect(events(ClientFrame(2, half + half)) == [.binary(half + half)])
         #expect(events(ClientFrame(2, half + half + [0])) == expected)
-        #expect(events(ClientFrame(2, half, isFinal: false), .continuation(half, isFinal: true)) == [.binary(half + half)])
+        #expect(
+            events(ClientFrame(2, half, isFinal: false), .continuation(half, isFinal: true)) == [.binary(half + half)])
         #expect(events(ClientFrame(2, half, isFinal: false), .continuation(half + [0], isFinal: true)) == expected)
         let claim = ClientFrame(2).with {
             $0.lengthForm = .sixtyFour

@@ -17,7 +17,8 @@ struct WebSocketSplitTests {
     ].flatMap(\.bytes)
 
     private static let events: [Event] = [
-        .text("hé€😀"), .ping([1, 2, 3]), .text("a" + String(repeating: "b", count: 130)), .pong([]), .binary([0, 0xFF]),
+        .text("hé€😀"), .ping([1, 2, 3]), .text("a" + String(repeating: "b", count: 130)), .pong([]),
+        .binary([0, 0xFF]),
         .close(code: 1_000),
     ]
 
@@ -104,7 +105,9 @@ struct WebSocketSplitTests {
         case 0: bytes[place] = UInt8(truncatingIfNeeded: random.next())
         case 1: bytes[place] ^= 1 << UInt8(random.below(8))
         case 2: bytes.remove(at: place)
-        default: bytes.insert(contentsOf: (0..<random.below(9)).map { _ in UInt8(truncatingIfNeeded: random.next()) }, at: place)
+        default:
+            bytes.insert(
+                contentsOf: (0..<random.below(9)).map { _ in UInt8(truncatingIfNeeded: random.next()) }, at: place)
         }
     }
 }

@@ -62,7 +62,8 @@ struct DeliveryWorkTests {
         "What is no work is told apart",
         arguments: [
             "", " ", "x", "1", "1 \(notification)", "1 \(notification) \(device) 0 -", "1 no \(device) 0 - u1",
-            "1 \(notification) no 0 - u1", "1 \(notification) \(device) x - u1", "-", "1  \(notification) \(device) 0 - u1",
+            "1 \(notification) no 0 - u1", "1 \(notification) \(device) x - u1", "-",
+            "1  \(notification) \(device) 0 - u1",
         ]
     )
     func malformed(text: String) {

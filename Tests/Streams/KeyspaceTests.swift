@@ -11,7 +11,10 @@ struct KeyspaceTests {
 
     @Test("Names are a contract: other programs and other releases use them")
     func names() {
-        #expect(Lane.allCases.map { self.keys.jobs($0) } == ["carillon:jobs:critical", "carillon:jobs", "carillon:jobs:bulk"])
+        #expect(
+            Lane.allCases.map { self.keys.jobs($0) } == [
+                "carillon:jobs:critical", "carillon:jobs", "carillon:jobs:bulk",
+            ])
         #expect(self.keys.deliveries(.fcm, .critical) == "carillon:{fcm}:deliveries:critical")
         #expect(self.keys.deliveries(.apns, .normal) == "carillon:{apns}:deliveries:normal")
         #expect(self.keys.retries(.fcm, .bulk) == "carillon:{fcm}:retry:bulk")

@@ -19,7 +19,8 @@ struct NodeFrameBatchTests {
             body: Array("{}".utf8)
         ),
         NodeFrame(kind: .read, user: "é😀", previous: .max - 1, version: .max, unread: .max, body: []),
-        NodeFrame(kind: .deleted, user: "", previous: -1, version: .min, unread: -1, awaitingLane: .bulk, body: [0, 0xFF]),
+        NodeFrame(
+            kind: .deleted, user: "", previous: -1, version: .min, unread: -1, awaitingLane: .bulk, body: [0, 0xFF]),
         NodeFrame(kind: .event, user: "u", awaitingLane: .normal, body: [UInt8](repeating: 0x61, count: 70_000)),
     ]
 

@@ -117,6 +117,15 @@ package struct JSONWriter: Sendable {
         }
     }
 
+    /// How many bytes a byte of UTF-8 takes within a string.
+    package static func length(of byte: UInt8) -> Int {
+        switch byte {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"), 0x0A, 0x0D, 0x09: 2
+        case 0..<0x20: 6
+        default: 1
+        }
+    }
+
     /// The JSON text of a value.
     package static func bytes(of value: JSONValue) -> [UInt8] {
         var writer = JSONWriter()

@@ -3,7 +3,8 @@
 
 import Crypto
 
-/// A UUID that orders by time: version 8 of RFC 9562, 48 bits of Unix milliseconds and 74 bits of a hash.
+/// A UUID that orders by time: version 8 of RFC 9562, 48 bits of Unix milliseconds, the entry's number within its
+/// millisecond in 12 bits, and 62 bits of a hash.
 ///
 /// The hash covers what made the notification, so that the same stream entry taken twice gives the same id.
 package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConvertible {
@@ -24,12 +25,10 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
         var hash = origin.hash
         user.withContiguousUTF8 { hash.update(bufferPointer: $0) }
         let digest = hash.finalize()
-        let (first, second) = digest.withUnsafeBytes { bytes in
-            (bytes.loadUnaligned(as: UInt64.self), bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
-        }
+        let bits = digest.withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) }
         let milliseconds = UInt64(clamping: origin.milliseconds) & 0xFFFF_FFFF_FFFF
-        self.high = milliseconds << 16 | 0x8000 | (first & 0x0FFF)
-        self.low = 0x8000_0000_0000_0000 | (second & 0x3FFF_FFFF_FFFF_FFFF)
+        self.high = milliseconds << 16 | 0x8000 | UInt64(min(origin.sequence, 0x0FFF))
+        self.low = 0x8000_0000_0000_0000 | (bits & 0x3FFF_FFFF_FFFF_FFFF)
     }
 
     /// Reads the usual form with hyphens, in either case; nil if it is none.
@@ -94,13 +93,17 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
 package struct EntryDigest: Sendable {
     fileprivate let hash: SHA256
     fileprivate let milliseconds: Int64
+    /// The entry's number within its millisecond.
+    fileprivate let sequence: UInt32
 
     /// - Parameters:
     ///   - stream: the stream's key.
     ///   - entry: the entry's id, `milliseconds-sequence`.
     ///   - fields: its fields in their order.
     package init(stream: String, entry: String, fields: [(name: String, value: ArraySlice<UInt8>)]) {
-        self.milliseconds = Int64(entry.prefix { $0 != "-" }) ?? 0
+        let parts = entry.split(separator: "-")
+        self.milliseconds = parts.first.flatMap { Int64($0) } ?? 0
+        self.sequence = parts.count > 1 ? UInt32(parts[1]) ?? .max : 0
         var hash = SHA256()
         func add(_ text: String) {
             text.withContiguousUTF8 { hash.update(bufferPointer: $0) }

@@ -40,12 +40,14 @@ package struct AuthenticationSettings: Sendable {
 
     /// Reads it; faults stay with the reader.
     package init(_ reader: SettingsReader) {
-        self.secret = reader.text("AUTH_JWT_SECRET")
+        let secret = reader.text("AUTH_JWT_SECRET")
+        // One that is too short is a fault, and never used.
+        self.secret = secret.flatMap { $0.utf8.count < Self.shortestSecret ? nil : $0 }
         self.keySet = reader.text("AUTH_JWKS")
         self.issuer = reader.text("AUTH_ISSUER")
         self.audience = reader.text("AUTH_AUDIENCE")
         self.userClaim = reader.text("AUTH_USER_CLAIM") ?? "sub"
-        if self.secret == nil, self.keySet == nil {
+        if secret == nil, self.keySet == nil {
             reader.fault("AUTH_JWT_SECRET", "or AUTH_JWKS is required")
         }
         if let secret, secret.utf8.count < Self.shortestSecret {

@@ -11,6 +11,7 @@ import ProviderSandbox
 import Redis
 import Services
 import Streams
+import Synchronization
 import Transfer
 
 /// Both programs on real parts: a Redis of its own, a fresh database, the provider sandbox.
@@ -25,6 +26,7 @@ final class Stack: Sendable {
     let connection: RedisConnection
     let http: TransferClient
     private let environment: [String: String]
+    private let processes = Mutex<[ChildProcess]>([])
 
     private init(
         redis: RedisServer,
@@ -100,13 +102,16 @@ final class Stack: Sendable {
         name: String,
         environment: [String: String] = [:]
     ) async throws -> ChildProcess {
-        try await ChildProcess.spawn(
+        let process = try await ChildProcess.spawn(
             TestProducts.path(product),
             arguments,
             name: name,
             environment: self.environment.merging(environment) { $1 },
             directory: self.directory.path
         )
+        // A process ends with its object; those of a stack live as long as the stack.
+        self.processes.withLock { $0.append(process) }
+        return process
     }
 
     // MARK: What tests do

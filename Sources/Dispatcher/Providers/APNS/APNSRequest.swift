@@ -45,16 +45,13 @@ package enum APNSRequest {
 
     /// The payload within Apple's limit: data gives way first, then the end of the body.
     private static func payload(_ message: PushMessage) -> [UInt8] {
-        var body = message.notification.body
-        var payload = self.encode(message, body: body, withData: true)
-        if payload.count > Self.sizeLimit { payload = self.encode(message, body: body, withData: false) }
-        while payload.count > Self.sizeLimit, !body.isEmpty {
-            // A character takes at least a byte, so this never cuts more than it must by much.
-            body = String(body.dropLast(max(1, (payload.count - Self.sizeLimit) / 8))) + "…"
-            payload = self.encode(message, body: body, withData: false)
-            body.removeLast()
-        }
-        return payload
+        let body = message.notification.body
+        let whole = self.encode(message, body: body, withData: true)
+        if whole.count <= Self.sizeLimit { return whole }
+        let bare = self.encode(message, body: body, withData: false)
+        if bare.count <= Self.sizeLimit { return bare }
+        let shortened = body.shortened(by: bare.count - Self.sizeLimit) { JSONWriter.length(of: $0) }
+        return self.encode(message, body: shortened, withData: false)
     }
 
     private static func encode(_ message: PushMessage, body: String, withData: Bool) -> [UInt8] {

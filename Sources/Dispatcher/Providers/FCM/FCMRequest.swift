@@ -31,7 +31,7 @@ package enum FCMRequest {
             message.notification.extras.image = nil
             excess = self.size(message, data) - Self.sizeLimit
         }
-        if excess > 0 { message.notification.body = self.shortened(message.notification.body, by: excess) }
+        message.notification.body = message.notification.body.shortened(by: excess)
         return ProviderRequest(
             url: "\(endpoint)/v1/projects/\(project)/messages:send",
             headers: [("authorization", "Bearer \(accessToken)"), ("content-type", "application/json")],
@@ -45,17 +45,6 @@ package enum FCMRequest {
         var size = "title".utf8.count + notification.title.utf8.count + "body".utf8.count + notification.body.utf8.count
         if let image = notification.extras.image { size += "image".utf8.count + image.utf8.count }
         return data.reduce(size) { $0 + $1.key.utf8.count + $1.value.utf8.count }
-    }
-
-    /// The beginning of `body`, at least `excess` bytes shorter with the mark that shows it, cut between characters.
-    private static func shortened(_ body: String, by excess: Int) -> String {
-        let mark = "…"
-        var room = max(body.utf8.count - excess - mark.utf8.count, 0)
-        let kept = body.prefix { character in
-            room -= character.utf8.count
-            return room >= 0
-        }
-        return kept + mark
     }
 
     /// Values must be strings, and some names are FCM's own.

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# Carillon · demo.py
+# SPDX-License-Identifier: Apache-2.0
+"""Sends three notifications and shows the way of each. Reads the variables of DATA/env; needs nothing but Python."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+
+from native_socket import NativeSocket
+
+GATEWAY = os.environ["GATEWAY_URL"]
+SANDBOX = os.environ["SANDBOX_URL"]
+PROGRAMS = os.environ["CARILLON_BIN"]
+PATIENCE = 20.0
+
+
+def run(program, *arguments):
+    """The first line that one of Carillon's programs prints."""
+    done = subprocess.run([f"{PROGRAMS}/{program}", *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.splitlines()[0]
+
+
+def call(method, url, token=None, body=None):
+    """The JSON answer to an HTTP call."""
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method), timeout=10) as answer:
+        text = answer.read()
+        return json.loads(text) if text else None
+
+
+def until(what, probe):
+    """Waits until the probe gives something."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if found := probe():
+            return found
+        time.sleep(0.02)
+    raise TimeoutError(f"waited {PATIENCE:.0f} s in vain until {what}")
+
+
+def show(stage, text):
+    print(f"      {stage:<7} {text}", flush=True)
+
+
+def enqueue(user, kind, title, body):
+    entry = run("dispatcher", "enqueue", "--user", user, "--type", kind, "--title", title, "--body", body)
+    show("job", f"{entry}: {kind} for {user}, “{title}”")
+    return int(entry.split("-")[0])
+
+
+def stored(token, title, wanted):
+    """The newest notification with that title, as soon as its status is one of those wanted."""
+    def probe():
+        page = call("GET", f"{GATEWAY}/v1/notifications?limit=5", token)
+        newest = next((each for each in page["notifications"] if each["title"] == title), None)
+        return newest if newest and newest["status"] in wanted else None
+    return until(f"“{title}” is {' or '.join(wanted)}", probe)
+
+
+def online(number):
+    """A user whose socket is open gets the frame, and the pong behind it is the proof."""
+    title = f"Payment received {number}"
+    print("    1 · Ada is online, with a native socket open", flush=True)
+    token = run("gateway", "token", "--user", "ada")
+    with NativeSocket(GATEWAY, token, PATIENCE) as socket:
+        socket.wait_for("sync")
+        appended = enqueue("ada", "payment_received", title, "€ 40 from Ben")
+        frame, arrived = socket.wait_for("notification", lambda it: it["notification"]["title"] == title)
+        pong = socket.wait_for_ping()
+        notification = stored(token, title, ["delivered"])
+        show("stored", f"{notification['id']}, version {frame['version']} of Ada's inbox")
+        show("socket", f"frame received {max(0, arrived - appended):.0f} ms after the job was appended")
+        show("proof", f"ping answered {max(0, pong - arrived):.1f} ms later: {notification['status']}")
+
+
+def offline(number, user, name, place, device, kind, wanted_provider):
+    """A user without a socket is reached through a provider."""
+    title = f"{name}'s notice {number}"
+    label = {"fcm": "FCM", "apns": "APNs"}[wanted_provider]
+    print(f"    {place} · {name} is offline, with a phone registered for {label}", flush=True)
+    token = run("gateway", "token", "--user", user)
+    call("POST", f"{GATEWAY}/v1/devices", token, device)
+    appended = enqueue(user, kind, title, "While you were away")
+
+    def probe():
+        messages = call("GET", f"{SANDBOX}/received")
+        return next((it for it in messages if it["token"] == device["token"] and title in json.dumps(it, ensure_ascii=False)), None)
+
+    message = until(f"{label} gets it", probe)
+    notification = stored(token, title, ["sent", "delivered"])
+    show("stored", f"{notification['id']}, version {notification['version']} of {name}'s inbox")
+    show("push", f"{label} got it {milliseconds(message['at']) - appended:.0f} ms after the job was appended")
+    show("proof", f"{label} accepted it for {device['token'][:16]}…: {notification['status']}")
+
+
+def milliseconds(moment):
+    """The sandbox's time stamp, as milliseconds since 1970."""
+    if isinstance(moment, (int, float)):
+        return moment * 1000 if moment < 1e11 else moment
+    from datetime import datetime
+    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp() * 1000
+
+
+def main():
+    number = time.strftime("%H:%M:%S")
+    online(number)
+    offline(number, "ben", "Ben", 2, {"platform": "android", "token": "demo-phone-of-ben", "name": "Ben's phone"},
+            "payment_received", "fcm")
+    offline(number, "cleo", "Cleo", 3, {"platform": "ios", "token": "c1e0" * 16, "name": "Cleo's phone"},
+            "TaskReminder", "apns")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (OSError, TimeoutError, KeyError, subprocess.CalledProcessError) as error:
+        sys.exit(f"demo: {error}")

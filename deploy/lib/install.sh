@@ -1,0 +1,101 @@
+# Carillon · install.sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Installs what the machine lacks, and starts none of it. Sourced, after messages.sh.
+
+# Each line: a Debian package, and a file or command that shows that it is there.
+NEEDED_PACKAGES='
+    pkg-config            command:pkg-config
+    libhiredis-dev        file:/usr/include/hiredis/hiredis.h
+    libpq-dev             file:/usr/include/postgresql/libpq-fe.h
+    libcurl4-openssl-dev  header:curl/curl.h
+    libssl-dev            file:/usr/include/openssl/ssl.h
+    zlib1g-dev            file:/usr/include/zlib.h
+    redis-server          command:redis-server
+    postgresql            postgres:
+    openssl               command:openssl
+    curl                  command:curl
+    procps                command:ps
+'
+
+# Whether what a line of NEEDED_PACKAGES names is there.
+is_present() {
+    local kind=${1%%:*} name=${1#*:}
+    case $kind in
+        command) command -v "$name" >/dev/null ;;
+        file) [[ -e $name ]] ;;
+        header) [[ -e /usr/include/$name ]] || compgen -G "/usr/include/*/$name" >/dev/null ;;
+        postgres) find_postgres_programs >/dev/null ;;
+    esac
+}
+
+# install_missing [PACKAGE:TEST...]: installs what is missing of the list above and of the arguments.
+install_missing() {
+    local package evidence missing=()
+    while read -r package evidence; do
+        [[ -z $package ]] || is_present "$evidence" || missing+=("$package")
+    done <<<"$NEEDED_PACKAGES"
+    for evidence in "$@"; do
+        is_present "${evidence#*:}" || missing+=("${evidence%%:*}")
+    done
+    [[ ${#missing[@]} -gt 0 ]] || return 0
+
+    heading "Installing ${missing[*]}"
+    command -v apt-get >/dev/null || fail "this machine has no apt-get; install the like of: ${missing[*]}"
+    local as_root=()
+    if [[ $EUID -ne 0 ]]; then
+        command -v sudo >/dev/null || fail "run as root: apt-get install --no-install-recommends ${missing[*]}"
+        as_root=(sudo)
+    fi
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive bash -s -- "${missing[@]}" <<<"$INSTALL_SCRIPT" ||
+        fail "apt-get could not install ${missing[*]}"
+}
+
+# Runs as root. Packages of servers must neither make nor start a server of their own: for the time of the installation
+# Debian's policy forbids starts, and PostgreSQL's configuration forbids a first cluster. Both are put back afterwards.
+# shellcheck disable=SC2016
+INSTALL_SCRIPT='
+set -euo pipefail
+policy=/usr/sbin/policy-rc.d
+cluster=/etc/postgresql-common/createcluster.conf
+made_policy= saved_cluster=
+restore() {
+    [[ -z $made_policy ]] || rm -f "$policy"
+    [[ -z $saved_cluster ]] || mv -f "$saved_cluster" "$cluster"
+}
+trap restore EXIT
+install=(apt-get install -y -q --no-install-recommends -o Dpkg::Options::=--force-confold)
+if [[ ! -e $policy ]]; then
+    made_policy=yes
+    printf "#!/bin/sh\nexit 101\n" >"$policy"
+    chmod 755 "$policy"
+fi
+apt-get update -q
+for package in "$@"; do
+    [[ $package == postgresql ]] || continue
+    "${install[@]}" postgresql-common
+    if [[ -e $cluster ]]; then
+        saved_cluster=$cluster.before-carillon
+        cp -a "$cluster" "$saved_cluster"
+        printf "\ncreate_main_cluster = false\n" >>"$cluster"
+    fi
+done
+"${install[@]}" "$@"
+# Nor shall they start with the machine.
+if [[ -d /run/systemd/system ]]; then
+    for package in "$@"; do
+        case $package in redis-server | postgresql) systemctl disable --quiet "$package.service" || true ;; esac
+    done
+fi
+'
+
+# check_swift: ends the script unless there is a Swift that can build this.
+check_swift() {
+    command -v swift >/dev/null || fail "swift is not in PATH; see https://www.swift.org/install/linux/"
+    local version
+    version=$(swift --version 2>/dev/null | sed -n 's/^.*Swift version \([0-9]*\.[0-9]*\).*/\1/p' | head -n 1)
+    [[ -n $version ]] || fail "swift --version tells no version"
+    [[ ${version%%.*} -gt 6 || (${version%%.*} -eq 6 && ${version#*.} -ge 2) ]] ||
+        fail "Swift $version is too old; 6.2 or newer is needed"
+    say "Swift $version"
+}

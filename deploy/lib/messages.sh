@@ -1,0 +1,21 @@
+# Carillon · messages.sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# What scripts say. Sourced, never run.
+
+# Headings stand out on a terminal and are plain in a file.
+if [[ -t 1 ]]; then
+    BOLD=$'\e[1m' DIM=$'\e[2m' PLAIN=$'\e[0m'
+else
+    BOLD='' DIM='' PLAIN=''
+fi
+
+heading() { printf '%s\n' "$BOLD==> $*$PLAIN"; }
+say() { printf '    %s\n' "$*"; }
+warn() { printf '%s\n' "${0##*/}: $*" >&2; }
+
+# fail MESSAGE...: ends the script with status 1.
+fail() {
+    warn "$@"
+    exit 1
+}

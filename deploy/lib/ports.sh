@@ -1,0 +1,30 @@
+# Carillon · ports.sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Finds TCP ports that nobody listens on. Sourced.
+
+# The ports that free_port has given out.
+GIVEN_PORTS=' '
+
+# port_is_free PORT
+port_is_free() {
+    local hexadecimal
+    printf -v hexadecimal '%04X' "$1"
+    # Listening sockets have the state 0A.
+    ! cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
+        awk -v port=":$hexadecimal" '$4 == "0A" && substr($2, length($2) - 4) == port { found = 1 } END { exit !found }'
+}
+
+# free_port VARIABLE [WISH]: sets VARIABLE to WISH if that is free, else to a free port below Linux' ephemeral ones.
+free_port() {
+    local candidate=${2:-0} try
+    for ((try = 0; try < 200; try++)); do
+        if [[ $candidate -gt 0 && $GIVEN_PORTS != *" $candidate "* ]] && port_is_free "$candidate"; then
+            GIVEN_PORTS+="$candidate "
+            printf -v "$1" '%s' "$candidate"
+            return 0
+        fi
+        candidate=$((20000 + RANDOM % 12000))
+    done
+    fail "no free port"
+}

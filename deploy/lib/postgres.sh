@@ -1,0 +1,77 @@
+# Carillon · postgres.sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# A private PostgreSQL cluster on the loopback address, without a socket file. Sourced, after processes.sh.
+
+# Prints the folder of the newest server programs; Debian keeps them out of PATH.
+find_postgres_programs() {
+    local folder
+    for folder in $(compgen -G '/usr/lib/postgresql/*/bin' | sort -t / -k 5 -V -r) ${PATH//:/ }; do
+        if [[ -x $folder/initdb && -x $folder/postgres ]]; then
+            printf '%s\n' "$folder"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# Sets AS_USER to what puts a command under another user: PostgreSQL refuses root.
+choose_postgres_user() {
+    AS_USER=()
+    [[ $EUID -eq 0 ]] || return 0
+    local user
+    for user in postgres nobody; do
+        if id "$user" >/dev/null 2>&1; then
+            AS_USER=(setpriv "--reuid=$user" "--regid=$(id -g "$user")" --clear-groups --)
+            POSTGRES_OWNER=$user
+            return 0
+        fi
+    done
+    fail "PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody"
+}
+
+# create_postgres FOLDER PASSWORD: makes a cluster with the superuser `carillon` in the empty folder FOLDER.
+#
+# The server's user may have no way into the folders above, so it gets there by its working directory.
+create_postgres() {
+    local folder=$1 secret
+    mkdir -p "$folder"
+    chmod 700 "$folder"
+    secret=$(mktemp)
+    printf '%s\n' "$2" >"$secret"
+    [[ ${#AS_USER[@]} -eq 0 ]] || chown "$POSTGRES_OWNER" "$folder" "$secret"
+    local status=0
+    (cd "$folder" && "${AS_USER[@]}" "$(find_postgres_programs)/initdb" -D /proc/self/cwd -U carillon \
+        --pwfile="$secret" --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 --no-instructions) \
+        >"$DATA/logs/initdb.log" 2>&1 || status=$?
+    rm -f "$secret"
+    [[ $status -eq 0 ]] || {
+        show_log initdb
+        return 1
+    }
+}
+
+# start_postgres NAME FOLDER PORT [SETTING=VALUE...]: starts the cluster and waits until it takes connections.
+start_postgres() {
+    local name=$1 folder=$2 port=$3 setting settings=()
+    shift 3
+    for setting in "listen_addresses=127.0.0.1" "port=$port" "unix_socket_directories=" "lc_messages=C" "$@"; do
+        settings+=(-c "$setting")
+    done
+    # A lock left by a server that was killed stops the next one if its id meanwhile belongs to something else.
+    local holder
+    if holder=$(head -n 1 "$folder/postmaster.pid" 2>/dev/null) &&
+        [[ $(cat "/proc/$holder/comm" 2>/dev/null) != postgres ]]; then
+        rm -f "$folder/postmaster.pid"
+    fi
+    local try
+    for try in 1 2 3 4 5; do
+        start_process "$name" "$folder" "${AS_USER[@]}" "$(find_postgres_programs)/postgres" -D /proc/self/cwd \
+            "${settings[@]}"
+        ! wait_until_ready "$name" 'ready to accept connections' 120 || return 0
+        # The children of a server that was killed hold its memory for a moment.
+        grep -q 'shared memory block' "$DATA/logs/$name.log" || return 1
+        sleep 1
+    done
+    return 1
+}

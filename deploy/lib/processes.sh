@@ -1,0 +1,97 @@
+# Carillon · processes.sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Starts, watches and stops processes under $DATA: ids in pids/, output in logs/. Sourced, after messages.sh.
+
+# The names of what this script has started, in that order.
+STARTED=()
+
+# Clock ticks since boot when the process began, which tells it from a later one with the same id.
+process_birth() {
+    local stat
+    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+    # The name in brackets may hold anything, so count from the last bracket.
+    awk '{ print $20 }' <<<"${stat##*) }"
+}
+
+# process_state PID: prints its letter; nothing if it is gone.
+process_state() {
+    local stat
+    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 0
+    stat=${stat##*) }
+    printf '%s' "${stat%% *}"
+}
+
+# is_running NAME: whether the process that its pid file names is the one that was started, and runs.
+is_running() {
+    local pid birth
+    pid=$(cat "$DATA/pids/$1.pid" 2>/dev/null) && birth=$(cat "$DATA/pids/.$1.birth" 2>/dev/null) || return 1
+    [[ $(process_birth "$pid") == "$birth" && $(process_state "$pid") != Z ]]
+}
+
+# signal_process SIGNAL NAME
+signal_process() {
+    ! is_running "$2" || kill -s "$1" "$(cat "$DATA/pids/$2.pid")" 2>/dev/null || true
+}
+
+forget_process() { rm -f "$DATA/pids/$1.pid" "$DATA/pids/.$1.birth"; }
+
+# note_process NAME PID
+note_process() {
+    process_birth "$2" >"$DATA/pids/.$1.birth" || true
+    printf '%s\n' "$2" >"$DATA/pids/$1.pid"
+}
+
+# start_process NAME FOLDER COMMAND...: starts it there, in a session of its own, so that a terminal's Ctrl-C reaches
+# this script only, which then stops everything in order.
+start_process() {
+    local name=$1 folder=$2
+    shift 2
+    [[ ! -e $DATA/logs/$name.log ]] || mv -f "$DATA/logs/$name.log" "$DATA/logs/$name.log.1"
+    (cd "$folder" && exec setsid -- "$@") </dev/null >"$DATA/logs/$name.log" 2>&1 9>&- &
+    note_process "$name" $!
+    STARTED+=("$name")
+}
+
+# wait_until_ready NAME PATTERN SECONDS: returns when its log has a line with the pattern.
+wait_until_ready() {
+    local name=$1 pattern=$2 tries=$(($3 * 20))
+    while ! grep -q -- "$pattern" "$DATA/logs/$name.log" 2>/dev/null; do
+        if ! is_running "$name"; then
+            show_log "$name"
+            warn "$name ended before it was ready"
+            return 1
+        fi
+        if ((--tries <= 0)); then
+            show_log "$name"
+            warn "$name was not ready within $3 seconds"
+            return 1
+        fi
+        sleep 0.05
+    done
+}
+
+# show_log NAME: the end of its log.
+show_log() {
+    warn "the end of $DATA/logs/$1.log:"
+    tail -n 20 "$DATA/logs/$1.log" 2>/dev/null | sed 's/^/    /' >&2
+}
+
+# stop_processes SIGNAL SECONDS NAME...: asks all of them to end, waits, and kills those that take longer.
+stop_processes() {
+    local signal=$1 tries=$(($2 * 20)) name running
+    shift 2
+    for name in "$@"; do signal_process "$signal" "$name"; done
+    while :; do
+        running=()
+        for name in "$@"; do ! is_running "$name" || running+=("$name"); done
+        [[ ${#running[@]} -gt 0 ]] || break
+        if [[ -n ${STOP_AT_ONCE:-} ]] || ((tries-- <= 0)); then
+            warn "killing ${running[*]}"
+            for name in "${running[@]}"; do signal_process KILL "$name"; done
+            break
+        fi
+        sleep 0.05
+    done
+    for name in "$@"; do forget_process "$name"; done
+}
