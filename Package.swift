@@ -297,7 +297,10 @@ let package = Package(
                 .product(name: "Crypto", package: "swift-crypto"),
             ], path: "Tests/Transfer"),
         .testTarget(
-            name: "StoresTests", dependencies: ["Fixtures", "Model", "Postgres", "Stores"], path: "Tests/Stores"),
+            name: "StoresTests",
+            dependencies: ["Fixtures", "Model", "Postgres", "Stores"],
+            path: "Tests/Stores"
+        ),
         .testTarget(
             name: "StreamsTests", dependencies: ["Fixtures", "Model", "Redis", "Streams"], path: "Tests/Streams"),
         .testTarget(name: "DecisionTests", dependencies: ["Decision", "Model"], path: "Tests/Decision"),

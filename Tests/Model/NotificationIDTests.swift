@@ -23,7 +23,7 @@ struct NotificationIDTests {
     func isStable() {
         #expect(Self.id() == Self.id())
         // Fixed by SHA-256 alone; a change here would make repeats of stored entries unknown.
-        #expect(Self.id().description == "01a1f866-0d7b-841c-a9a6-5597aa0575f3")
+        #expect(Self.id().description == "01a1f866-0d7b-8004-a05c-a0a4299fe41c")
     }
 
     @Test("Whatever made it counts: stream, entry, every field and the user")
@@ -63,6 +63,16 @@ struct NotificationIDTests {
         }
         #expect(ids == ids.sorted())
         #expect(ids.map(\.description) == ids.map(\.description).sorted())
+    }
+
+    @Test("Within a millisecond they order by the entry's number, as far as twelve bits count")
+    func isOrderedWithin() {
+        let ids = [0, 1, 2, 9, 10, 255, 256, 4_094, 4_095].map { Self.id(entry: "1795168800123-\($0)") }
+        #expect(ids == ids.sorted())
+        #expect(ids.map(\.description) == ids.map(\.description).sorted())
+        let beyond = ["4096", "65536", "18446744073709551615"].map { Self.id(entry: "1795168800123-\($0)") }
+        #expect(Set(beyond).count == 3)
+        #expect(beyond.allSatisfy { $0 > ids[7] && $0 < Self.id(entry: "1795168800124-0") })
     }
 
     @Test("An entry id that is none still gives an id", arguments: ["", "-", "x-1", "99999999999999999999-0"])

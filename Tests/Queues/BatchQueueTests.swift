@@ -59,13 +59,31 @@ struct BatchQueueTests {
         #expect(await queue.next(limit: 9) == nil)
     }
 
-    @Test("The finish wakes the consumer")
+    @Test("The finish wakes every consumer")
     func finishWakes() async {
         let queue = BatchQueue<Int>(capacity: 1)
-        let consumer = Waiter { #expect(await queue.next(limit: 1) == nil) }
-        #expect(await consumer.staysWaiting())
+        let consumers = (0..<3).map { _ in Waiter { #expect(await queue.next(limit: 1) == nil) } }
+        for consumer in consumers { #expect(await consumer.staysWaiting()) }
         queue.finish()
-        await consumer.finish()
+        for consumer in consumers { await consumer.finish() }
+    }
+
+    @Test("Several consumers share it: each element goes to one of them, and none sleeps while there is work")
+    func sharedByConsumers() async {
+        let queue = BatchQueue<Int>(capacity: 5)
+        let taken = await withTaskGroup(of: [Int].self) { group in
+            for _ in 0..<4 {
+                group.addTask {
+                    var taken: [Int] = []
+                    while let batch = await queue.next(limit: 2) { taken += batch }
+                    return taken
+                }
+            }
+            for number in 0..<2_000 { await queue.send(number) }
+            queue.finish()
+            return await group.reduce(into: []) { $0 += $1 }
+        }
+        #expect(taken.sorted() == Array(0..<2_000))
     }
 
     @Test("Many senders' elements come out once each, every sender's in order")

@@ -78,6 +78,14 @@ struct WebSocketParserTests {
                 "length is not in its shortest form"
             ),
             (
+                [ClientFrame(2, Array(repeating: 0, count: 125)).with { $0.lengthForm = .sixteen }],
+                "length is not in its shortest form"
+            ),
+            (
+                [ClientFrame(2, Array(repeating: 0, count: 65_535)).with { $0.lengthForm = .sixtyFour }],
+                "length is not in its shortest form"
+            ),
+            (
                 [
                     text.with {
                         $0.lengthForm = .sixtyFour

@@ -30,9 +30,12 @@ choose_postgres_user() {
     fail "PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody"
 }
 
+# The server's user may have no way into the folders above its own, such as /root: so the folder is opened before the
+# user is changed, and the programs reach it by that descriptor.
+OPEN_FOLDER=(bash -c 'exec 8<"$0" && exec "$@"')
+OPENED_FOLDER=/proc/self/fd/8
+
 # create_postgres FOLDER PASSWORD: makes a cluster with the superuser `carillon` in the empty folder FOLDER.
-#
-# The server's user may have no way into the folders above, so it gets there by its working directory.
 create_postgres() {
     local folder=$1 secret
     mkdir -p "$folder"
@@ -41,8 +44,8 @@ create_postgres() {
     printf '%s\n' "$2" >"$secret"
     [[ ${#AS_USER[@]} -eq 0 ]] || chown "$POSTGRES_OWNER" "$folder" "$secret"
     local status=0
-    (cd "$folder" && "${AS_USER[@]}" "$(find_postgres_programs)/initdb" -D /proc/self/cwd -U carillon \
-        --pwfile="$secret" --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 --no-instructions) \
+    (cd / && "${OPEN_FOLDER[@]}" "$folder" "${AS_USER[@]}" "$(find_postgres_programs)/initdb" -D "$OPENED_FOLDER" \
+        -U carillon --pwfile="$secret" --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 --no-instructions) \
         >"$DATA/logs/initdb.log" 2>&1 || status=$?
     rm -f "$secret"
     [[ $status -eq 0 ]] || {
@@ -66,8 +69,8 @@ start_postgres() {
     fi
     local try
     for try in 1 2 3 4 5; do
-        start_process "$name" "$folder" "${AS_USER[@]}" "$(find_postgres_programs)/postgres" -D /proc/self/cwd \
-            "${settings[@]}"
+        start_process "$name" / "${OPEN_FOLDER[@]}" "$folder" "${AS_USER[@]}" "$(find_postgres_programs)/postgres" \
+            -D "$OPENED_FOLDER" "${settings[@]}"
         ! wait_until_ready "$name" 'ready to accept connections' 120 || return 0
         # The children of a server that was killed hold its memory for a moment.
         grep -q 'shared memory block' "$DATA/logs/$name.log" || return 1

@@ -93,5 +93,9 @@ stop_processes() {
         fi
         sleep 0.05
     done
-    for name in "$@"; do forget_process "$name"; done
+    for name in "$@"; do
+        # Reaped here, as the shell would otherwise print how it ended.
+        wait "$(cat "$DATA/pids/$name.pid" 2>/dev/null)" 2>/dev/null || true
+        forget_process "$name"
+    done
 }

@@ -135,7 +135,7 @@ enum StoreSQL {
         LEFT JOIN carillon.inboxes b USING (user_id)
         WHERE n.stored_at > (SELECT swept_until FROM carillon.sweep) AND n.stored_at <= $1
             AND n.status = 'pending' AND n.status_reason IS NULL
-        ORDER BY n.stored_at LIMIT $2
+        ORDER BY n.stored_at, n.id LIMIT $2
         """
 
     /// Moves the sweeper's mark to just before the oldest row that is still without an owner, $1 at most.

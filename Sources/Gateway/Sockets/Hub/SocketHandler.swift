@@ -11,7 +11,7 @@ final class SocketHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    private enum Phase {
+    enum Phase {
         /// Waits for an `auth` message.
         case anonymous
         /// Presence is being registered and the inbox read.
@@ -23,26 +23,26 @@ final class SocketHandler: ChannelInboundHandler {
 
     let connection: String
     let openedAt: NIODeadline
-    private let shard: HubShard
+    let shard: HubShard
     private var context: ChannelHandlerContext?
 
-    private var phase: Phase
+    private(set) var phase: Phase
     private(set) var identity: SocketIdentity?
     private var parser: WebSocketParser
     private var sequence = InboxSequence()
-    private var proofs = ProofLedger()
+    var proofs = ProofLedger()
     /// Frames that wait for the sync, or for the one before them.
     private var held: [NodeChange] = []
     private var heldSince: NIODeadline?
     private var isFilling = false
-    private var since: Int64?
+    var since: Int64?
 
     private var outbound: ByteBuffer?
     private var mustPing = false
     private var lastHeard: NIODeadline
     private var pingedAt: NIODeadline?
     private var closeDeadline: NIODeadline?
-    private var allowance: Int
+    var allowance: Int
 
     init(connection: String, identity: SocketIdentity?, since: Int64?, shard: HubShard) {
         self.connection = connection
@@ -125,61 +125,6 @@ final class SocketHandler: ChannelInboundHandler {
         }
         self.flush()
         self.context?.close(promise: nil)
-    }
-
-    // MARK: Client messages
-
-    /// Takes one message off the client's allowance; a client that has none left is closed.
-    private func spend() -> Bool {
-        guard self.allowance > 0 else {
-            self.close(.policyViolation, reason: "too many messages")
-            return false
-        }
-        self.allowance -= 1
-        return true
-    }
-
-    private func receive(_ text: String) {
-        guard self.phase != .closing, self.spend() else { return }
-        do throws(ClientFault) {
-            let (message, reference) = try NativeDialect.decode(text)
-            self.obey(message, reference)
-        } catch {
-            self.send(NativeDialect.error(error.reason, reference: error.reference))
-        }
-    }
-
-    private func obey(_ message: ClientMessage, _ reference: [UInt8]?) {
-        switch (message, self.identity) {
-        case (.auth(let token), _):
-            if !self.shard.authenticate(self, token: token, reference: reference) { self.sayBusy(reference) }
-        case (_, nil):
-            self.send(NativeDialect.error("send auth first", reference: reference))
-        case (.resume(let version), _):
-            self.since = version
-            if self.phase == .open, !self.requestChanges(since: version) { self.sayBusy(reference) }
-        case (.acknowledge(let ids), _):
-            self.report(self.proofs.acknowledge(Set(ids)))
-            self.answerDone(reference)
-        case (.focus, _):
-            self.answerDone(reference)
-        case (.read(let ids), .some(let identity)):
-            if !self.shard.request(.markRead(self, user: identity.user, ids: ids, reference: reference)) {
-                self.sayBusy(reference)
-            }
-        case (.unread, .some(let identity)):
-            if !self.shard.request(.unread(self, user: identity.user, reference: reference)) {
-                self.sayBusy(reference)
-            }
-        }
-    }
-
-    private func answerDone(_ reference: [UInt8]?) {
-        if let reference { self.send(NativeDialect.done(reference: reference)) }
-    }
-
-    private func sayBusy(_ reference: [UInt8]?) {
-        self.send(NativeDialect.error("the server is busy, try again", reference: reference))
     }
 
     // MARK: Answers of the backend
@@ -272,7 +217,7 @@ final class SocketHandler: ChannelInboundHandler {
         self.releaseHeld()
     }
 
-    private func requestChanges(since: Int64) -> Bool {
+    func requestChanges(since: Int64) -> Bool {
         guard let identity, !self.isFilling else { return true }
         self.isFilling = self.shard.request(.changes(self, user: identity.user, since: since))
         return self.isFilling
@@ -336,14 +281,14 @@ final class SocketHandler: ChannelInboundHandler {
         self.report(self.proofs.confirm(payload.reduce(0) { $0 << 8 | UInt64($1) }))
     }
 
-    private func report(_ proven: [ProofLedger.Awaited]) {
+    func report(_ proven: [ProofLedger.Awaited]) {
         guard let identity else { return }
         for proof in proven { self.shard.prove(identity.user, proof.id, lane: proof.lane) }
     }
 
     // MARK: Writing
 
-    private func send(_ json: [UInt8]) {
+    func send(_ json: [UInt8]) {
         guard self.phase != .closing else { return }
         self.write { WebSocketFraming.writeText(json, to: &$0) }
     }
@@ -384,7 +329,7 @@ final class SocketHandler: ChannelInboundHandler {
     }
 
     /// Sends a close frame; the connection is dropped when the peer answers, or after five seconds.
-    private func close(_ code: WebSocketCloseCode, reason: String) {
+    func close(_ code: WebSocketCloseCode, reason: String) {
         guard self.phase != .closing else { return }
         self.write { WebSocketFraming.writeClose(code, reason: reason, to: &$0) }
         self.phase = .closing

@@ -1,0 +1,80 @@
+// Carillon · InboxStoreTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Postgres
+import Stores
+import Testing
+
+@Suite(.timeLimit(.minutes(2)))
+struct InboxStoreTests {
+    @Test("each change raises the version once, whatever it touches, and a change of nothing raises nothing")
+    func changes() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let batch = (0..<5).map { Samples.notification($0, user: "a") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let now = Samples.start
+            let read = try await inbox.markRead(user: "a", ids: [batch[0].id, batch[1].id], at: now)
+            #expect(Set(read.ids) == [batch[0].id, batch[1].id])
+            #expect(read.version == 6)
+            #expect(read.unread == 3)
+            let again = try await inbox.markRead(user: "a", ids: [batch[0].id], at: now)
+            #expect(again.isEmpty)
+            #expect(again.version == 6)
+            let foreign = try await inbox.markRead(user: "eve", ids: [batch[2].id], at: now)
+            #expect(foreign.isEmpty)
+            let gone = try await inbox.delete(user: "a", id: batch[2].id, at: now)
+            #expect(gone.version == 7)
+            #expect(gone.unread == 2)
+            let allRead = try await inbox.markRead(user: "a", ids: nil, at: now)
+            #expect(allRead.ids.count == 2)
+            #expect(allRead.unread == 0)
+            let cleared = try await inbox.delete(user: "a", id: nil, at: now)
+            #expect(cleared.ids.count == 4)
+            #expect(cleared.version == 9)
+            let state = try await inbox.states(["a"]).first
+            #expect(state?.total == 0)
+            #expect(state?.unread == 0)
+            #expect(try await inbox.list(user: "a", filter: .init(limit: 10)).isEmpty)
+
+            let since = try await inbox.changes(user: "a", since: 7, limit: 10)
+            #expect(since.map(\.version).allSatisfy { $0 == 9 })
+            #expect(since.count == 4)
+        }
+    }
+
+    @Test("pages go from the newest to the oldest without gap or repeat")
+    func pages() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let batch = (0..<25).map { Samples.notification($0, user: "a") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            var titles: [String] = []
+            var before: NotificationID?
+            while true {
+                let page = try await inbox.list(user: "a", filter: .init(limit: 10, before: before))
+                titles += page.map(\.title)
+                guard let last = page.last else { break }
+                before = last.id
+            }
+            #expect(titles == (0..<25).reversed().map { "n\($0)" })
+            #expect(try await inbox.list(user: "a", filter: .init(limit: 10, type: "other")).isEmpty)
+        }
+    }
+
+    @Test("the newest unread of many users, each bounded, with the states that they belong to")
+    func newestUnread() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let batch = (0..<6).map { Samples.notification($0, user: $0 < 5 ? "a" : "b") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await inbox.markRead(user: "a", ids: [batch[4].id], at: Samples.start)
+            let (states, unread) = try await inbox.newestUnread(["a", "b", "c"], limit: 2)
+            #expect(states.map(\.unread) == [4, 1, 0])
+            #expect(unread["a"]?.map(\.title) == ["n3", "n2"])
+            #expect(unread["b"]?.map(\.title) == ["n5"])
+            #expect(unread["c"] == nil)
+        }
+    }
+}

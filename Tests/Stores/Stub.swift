@@ -1,2 +1,0 @@
-// Carillon · Stub.swift
-// SPDX-License-Identifier: Apache-2.0
