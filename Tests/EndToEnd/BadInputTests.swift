@@ -69,7 +69,7 @@ struct BadInputTests {
             for (entry, reason) in expected {
                 #expect(reasons[entry]?.contains(reason) == true, "\(reason): \(reasons[entry] ?? "nothing")")
             }
-            let mirrored = try await stack.database.pool.query("SELECT count(*) FROM carillon.dead_letters")
+            let mirrored = try await stack.query("SELECT count(*) FROM carillon.dead_letters")
             #expect(try mirrored.first?.int8(0) == Int64(Self.cases.count))
             #expect(try await stack.connection.send("XLEN", "carillon:jobs").integer() == 0)
         }

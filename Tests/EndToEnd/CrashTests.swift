@@ -82,7 +82,8 @@ struct CrashTests {
             let stalled = try await stack.startDispatcher(name: "stalled")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             // The database lets the batch be taken and holds it there.
-            try await stack.database.pool.transaction { transaction in
+            let pool = try #require(stack.database?.pool)
+            try await pool.transaction { transaction in
                 try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
                 try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "held")])
                 try await eventually("the job is taken") {

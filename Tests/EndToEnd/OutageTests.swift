@@ -6,7 +6,7 @@ import JSON
 import Testing
 import Transfer
 
-/// Redis stalls, dies and comes back; nothing accepted is lost and work resumes by itself.
+/// Redis and PostgreSQL stall, die and come back; nothing accepted is lost and work resumes by itself.
 @Suite(.serialized, .timeLimit(.minutes(5)))
 struct OutageTests {
     @Test("Redis stalled, then killed and started again")
@@ -43,6 +43,39 @@ struct OutageTests {
                 let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
                 return socket.titles.contains("reborn") || synced.contains { $0["title"]?.string == "reborn" }
             }
+            #expect(socket.closeCode == nil)
+        }
+    }
+
+    @Test("PostgreSQL stalled, then killed and started again: jobs wait in their stream meanwhile")
+    func postgres() async throws {
+        let server = try await PostgresServer.start()
+        try await Stack.with(database: server.url) { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "before")])
+            try await eventually("it works before") { socket.titles == ["before"] }
+
+            try await server.stall()
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "stalled")])
+            try await eventually("readyz says why", within: .seconds(15)) {
+                let answer = try await gateway.call(.get, "/readyz", token: nil)
+                return answer.status == 503 && answer.body["postgres"]?.string != "ok"
+                    && answer.body["redis"]?.string == "ok"
+            }
+            server.resume()
+            try await eventually("what waited is delivered", within: .seconds(40)) {
+                socket.titles.contains("stalled")
+            }
+
+            try await server.kill()
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "killed")])
+            try await server.start()
+            try await eventually("what waited is delivered", within: .seconds(40)) {
+                socket.titles.contains("killed")
+            }
+            #expect(socket.titles == ["before", "stalled", "killed"])
             #expect(socket.closeCode == nil)
         }
     }

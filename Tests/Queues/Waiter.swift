@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Synchronization
+import Testing
 
 /// Something that runs beside a test and may have to wait.
 final class Waiter: Sendable {
@@ -10,15 +11,13 @@ final class Waiter: Sendable {
     }
 
     private let progress = Mutex(Progress.unborn)
-    private let task = Mutex<Task<Void, Never>?>(nil)
 
     init(_ body: @escaping @Sendable () async -> Void) {
-        let task = Task {
+        Task {
             self.progress.withLock { $0 = .running }
             await body()
             self.progress.withLock { $0 = .done }
         }
-        self.task.withLock { $0 = task }
     }
 
     /// Whether it is still waiting after it began and everyone had many turns.
@@ -30,7 +29,8 @@ final class Waiter: Sendable {
 
     /// Waits for its end.
     func finish() async {
-        await self.task.withLock { $0 }?.value
+        await eventually { self.progress.withLock { $0 } == .done }
+        #expect(self.progress.withLock { $0 } == .done)
     }
 }
 

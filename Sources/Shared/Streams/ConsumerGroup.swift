@@ -16,6 +16,11 @@ package struct ConsumerGroup: Sendable {
         package let id: String
         /// How often it was handed out.
         package let deliveries: Int
+
+        package init(id: String, deliveries: Int) {
+            self.id = id
+            self.deliveries = deliveries
+        }
     }
 
     package let stream: String

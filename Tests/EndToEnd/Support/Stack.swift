@@ -20,7 +20,7 @@ final class Stack: Sendable {
     static let topic = "com.example.app"
 
     let redis: RedisServer
-    let database: TestDatabase
+    let database: TestDatabase?
     let sandbox: ProviderSandbox
     let directory: TemporaryDirectory
     let connection: RedisConnection
@@ -30,7 +30,8 @@ final class Stack: Sendable {
 
     private init(
         redis: RedisServer,
-        database: TestDatabase,
+        database: TestDatabase?,
+        databaseURL: String,
         sandbox: ProviderSandbox,
         directory: TemporaryDirectory
     ) async throws {
@@ -45,7 +46,7 @@ final class Stack: Sendable {
         let catalog = URL(fileURLWithPath: #filePath)
             .deletingLastPathComponent().appendingPathComponent("catalog.yaml").path
         self.environment = [
-            "REDIS_URL": redis.url, "DATABASE_URL": database.url, "CATALOG": catalog,
+            "REDIS_URL": redis.url, "DATABASE_URL": databaseURL, "CATALOG": catalog,
             "AUTH_JWT_SECRET": Self.secret, "GATEWAY_PORT": "0", "METRICS_PORT": "0",
             "FCM_CREDENTIALS": sandbox.serviceAccountPath, "FCM_ENDPOINT": sandbox.url,
             "APNS_KEY": sandbox.apnsKeyPath, "APNS_KEY_ID": sandbox.apnsKeyID, "APNS_TEAM_ID": sandbox.apnsTeamID,
@@ -59,17 +60,44 @@ final class Stack: Sendable {
         let redis = try await RedisServer.start()
         return try await TestDatabase.with { database in
             try await ProviderSandbox.with { sandbox in
-                let stack = try await Stack(redis: redis, database: database, sandbox: sandbox, directory: directory)
-                do {
-                    let value = try await body(stack)
-                    await stack.close()
-                    return value
-                } catch {
-                    await stack.close()
-                    throw error
-                }
+                try await Stack(
+                    redis: redis,
+                    database: database,
+                    databaseURL: database.url,
+                    sandbox: sandbox,
+                    directory: directory
+                ).run(body)
             }
         }
+    }
+
+    /// Runs `body` with a stack on a database server of the test's own.
+    static func with<Value>(database url: String, _ body: (Stack) async throws -> Value) async throws -> Value {
+        let directory = try TemporaryDirectory("stack")
+        let redis = try await RedisServer.start()
+        return try await ProviderSandbox.with { sandbox in
+            try await Stack(redis: redis, database: nil, databaseURL: url, sandbox: sandbox, directory: directory)
+                .run(body)
+        }
+    }
+
+    private func run<Value>(_ body: (Stack) async throws -> Value) async throws -> Value {
+        do {
+            let value = try await body(self)
+            await self.close()
+            return value
+        } catch {
+            await self.close()
+            throw error
+        }
+    }
+
+    /// Queries the stack's own database.
+    func query(_ sql: String, _ parameters: PostgresValue...) async throws -> PostgresResult {
+        guard let pool = self.database?.pool, let result = try await pool.run([.init(sql, parameters)]).first else {
+            throw FixtureError("the stack has no database of its own")
+        }
+        return result
     }
 
     private func close() async {
@@ -163,7 +191,7 @@ final class Stack: Sendable {
 
     /// How a user's notifications stand, by title.
     func statuses(user: String) async throws -> [String: String] {
-        let rows = try await self.database.pool.query(
+        let rows = try await self.query(
             "SELECT title, status FROM carillon.notifications WHERE user_id = $1",
             .text(user)
         )
