@@ -298,7 +298,7 @@ let package = Package(
             ], path: "Tests/Transfer"),
         .testTarget(
             name: "StoresTests",
-            dependencies: ["Fixtures", "Model", "Postgres", "Stores"],
+            dependencies: ["Fixtures", "JSON", "Model", "Postgres", "Stores"],
             path: "Tests/Stores"
         ),
         .testTarget(
@@ -319,6 +319,20 @@ let package = Package(
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
             ],
             path: "Tests/ProviderSandbox"
+        ),
+        .testTarget(
+            name: "PipelineTests",
+            dependencies: ["Backoff", "Model", "Pipeline"],
+            path: "Tests/Pipeline"
+        ),
+        .testTarget(
+            name: "ServicesTests",
+            dependencies: [
+                "Model", "Services",
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "JWTKit", package: "jwt-kit"),
+            ],
+            path: "Tests/Services"
         ),
         .testTarget(name: "HouseTests", path: "Tests/House"),
         .testTarget(

@@ -144,6 +144,22 @@ struct NotificationStoreTests {
         }
     }
 
+    @Test("users whose ids look alike and differ in their code points have inboxes of their own")
+    func exactUsers() async throws {
+        try await Samples.withStores { pool in
+            let composed = "caf\u{E9}"
+            let decomposed = "cafe\u{301}"
+            let batch = [Samples.notification(1, user: composed), Samples.notification(2, user: decomposed)]
+            let outcomes = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            #expect(outcomes == [.stored(version: 1, unread: 1), .stored(version: 1, unread: 1)])
+            let inbox = InboxStore(pool: pool)
+            let first = try await inbox.list(user: composed, filter: .init(limit: 5))
+            let second = try await inbox.list(user: decomposed, filter: .init(limit: 5))
+            #expect(first.map(\.title) == ["n1"])
+            #expect(second.map(\.title) == ["n2"])
+        }
+    }
+
     @Test("text that PostgreSQL refuses fails the whole batch with its SQLSTATE and without its value")
     func refusal() async throws {
         try await Samples.withStores { pool in

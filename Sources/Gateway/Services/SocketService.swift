@@ -1,6 +1,7 @@
 // Carillon · SocketService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import JSON
 package import Model
 package import Redis
 import Shapes
@@ -81,7 +82,7 @@ package struct SocketService: SocketBackend {
             if let since = opening.since {
                 snapshots.append(try await self.changes(opening.user, since: since, state: state))
             } else {
-                snapshots.append(Self.snapshot(state, unread[opening.user] ?? []))
+                snapshots.append(Self.snapshot(state, unread[ExactText(opening.user)] ?? []))
             }
         }
         return snapshots
@@ -163,7 +164,7 @@ package struct SocketService: SocketBackend {
             }
         }
         let (states, unread) = try await self.inbox.newestUnread([user], limit: Self.syncCount)
-        var fresh = Self.snapshot(states.first ?? state, unread[user] ?? [])
+        var fresh = Self.snapshot(states.first ?? state, unread[ExactText(user)] ?? [])
         fresh.isReset = true
         return fresh
     }

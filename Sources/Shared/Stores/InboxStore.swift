@@ -1,6 +1,7 @@
 // Carillon · InboxStore.swift
 // SPDX-License-Identifier: Apache-2.0
 
+package import JSON
 package import Model
 package import Postgres
 
@@ -56,23 +57,23 @@ package struct InboxStore: Sendable {
             "SELECT user_id, version, unread, total, floor FROM carillon.inboxes WHERE user_id = ANY($1)",
             .array(PostgresArray(texts: users))
         )
-        var byUser: [String: State] = [:]
+        var byUser: [ExactText: State] = [:]
         for row in result {
             var state = State()
             state.version = try row.int8(1)
             state.unread = try row.int4(2)
             state.total = try row.int4(3)
             state.floor = try row.int8(4)
-            byUser[try row.text(0)] = state
+            byUser[ExactText(try row.text(0))] = state
         }
-        return users.map { byUser[$0] ?? State() }
+        return users.map { byUser[ExactText($0)] ?? State() }
     }
 
     /// The newest unread of each user, at most `limit` each, the newest first; and with them the states that they belong to.
     package func newestUnread(
         _ users: [String],
         limit: Int
-    ) async throws(PostgresError) -> (states: [State], unread: [String: [Notification]]) {
+    ) async throws(PostgresError) -> (states: [State], unread: [ExactText: [Notification]]) {
         // The states come first: what is committed after them has a higher version and comes as a frame.
         let states = try await self.states(users)
         let waiting = zip(users, states).filter { $1.unread > 0 }.map(\.0)
@@ -89,9 +90,9 @@ package struct InboxStore: Sendable {
             """,
             .array(PostgresArray(texts: waiting)), .int4(Int32(clamping: limit))
         )
-        var unread: [String: [Notification]] = [:]
+        var unread: [ExactText: [Notification]] = [:]
         for notification in try NotificationColumns.read(result) {
-            unread[notification.user, default: []].append(notification)
+            unread[ExactText(notification.user), default: []].append(notification)
         }
         return (states, unread)
     }

@@ -1,6 +1,7 @@
 // Carillon · NotificationStore.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import JSON
 package import Model
 package import Postgres
 
@@ -90,7 +91,7 @@ package struct NotificationStore: Sendable {
         areRepeats: Bool,
         onlyUnwished: Bool = false
     ) -> [PostgresStatement] {
-        let users = PostgresArray(texts: Set(notifications.map(\.user)).sorted())
+        let users = PostgresArray(texts: ExactText.distinct(notifications.map(\.user)))
         let checksKnown = areRepeats || notifications.contains { $0.jobID != nil }
         return [
             PostgresStatement(StoreSQL.makeInboxes, [.array(users)]),

@@ -1,6 +1,7 @@
 // Carillon · RecipientStore.swift
 // SPDX-License-Identifier: Apache-2.0
 
+package import JSON
 package import Model
 package import Postgres
 
@@ -50,16 +51,16 @@ package struct RecipientStore: Sendable {
     }
 
     /// The active devices of users, by user.
-    package func activeDevices(_ users: [String]) async throws(PostgresError) -> [String: [Device]] {
+    package func activeDevices(_ users: [String]) async throws(PostgresError) -> [ExactText: [Device]] {
         guard !users.isEmpty else { return [:] }
         let result = try await self.pool.query(
             "SELECT \(DeviceColumns.list) FROM carillon.devices d WHERE d.user_id = ANY($1) AND d.active",
             .array(PostgresArray(texts: users))
         )
-        var devices: [String: [Device]] = [:]
+        var devices: [ExactText: [Device]] = [:]
         for row in result {
             let device = try DeviceColumns.read(row)
-            devices[device.user, default: []].append(device)
+            devices[ExactText(device.user), default: []].append(device)
         }
         return devices
     }

@@ -48,6 +48,10 @@ final class ChildProgram: Sendable {
         self.logStart = try log.seekToEnd()
         // The kernel's death signal is tied to the thread that starts the program, so that thread stays to wait for it.
         Thread.detachNewThread { [weak self] in
+            // What this thread blocks, the program would never hear.
+            var none = sigset_t()
+            sigemptyset(&none)
+            pthread_sigmask(SIG_SETMASK, &none, nil)
             let process = Process()
             process.executableURL = URL(fileURLWithPath: "/usr/bin/setpriv")
             process.arguments = ["--pdeathsig", "KILL", "--", program] + arguments
@@ -90,10 +94,14 @@ final class ChildProgram: Sendable {
         }
     }
 
-    /// Kills it and waits for its end.
+    /// Ends it and waits until it is gone; kills it after a minute.
     func end(by signal: Int32 = SIGKILL) async throws {
         self.send(signal)
-        while self.exit == nil { try await Task.sleep(for: .milliseconds(5)) }
+        let deadline = ContinuousClock.now + .seconds(60)
+        while self.exit == nil {
+            if ContinuousClock.now > deadline { self.send(SIGKILL) }
+            try await Task.sleep(for: .milliseconds(5))
+        }
     }
 
     /// The first line of its output that begins with `prefix`; waits for it.

@@ -4,6 +4,7 @@
 import Catalog
 import CoreMetrics
 import Decision
+import JSON
 import Model
 import Postgres
 import Providers
@@ -140,7 +141,7 @@ struct DeliverySender: Sendable {
             isDeleted: notification.deletedAt != nil,
             isReplaced: facts.isReplaced,
             expiresAt: notification.expiresAt,
-            isDeviceActive: facts.device.isActive && facts.device.user == notification.user,
+            isDeviceActive: facts.device.isActive && ExactText(facts.device.user) == ExactText(notification.user),
             isOptedOut: facts.wishes.isOptedOut || facts.wishes.preference.push == false,
             isRequired: self.dispatcher.catalog[notification.type]?.isRequired ?? false,
             wasAccepted: facts.wasAccepted

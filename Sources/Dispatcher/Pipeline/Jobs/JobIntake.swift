@@ -3,6 +3,7 @@
 
 import Catalog
 import Decision
+import JSON
 import Model
 import Postgres
 import Stores
@@ -100,8 +101,8 @@ struct JobIntake: Sendable {
     private static func users(_ job: Job) -> [String] {
         guard case .users(let users) = job.audience else { return [] }
         guard !job.except.isEmpty else { return users }
-        let except = Set(job.except)
-        return users.filter { !except.contains($0) }
+        let except = Set(job.except.map { ExactText($0) })
+        return users.filter { !except.contains(ExactText($0)) }
     }
 
     private func notifications(
@@ -196,14 +197,14 @@ struct JobIntake: Sendable {
     /// Leaves out what a batch holds twice: the later of two with the same user, org and job id.
     private static func distinct(_ notifications: [Notification]) -> [Notification] {
         struct Key: Hashable {
-            let user: String
-            let org: String
-            let job: String
+            let user: ExactText
+            let org: ExactText
+            let job: ExactText
         }
         var seen: Set<Key> = []
         return notifications.filter { notification in
             guard let job = notification.jobID else { return true }
-            return seen.insert(Key(user: notification.user, org: notification.org, job: job)).inserted
+            return seen.insert(Key(user: ExactText(notification.user), org: ExactText(notification.org), job: ExactText(job))).inserted
         }
     }
 

@@ -4,6 +4,7 @@
 import Catalog
 import CoreMetrics
 import Decision
+import JSON
 import Logging
 import Model
 import Redis
@@ -31,18 +32,18 @@ struct Router: Sendable {
     /// Routes notifications that were just stored, or found without an owner.
     func route(_ open: [StoredBatch.Open]) async throws {
         guard !open.isEmpty else { return }
-        let users = Array(Set(open.map(\.notification.user)))
+        let users = ExactText.distinct(open.map(\.notification.user))
         let presences = try await self.presences(users)
-        let presence = Dictionary(uniqueKeysWithValues: zip(users, presences))
+        let presence = Dictionary(uniqueKeysWithValues: zip(users.map { ExactText($0) }, presences))
         let mayNeedPush = open.filter { item in
             guard item.notification.channels.contains(.push) else { return false }
-            guard case .online = presence[item.notification.user] else { return true }
+            guard case .online = presence[ExactText(item.notification.user)] else { return true }
             return !item.notification.channels.contains(.inApp)
         }
         let devices = try await self.devices(mayNeedPush.map(\.notification.user))
         var plan = RoutePlan()
         for item in open {
-            self.add(item, presence: presence[item.notification.user] ?? .unknown, devices: devices, to: &plan)
+            self.add(item, presence: presence[ExactText(item.notification.user)] ?? .unknown, devices: devices, to: &plan)
         }
         try await self.carryOut(plan)
     }
@@ -74,9 +75,9 @@ struct Router: Sendable {
         }
     }
 
-    private func devices(_ users: [String]) async throws -> [String: [Device]] {
+    private func devices(_ users: [String]) async throws -> [ExactText: [Device]] {
         guard !users.isEmpty else { return [:] }
-        let distinct = Array(Set(users))
+        let distinct = ExactText.distinct(users)
         return try await self.dispatcher.untilDone("look up devices") {
             try await self.dispatcher.recipients.activeDevices(distinct)
         }
@@ -87,14 +88,14 @@ struct Router: Sendable {
     private func add(
         _ item: StoredBatch.Open,
         presence: Presence,
-        devices: [String: [Device]],
+        devices: [ExactText: [Device]],
         progress: DecisionFacts.Progress = .stored,
         to plan: inout RoutePlan
     ) {
         let notification = item.notification
         // A type that has left the catalog since keeps what its notifications were stored with.
         let type = self.dispatcher.catalog[notification.type] ?? NotificationType(name: notification.type)
-        let all = devices[notification.user] ?? []
+        let all = devices[ExactText(notification.user)] ?? []
         let usable = all.filter { self.dispatcher.providers.contains($0.provider) }
         var facts = DecisionFacts(
             notification: notification,
@@ -194,10 +195,12 @@ struct Router: Sendable {
 
     private func publish(_ events: [StoredBatch.Event]) async throws {
         guard !events.isEmpty else { return }
-        let users = Array(Set(events.map(\.user)))
-        let presence = Dictionary(uniqueKeysWithValues: zip(users, try await self.presences(users)))
+        let users = ExactText.distinct(events.map(\.user))
+        let presence = Dictionary(
+            uniqueKeysWithValues: zip(users.map { ExactText($0) }, try await self.presences(users))
+        )
         var plan = RoutePlan()
-        for event in events { plan.publish(event, to: presence[event.user] ?? .unknown) }
+        for event in events { plan.publish(event, to: presence[ExactText(event.user)] ?? .unknown) }
         try await self.publish(plan)
     }
 }

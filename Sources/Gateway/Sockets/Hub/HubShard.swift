@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import CoreMetrics
+import JSON
 import Model
 import NIOCore
 
@@ -13,7 +14,7 @@ final class HubShard {
     let configuration: SocketConfiguration
     private let hub: SocketHub
     private var sockets: [ObjectIdentifier: SocketHandler] = [:]
-    private var byUser: [String: [SocketHandler]] = [:]
+    private var byUser: [ExactText: [SocketHandler]] = [:]
     private var holding: [ObjectIdentifier: SocketHandler] = [:]
     private var ticks: [RepeatedTask] = []
     private var isDraining = false
@@ -53,7 +54,7 @@ final class HubShard {
     }
 
     func identified(_ socket: SocketHandler, identity: SocketIdentity) {
-        self.byUser[identity.user, default: []].append(socket)
+        self.byUser[ExactText(identity.user), default: []].append(socket)
     }
 
     func remove(_ socket: SocketHandler) {
@@ -61,8 +62,9 @@ final class HubShard {
         self.holding[ObjectIdentifier(socket)] = nil
         self.hub.socketRemoved()
         guard let user = socket.identity?.user else { return }
-        self.byUser[user]?.removeAll { $0 === socket }
-        if self.byUser[user]?.isEmpty == true { self.byUser[user] = nil }
+        let key = ExactText(user)
+        self.byUser[key]?.removeAll { $0 === socket }
+        if self.byUser[key]?.isEmpty == true { self.byUser[key] = nil }
         self.hub.disconnected(user: user, connection: socket.connection)
     }
 
@@ -121,9 +123,9 @@ final class HubShard {
     /// Delivers changes in their order, then flushes every socket that got some, once.
     ///
     /// - Returns: the users of whom this loop has no socket.
-    func deliver(_ changes: [NodeChange]) -> Set<String> {
+    func deliver(_ changes: [NodeChange]) -> Set<ExactText> {
         var touched: [SocketHandler] = []
-        var missing: Set<String> = []
+        var missing: Set<ExactText> = []
         for change in changes {
             guard let sockets = self.byUser[change.user] else {
                 missing.insert(change.user)
@@ -158,7 +160,7 @@ final class HubShard {
 
     /// The connections of a user on this loop.
     func connections(of user: String) -> [String] {
-        self.byUser[user]?.map(\.connection) ?? []
+        self.byUser[ExactText(user)]?.map(\.connection) ?? []
     }
 
     /// All sockets that are up, for registration and repair.

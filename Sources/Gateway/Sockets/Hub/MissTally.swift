@@ -1,13 +1,14 @@
 // Carillon · MissTally.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import JSON
 import Synchronization
 
 /// Finds the users of a batch of changes whom no shard of the node knows.
 final class MissTally: Sendable {
     private struct State {
         var reports = 0
-        var misses: [String: Int] = [:]
+        var misses: [ExactText: Int] = [:]
     }
 
     private let state = Mutex(State())
@@ -21,7 +22,7 @@ final class MissTally: Sendable {
     /// Takes the users whom one shard does not know.
     ///
     /// - Returns: whom none knows, when the last shard has reported; nothing before.
-    func note(_ missing: Set<String>) -> [String] {
+    func note(_ missing: Set<ExactText>) -> [ExactText] {
         self.state.withLock { state in
             state.reports += 1
             for user in missing { state.misses[user, default: 0] += 1 }

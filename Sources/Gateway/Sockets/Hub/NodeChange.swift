@@ -1,6 +1,7 @@
 // Carillon · NodeChange.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import JSON
 package import Model
 import NIOCore
 
@@ -17,7 +18,7 @@ package struct NodeChange: Sendable {
         case event
     }
 
-    package let user: String
+    let user: ExactText
     package let previous: Int64
     /// The inbox version; 0 for an event.
     package let version: Int64
@@ -37,7 +38,7 @@ package struct NodeChange: Sendable {
         awaitingLane: Lane?,
         body: [UInt8]
     ) {
-        self.user = user
+        self.user = ExactText(user)
         self.previous = previous
         self.version = version
         self.id = id

@@ -1,6 +1,7 @@
 // Carillon · SocketHandler.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import JSON
 import Model
 import NIOCore
 
@@ -139,7 +140,7 @@ final class SocketHandler: ChannelInboundHandler {
             self.shard.identified(self, identity: identity)
             self.shard.open(self, identity: identity, since: self.since)
         case .opening, .open:
-            guard identity.user == self.identity?.user else {
+            guard ExactText(identity.user) == self.identity.map({ ExactText($0.user) }) else {
                 self.send(NativeDialect.error("the token is another user's", reference: reference))
                 break
             }

@@ -3,6 +3,7 @@
 
 import Backoff
 import CoreMetrics
+import JSON
 package import Logging
 package import Model
 package import NIOCore
@@ -118,7 +119,7 @@ package final class SocketHub: Service {
         for eventLoop in self.eventLoops {
             eventLoop.execute {
                 let missing = self.shard(on: eventLoop)?.deliver(changes) ?? []
-                for user in tally.note(missing) { _ = self.ghosts.offer(user) }
+                for user in tally.note(missing) { _ = self.ghosts.offer(user.text) }
             }
         }
     }
@@ -275,7 +276,7 @@ package final class SocketHub: Service {
     /// Presence is read before the sockets are counted, so that a socket which comes meanwhile is not taken for a ghost.
     private func serveGhosts() async {
         while let batch = await self.ghosts.next(limit: Self.batchSize) {
-            for user in Set(batch) {
+            for user in ExactText.distinct(batch) {
                 guard let registered = try? await self.backend.registered(user: user), !registered.isEmpty else {
                     continue
                 }
