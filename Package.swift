@@ -117,7 +117,7 @@ let package = Package(
         .target(
             name: "Streams",
             dependencies: [
-                "JSON", "Model", "Redis",
+                "Model", "Redis",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "NIOCore", package: nio),
             ],
@@ -192,7 +192,7 @@ let package = Package(
         .target(
             name: "Services",
             dependencies: [
-                "Backoff", "JSON", "Model", "Postgres", "Redis", "Shapes", "Sockets", "Stores", "Streams",
+                "JSON", "Model", "Redis", "Shapes", "Sockets", "Stores", "Streams",
                 .product(name: "JWTKit", package: "jwt-kit"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: nio),
@@ -281,9 +281,17 @@ let package = Package(
         .testTarget(name: "JSONTests", dependencies: ["JSON"], path: "Tests/JSON"),
         .testTarget(name: "ModelTests", dependencies: ["JSON", "Model"], path: "Tests/Model"),
         .testTarget(name: "CatalogTests", dependencies: ["Catalog", "Model"], path: "Tests/Catalog"),
-        .testTarget(name: "SettingsTests", dependencies: ["Settings"], path: "Tests/Settings"),
-        .testTarget(name: "TelemetryTests", dependencies: ["Telemetry"], path: "Tests/Telemetry"),
-        .testTarget(name: "ShapesTests", dependencies: ["Model", "Shapes"], path: "Tests/Shapes"),
+        .testTarget(
+            name: "SettingsTests",
+            dependencies: ["Redis", "Settings", "Telemetry", .product(name: "Logging", package: "swift-log")],
+            path: "Tests/Settings"
+        ),
+        .testTarget(
+            name: "TelemetryTests",
+            dependencies: ["Telemetry", .product(name: "CoreMetrics", package: "swift-metrics")],
+            path: "Tests/Telemetry"
+        ),
+        .testTarget(name: "ShapesTests", dependencies: ["JSON", "Model", "Shapes"], path: "Tests/Shapes"),
         .testTarget(
             name: "RedisTests",
             dependencies: ["Fixtures", "Redis", .product(name: "NIOPosix", package: nio)],
@@ -304,8 +312,20 @@ let package = Package(
         .testTarget(
             name: "StreamsTests", dependencies: ["Fixtures", "Model", "Redis", "Streams"], path: "Tests/Streams"),
         .testTarget(name: "DecisionTests", dependencies: ["Decision", "Model"], path: "Tests/Decision"),
-        .testTarget(name: "ProvidersTests", dependencies: ["Model", "Providers"], path: "Tests/Providers"),
-        .testTarget(name: "SocketsTests", dependencies: ["Model", "Sockets"], path: "Tests/Sockets"),
+        .testTarget(
+            name: "ProvidersTests",
+            dependencies: [
+                "JSON", "Model", "Providers",
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "_CryptoExtras", package: "swift-crypto"),
+            ],
+            path: "Tests/Providers"
+        ),
+        .testTarget(
+            name: "SocketsTests",
+            dependencies: ["JSON", "Model", "Sockets", .product(name: "NIOCore", package: nio)],
+            path: "Tests/Sockets"
+        ),
         .testTarget(
             name: "ProviderSandboxTests",
             dependencies: [
