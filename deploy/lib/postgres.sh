@@ -61,10 +61,11 @@ start_postgres() {
     for setting in "listen_addresses=127.0.0.1" "port=$port" "unix_socket_directories=" "lc_messages=C" "$@"; do
         settings+=(-c "$setting")
     done
-    # A lock left by a server that was killed stops the next one if its id meanwhile belongs to something else.
+    # A lock left by a server that was killed stops the next one if its id belongs to something else by now, or has not
+    # been collected by whoever is its parent.
     local holder
     if holder=$(head -n 1 "$folder/postmaster.pid" 2>/dev/null) &&
-        [[ $(cat "/proc/$holder/comm" 2>/dev/null) != postgres ]]; then
+        [[ $(cat "/proc/$holder/comm" 2>/dev/null) != postgres || $(process_state "$holder") == Z ]]; then
         rm -f "$folder/postmaster.pid"
     fi
     local try

@@ -60,8 +60,12 @@ enum DispatcherComposition {
             clientName: "carillon-dispatcher-\(name)"
         )
         redisConfiguration.certificateAuthorityFile = settings.common.redisCertificateAuthority
-        let connect = { try RedisConnection(redisConfiguration, on: eventLoops.next(), logger: logger) }
-        let redis = try connect()
+        // The jobs' stages, their readers and the connection that they use share one loop and its thread.
+        let jobsLoop = eventLoops.next()
+        let connect: (any EventLoop) throws -> RedisConnection = { eventLoop in
+            try RedisConnection(redisConfiguration, on: eventLoop, logger: logger)
+        }
+        let redis = try connect(jobsLoop)
         let pool = try PostgresPool(self.database(settings), logger: logger)
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
         let keys = Keyspace()
@@ -92,11 +96,15 @@ enum DispatcherComposition {
                 dispatcher: dispatcher,
                 channel: channel,
                 transfer: transfer,
-                readers: try self.readers(connect),
+                readers: try self.readers { try connect(eventLoops.next()) },
                 isAlive: { lease.isHeld }
             )
         }
-        let jobs = JobsService(dispatcher: dispatcher, readers: try self.readers(connect))
+        let jobs = JobsService(
+            dispatcher: dispatcher,
+            readers: try self.readers { try connect(jobsLoop) },
+            executor: EventLoopTaskExecutor(jobsLoop)
+        )
         try await lease.acquire()
         logger.info("dispatcher starts", metadata: ["dispatcher.name": "\(name)"])
         let operations = OperationsServer.make(

@@ -16,14 +16,26 @@ package struct JobsService: Service {
 
     private let dispatcher: Dispatcher
     private let readers: [Lane: RedisConnection]
+    private let executor: (any TaskExecutor)?
 
-    /// - Parameter readers: a connection for each lane, used by nobody else.
-    package init(dispatcher: Dispatcher, readers: [Lane: RedisConnection]) {
+    /// - Parameters:
+    ///   - readers: a connection for each lane, used by nobody else.
+    ///   - executor: where the stages run; the cooperative pool if nil.
+    package init(
+        dispatcher: Dispatcher,
+        readers: [Lane: RedisConnection],
+        executor: (any TaskExecutor)? = nil
+    ) {
         self.dispatcher = dispatcher
         self.readers = readers
+        self.executor = executor
     }
 
     package func run() async throws {
+        try await withTaskExecutorPreference(self.executor) { try await self.work() }
+    }
+
+    private func work() async throws {
         let taken = LaneQueue<LaneBatch>(capacity: 1)
         let stored = LaneQueue<StoredBatch>(capacity: 1)
         try await withThrowingTaskGroup(of: Void.self) { group in
