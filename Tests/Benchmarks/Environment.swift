@@ -21,6 +21,9 @@ enum Environment {
     static let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: 1)
     static let logger = Logger(label: "benchmarks")
 
+    /// For what is told without being asked for.
+    static let quiet = Logger(label: "benchmarks") { _ in SwiftLogNoOpLogHandler() }
+
     static func redis() throws -> RedisConnection {
         try self.redis(url: self.require("REDIS_URL"))
     }

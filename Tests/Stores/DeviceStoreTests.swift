@@ -33,7 +33,8 @@ struct DeviceStoreTests {
             for number in 2...6 {
                 _ = try await devices.register(Samples.device(user: "a", token: "t\(number)", at: Int64(number)))
             }
-            let active = try await RecipientStore(pool: pool).activeDevices(["a"])[ExactText("a")]?.map(\.token).sorted()
+            let active = try await RecipientStore(pool: pool).activeDevices(["a"])[ExactText("a")]?.map(\.token)
+                .sorted()
             #expect(active == ["t2", "t3", "t4", "t5", "t6"])
             let stale = try await devices.list(user: "a").first { $0.token == "new" }
             #expect(stale?.deactivatedReason == "too_many_devices")

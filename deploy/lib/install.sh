@@ -3,8 +3,11 @@
 #
 # Installs what the machine lacks, and starts none of it. Sourced, after messages.sh.
 
-# Each line: a Debian package, and a file or command that shows that it is there.
+# Each line: a Debian package, and what shows that it is there. The first few are what Swift itself links with.
 NEEDED_PACKAGES='
+    binutils              command:ld
+    g++                   glob:/usr/include/c++/*/vector
+    libncurses6           library:libncurses.so.6
     pkg-config            command:pkg-config
     libhiredis-dev        file:/usr/include/hiredis/hiredis.h
     libpq-dev             file:/usr/include/postgresql/libpq-fe.h
@@ -15,7 +18,6 @@ NEEDED_PACKAGES='
     postgresql            postgres:
     openssl               command:openssl
     curl                  command:curl
-    procps                command:ps
 '
 
 # Whether what a line of NEEDED_PACKAGES names is there.
@@ -24,7 +26,9 @@ is_present() {
     case $kind in
         command) command -v "$name" >/dev/null ;;
         file) [[ -e $name ]] ;;
+        glob) compgen -G "$name" >/dev/null ;;
         header) [[ -e /usr/include/$name ]] || compgen -G "/usr/include/*/$name" >/dev/null ;;
+        library) compgen -G "/usr/lib/*/$name" >/dev/null || compgen -G "/lib/*/$name" >/dev/null ;;
         postgres) find_postgres_programs >/dev/null ;;
     esac
 }

@@ -29,7 +29,7 @@ struct ScratchDatabase {
         configuration.connections = 1
         configuration.timeout = .seconds(300)
         let pool = try PostgresPool(configuration, logger: Environment.logger)
-        try await Migrations.apply(to: pool, logger: Environment.logger)
+        try await Migrations.apply(to: pool, logger: Environment.quiet)
         return ScratchDatabase(url: url, pool: pool, name: name, server: server)
     }
 

@@ -204,7 +204,12 @@ struct JobIntake: Sendable {
         var seen: Set<Key> = []
         return notifications.filter { notification in
             guard let job = notification.jobID else { return true }
-            return seen.insert(Key(user: ExactText(notification.user), org: ExactText(notification.org), job: ExactText(job))).inserted
+            let key = Key(
+                user: ExactText(notification.user),
+                org: ExactText(notification.org),
+                job: ExactText(job)
+            )
+            return seen.insert(key).inserted
         }
     }
 

@@ -43,7 +43,8 @@ struct Router: Sendable {
         let devices = try await self.devices(mayNeedPush.map(\.notification.user))
         var plan = RoutePlan()
         for item in open {
-            self.add(item, presence: presence[ExactText(item.notification.user)] ?? .unknown, devices: devices, to: &plan)
+            let found = presence[ExactText(item.notification.user)] ?? .unknown
+            self.add(item, presence: found, devices: devices, to: &plan)
         }
         try await self.carryOut(plan)
     }
