@@ -15,19 +15,25 @@ package struct JobDecoder {
 
     /// Decodes the fields of one entry.
     ///
-    /// - Parameter entry: names and values in their order.
+    /// - Parameters:
+    ///   - entry: names and values in their order.
+    ///   - isKnown: whether the catalog has a type.
     /// - Throws: ``JobFaults`` with every fault.
     package static func decode(
-        _ entry: [(name: String, value: ArraySlice<UInt8>)]
+        _ entry: [(name: String, value: ArraySlice<UInt8>)],
+        isKnown: (_ type: String) -> Bool = { _ in true }
     ) throws(JobFaults) -> Job {
         var decoder = JobDecoder()
         for (name, value) in entry where decoder.fields.updateValue(value, forKey: name) != nil {
             decoder.fault(name, "occurs twice")
         }
         let job = decoder.job()
+        if case .notification(let content) = job?.payload, !content.type.isEmpty, !isKnown(content.type) {
+            decoder.fault("type", "is not in the catalog")
+        }
         for name in decoder.fields.keys.sorted() {
-            let isKnown = Self.unsupported.contains(name)
-            decoder.fault(name, isKnown ? "is not supported by this release" : "is not a field of a job")
+            let isLater = Self.unsupported.contains(name)
+            decoder.fault(name, isLater ? "is not supported by this release" : "is not a field of a job")
         }
         guard decoder.faults.isEmpty, let job else { throw JobFaults(decoder.faults) }
         return job

@@ -43,8 +43,9 @@ final class Stack: Sendable {
         var configuration = TransferConfiguration()
         configuration.allowPlainHTTP = true
         self.http = try TransferClient(configuration: configuration, logger: TestLog.logger)
-        let catalog = URL(fileURLWithPath: #filePath)
-            .deletingLastPathComponent().appendingPathComponent("catalog.yaml").path
+        // Tests/EndToEnd/Support/Stack.swift, so three folders up is the checkout.
+        let checkout = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../..").standardized
+        let catalog = checkout.appendingPathComponent("deploy/catalog.yaml").path
         self.environment = [
             "REDIS_URL": redis.url, "DATABASE_URL": databaseURL, "CATALOG": catalog,
             "AUTH_JWT_SECRET": Self.secret, "GATEWAY_PORT": "0", "METRICS_PORT": "0",

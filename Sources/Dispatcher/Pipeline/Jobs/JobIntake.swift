@@ -34,7 +34,7 @@ struct JobIntake: Sendable {
             // An entry that was deleted while it was pending only has to be acknowledged.
             guard let fields = entry.fields else { continue }
             do throws(JobFaults) {
-                let job = try JobDecoder.decode(fields)
+                let job = try JobDecoder.decode(fields) { self.dispatcher.catalog[$0] != nil }
                 switch job.payload {
                 case .event(let name, let arguments):
                     for user in Self.users(job) {

@@ -101,7 +101,7 @@ struct JobRoutes {
             let random = NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max))
             fields.append(("id", Array(random.asRandomUUID.description.utf8)))
         }
-        let job = try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) })
+        let job = try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) }) { self.services.catalog[$0] != nil }
         var lane = Lane.normal
         if case .notification(let content) = job.payload {
             guard let type = self.services.catalog[content.type] else {
