@@ -69,13 +69,4 @@ enum Environment {
         let line = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") } ?? ""
         return (line.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0) * 1_024
     }
-
-    /// The id of a process that `deploy/up` started.
-    static func pid(_ name: String) throws -> Int {
-        let path = try self.require("CARILLON_DATA") + "/pids/\(name).pid"
-        guard let text = try? String(contentsOfFile: path, encoding: .utf8),
-            let pid = Int(text.trimmingCharacters(in: .whitespacesAndNewlines))
-        else { throw ValidationError("\(path) holds no process id") }
-        return pid
-    }
 }

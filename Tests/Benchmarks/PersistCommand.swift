@@ -85,16 +85,18 @@ struct PersistCommand: AsyncParsableCommand {
 
     /// Empty tables, but for the users if they are known, and nothing left to be written by the last contender.
     private func prepare(_ database: ScratchDatabase, _ areUsersKnown: Bool) async throws {
-        let users = areUsersKnown ? self.users : 0
+        let users = self.users
         try await database.pool.withScriptConnection { connection in
-            try connection.execute(
-                """
-                TRUNCATE carillon.notifications, carillon.inboxes, carillon.users;
-                INSERT INTO carillon.users (user_id) SELECT 'user-' || n FROM generate_series(0, \(users) - 1) n;
-                INSERT INTO carillon.inboxes (user_id) SELECT user_id FROM carillon.users;
-                """
-            )
-            try connection.execute("VACUUM carillon.users, carillon.inboxes")
+            try connection.execute("TRUNCATE carillon.notifications, carillon.inboxes, carillon.users")
+            if areUsersKnown {
+                try connection.execute(
+                    """
+                    INSERT INTO carillon.users (user_id) SELECT 'user-' || n FROM generate_series(0, \(users) - 1) n;
+                    INSERT INTO carillon.inboxes (user_id) SELECT user_id FROM carillon.users;
+                    """
+                )
+                try connection.execute("VACUUM ANALYZE carillon.inboxes")
+            }
             try connection.execute("CHECKPOINT")
         }
     }

@@ -149,7 +149,13 @@ final class PoolState: DatabaseThread.Owner, @unchecked Sendable {
     func tick() {
         let now = self.clock.now
         for connection in self.connections.values {
-            guard let deadline = connection.oldestDeadline, deadline <= now else { continue }
+            // A transaction's connection carries one segment at a time, so these are all of other callers.
+            for segment in connection.giveUpOverdue(now) {
+                self.fail(segment, PostgresError(.timeout, "no answer in time"))
+            }
+            guard let deadline = connection.firstDeadline(grace: self.configuration.timeout), deadline <= now else {
+                continue
+            }
             // The server did not give up by itself: it stalls or is out of reach.
             if let handle = connection.cancelHandle() {
                 _ = DetachedThread.run(name: "pg-cancel") { handle.cancel() }

@@ -19,6 +19,8 @@ final class ServerConnection {
         let segment: Segment
         var results: [PostgresResult] = []
         var error: PostgresError?
+        /// Whether its caller was told that no answer came in time.
+        var isGivenUp = false
     }
 
     // libpq's connection: only the database thread touches it, and `deinit` finishes it.
@@ -55,7 +57,12 @@ final class ServerConnection {
     }
 
     var inFlight: Int { self.flights.count }
-    var oldestDeadline: ContinuousClock.Instant? { self.flights.first?.segment.deadline }
+
+    /// When the first segment is overdue; one that was given up while it was behind others gets `grace` more to come through.
+    func firstDeadline(grace: Duration) -> ContinuousClock.Instant? {
+        self.flights.first.map { $0.isGivenUp ? $0.segment.deadline + grace : $0.segment.deadline }
+    }
+
     var firstSegment: UInt64? { self.flights.first?.segment.identifier }
 
     /// Sends a segment.
@@ -136,7 +143,7 @@ final class ServerConnection {
             if PQresultStatus(result) == PGRES_PIPELINE_SYNC {
                 PQclear(result)
                 self.expected.removeFirst()
-                guard let flight = self.flights.popFirst() else { continue }
+                guard let flight = self.flights.popFirst(), !flight.isGivenUp else { continue }
                 complete(flight.segment, flight.error.map { .failure($0) } ?? .success(flight.results))
             } else {
                 self.headHasResult = true
@@ -164,10 +171,21 @@ final class ServerConnection {
         if case .prepared(let sql) = head { self.prepared[sql] = nil }
     }
 
+    /// Gives up segments behind the first whose deadline has passed; they still run, but nobody waits for them.
+    func giveUpOverdue(_ now: ContinuousClock.Instant) -> [Segment] {
+        var overdue: [Segment] = []
+        for index in self.flights.indices.dropFirst() {
+            guard !self.flights[index].isGivenUp, self.flights[index].segment.deadline <= now else { continue }
+            self.flights[index].isGivenUp = true
+            overdue.append(self.flights[index].segment)
+        }
+        return overdue
+    }
+
     /// Takes out the segments that were sent and not answered.
     func abandon() -> [Segment] {
         defer { self.flights = [] }
-        return self.flights.map(\.segment)
+        return self.flights.filter { !$0.isGivenUp }.map(\.segment)
     }
 
     /// A handle that can cancel what runs, from any thread.
