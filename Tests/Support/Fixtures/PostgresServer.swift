@@ -86,8 +86,9 @@ package final class PostgresServer: Sendable {
     /// Stops all its processes with SIGSTOP: connections stay open, nothing is answered.
     package func stall() async throws {
         guard let process = self.state.withLock({ $0.process }) else { return }
-        self.signal(SIGSTOP)
         try await eventually("postgres stands still") {
+            // Again each time, as the server may have started a child between the look and the signal.
+            self.signal(SIGSTOP)
             let all = [process.identifier] + ProcessTable.children(of: process.identifier)
             return all.allSatisfy { ProcessTable.isStopped($0) }
         }

@@ -13,7 +13,10 @@ enum ProcessTable {
     /// The processes that `parent` has started and that still run.
     static func children(of parent: pid_t) -> [pid_t] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
-        return names.compactMap { pid_t($0) }.filter { Self.status($0)?.parent == parent }
+        return names.compactMap { pid_t($0) }.filter { identifier in
+            // Those that have ended stay in the table as Z until their parent collects them.
+            Self.status(identifier).map { $0.parent == parent && $0.state != "Z" } ?? false
+        }
     }
 
     private static func status(_ identifier: pid_t) -> (state: Substring, parent: pid_t)? {
