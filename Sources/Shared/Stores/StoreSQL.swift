@@ -10,7 +10,7 @@ enum StoreSQL {
         WITH fresh AS (
             INSERT INTO carillon.inboxes (user_id)
             SELECT wanted.u FROM unnest($1) AS wanted(u)
-            WHERE NOT EXISTS (SELECT FROM carillon.inboxes i WHERE i.user_id = wanted.u)
+            WHERE (SELECT true FROM carillon.inboxes i WHERE i.user_id = wanted.u LIMIT 1) IS NULL
             ON CONFLICT DO NOTHING
             RETURNING user_id
         )
@@ -26,6 +26,8 @@ enum StoreSQL {
 
     /// Inserts what is new, numbers it and raises the inboxes.
     ///
+    /// Inboxes are looked up one by one (`LIMIT 1`) and raised by their place, which their lock holds still: a join would
+    /// leave the choice of a plan to statistics that may be of a time when the table was empty.
     /// The inboxes are locked by now, and a statement of its own sees what was committed while it waited for them.
     /// Rows: position, version, unread; and for a known one its id, status and status reason. With $26, nothing is stored
     /// if any of the users has said what they want of the type or of everything; that is a row of position -1.
@@ -50,8 +52,9 @@ enum StoreSQL {
         wished AS MATERIALIZED (
             SELECT $26 AND EXISTS (
                 SELECT FROM input i
-                WHERE EXISTS (SELECT FROM carillon.preferences p WHERE p.user_id = i.user_id AND p.type = i.type)
-                    OR EXISTS (SELECT FROM carillon.user_settings s WHERE s.user_id = i.user_id AND s.opted_out)
+                WHERE (SELECT true FROM carillon.preferences p
+                        WHERE p.user_id = i.user_id AND p.type = i.type LIMIT 1) IS NOT NULL
+                    OR (SELECT s.opted_out FROM carillon.user_settings s WHERE s.user_id = i.user_id LIMIT 1)
             ) AS is_so
         ),
 
@@ -77,17 +80,19 @@ enum StoreSQL {
     private static func insertTail(unless condition: String) -> String {
         """
         numbered AS MATERIALIZED (
-            SELECT i.*, b.version AS base, b.unread AS base_unread,
+            SELECT i.*, b.version AS base, b.unread AS base_unread, b.place,
                 count(*) FILTER (WHERE i.listed) OVER (PARTITION BY i.user_id ORDER BY i.n) AS step,
                 row_number() OVER (PARTITION BY i.user_id ORDER BY i.n DESC) AS from_last
-            FROM input i JOIN carillon.inboxes b USING (user_id)
+            FROM input i CROSS JOIN LATERAL (
+                SELECT x.version, x.unread, x.ctid AS place FROM carillon.inboxes x WHERE x.user_id = i.user_id LIMIT 1
+            ) b
             WHERE NOT (SELECT is_so FROM wished) \(condition)
         ),
         raised AS (
             UPDATE carillon.inboxes b
             SET version = b.version + l.step, unread = b.unread + l.step, total = b.total + l.step
             FROM numbered l
-            WHERE l.from_last = 1 AND l.step > 0 AND b.user_id = l.user_id
+            WHERE l.from_last = 1 AND l.step > 0 AND b.ctid = l.place
         ),
         stored AS (
             INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, job_id, type, severity, delivery,
@@ -113,7 +118,8 @@ enum StoreSQL {
 
         UNION ALL
         SELECT k.n, k.version, b.unread, k.id, k.status, k.status_reason
-        FROM known k JOIN input i USING (n) JOIN carillon.inboxes b USING (user_id)
+        FROM known k JOIN input i USING (n)
+        CROSS JOIN LATERAL (SELECT x.unread FROM carillon.inboxes x WHERE x.user_id = i.user_id LIMIT 1) b
         """
 
     static let markDelivered = """
