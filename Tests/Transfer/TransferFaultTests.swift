@@ -18,7 +18,8 @@ struct TransferFaultTests {
     func fault(marker: String, reason: TransferFailure.Reason) async throws {
         try await TransferScope.withClient { client, sandbox in
             let isSilent = reason == .timeout
-            let push = sandbox.push(marker, timeout: isSilent ? .milliseconds(300) : .seconds(20))
+            // Long enough for the handshake, on a busy machine too; nobody answers afterwards.
+            let push = sandbox.push(marker, timeout: isSilent ? .seconds(3) : .seconds(20))
             let failure = try #require(await client.perform(push).failure)
             #expect(failure.reason == reason, "\(failure)")
             #expect(failure.mayHaveBeenSent)
