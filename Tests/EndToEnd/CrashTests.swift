@@ -57,8 +57,9 @@ struct CrashTests {
                 Set(stack.pushed().values.flatMap { $0 }).count == count / 2
             }
             let pushed = stack.pushed().values.flatMap { $0 }
-            // A push is repeated only if its dispatcher died between the provider's answer and the record of it.
-            #expect(pushed.count - Set(pushed).count <= 512)
+            // A push is repeated only if its dispatcher died between the provider's answer and the record of it; jobs come
+            // one by one here, so that is a few at each of four kills.
+            #expect(pushed.count - Set(pushed).count <= 40)
         }
     }
 

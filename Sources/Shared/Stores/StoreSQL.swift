@@ -33,7 +33,7 @@ enum StoreSQL {
     /// if any of the users has said what they want of the type or of everything; that is a row of position -1.
     ///
     /// - Parameter checksKnown: whether rows may be there already, by their id or their job's. Asking makes sixteen parts
-    ///   ready twice, which is most of the work for a small batch, so that entries seen for the first time go without.
+    ///   ready twice, so entries that are seen for the first time and have no job id go without.
     static func insert(checksKnown: Bool) -> String { checksKnown ? self.insertChecked : self.insertFresh }
 
     private static let insertFresh = Self.insertHead + Self.insertTail(unless: "") + Self.insertRows
