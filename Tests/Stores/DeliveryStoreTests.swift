@@ -35,7 +35,7 @@ struct DeliveryStoreTests {
                     provider: .fcm,
                     kind: "push",
                     attempt: 1,
-                    outcome: "accepted"
+                    outcome: .accepted
                 )
             ]
             settlement.accepted = [("a", notification.id, "fcm")]

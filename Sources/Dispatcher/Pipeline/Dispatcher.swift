@@ -92,6 +92,7 @@ package struct Dispatcher: Sendable {
                     )
                 }
             }
+            // With jitter, so that dispatchers that failed together do not come back together.
             try await Task.sleep(for: backoff.delay(attempt: attempt))
             attempt += 1
         }

@@ -3,6 +3,7 @@
 
 import Metrics
 import Model
+import Stores
 
 /// The dispatcher's metrics, each made once.
 enum PipelineMetrics {
@@ -19,16 +20,40 @@ enum PipelineMetrics {
     /// Rows without an owner that were fanned out again.
     static let swept = Counter(label: "carillon.notifications.swept")
 
-    /// Answers of a provider, by what they meant.
-    static func answers(_ provider: Provider, _ outcome: String) -> Counter {
-        Counter(
-            label: "carillon.deliveries.answered",
-            dimensions: [("provider", provider.rawValue), ("outcome", outcome)]
-        )
-    }
+    /// The metrics of one provider.
+    struct Deliveries: Sendable {
+        let accepted: Counter
+        let retry: Counter
+        let failed: Counter
+        let skipped: Counter
+        /// How long the provider took to answer.
+        let duration: Timer
 
-    /// How long a provider took to answer.
-    static func duration(_ provider: Provider) -> Timer {
-        Timer(label: "carillon.deliveries.duration", dimensions: [("provider", provider.rawValue)])
+        init(_ provider: Provider) {
+            func answers(_ outcome: DeliveryStore.Outcome) -> Counter {
+                Counter(
+                    label: "carillon.deliveries.answered",
+                    dimensions: [("provider", provider.rawValue), ("outcome", outcome.rawValue)]
+                )
+            }
+            self.accepted = answers(.accepted)
+            self.retry = answers(.retry)
+            self.failed = answers(.failed)
+            self.skipped = answers(.skipped)
+            self.duration = Timer(
+                label: "carillon.deliveries.duration",
+                dimensions: [("provider", provider.rawValue)]
+            )
+        }
+
+        /// Answers, by what they meant.
+        func answers(_ outcome: DeliveryStore.Outcome) -> Counter {
+            switch outcome {
+            case .accepted: self.accepted
+            case .retry: self.retry
+            case .failed: self.failed
+            case .skipped: self.skipped
+            }
+        }
     }
 }

@@ -66,6 +66,7 @@ package struct NodeService: Service {
                 self.logger.warning("lease not renewed", metadata: ["error": "\(error)"])
             }
             for _ in 0..<50 where !Task.isShuttingDownGracefully || hub.count > 0 {
+                // The time until the next renewal, in steps, so that the last socket to leave ends it.
                 try await Task.sleep(for: Lease.renewal / 50)
             }
         }

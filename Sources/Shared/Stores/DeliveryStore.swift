@@ -19,6 +19,17 @@ package struct DeliveryStore: Sendable {
         package let wasAccepted: Bool
     }
 
+    /// How a try ended.
+    package enum Outcome: String, Sendable, CaseIterable {
+        /// The provider has it.
+        case accepted
+        /// It is tried again.
+        case retry
+        case failed
+        /// It was not sent.
+        case skipped
+    }
+
     /// One row of the audit.
     package struct Attempt: Sendable {
         package var at: Timestamp
@@ -29,8 +40,7 @@ package struct DeliveryStore: Sendable {
         /// `push`, or what happened to a token.
         package var kind: String
         package var attempt: Int
-        /// `accepted`, `retry`, `failed` or `skipped`.
-        package var outcome: String
+        package var outcome: Outcome
         package var reason: String?
         package var providerID: String?
         package var milliseconds: Int32?
@@ -43,7 +53,7 @@ package struct DeliveryStore: Sendable {
             provider: Provider,
             kind: String,
             attempt: Int,
-            outcome: String,
+            outcome: Outcome,
             reason: String? = nil,
             providerID: String? = nil,
             milliseconds: Int32? = nil
@@ -187,7 +197,7 @@ package struct DeliveryStore: Sendable {
             providers.append(attempt.provider.rawValue)
             kinds.append(attempt.kind)
             numbers.append(int4: Int32(clamping: attempt.attempt))
-            outcomes.append(attempt.outcome)
+            outcomes.append(attempt.outcome.rawValue)
             reasons.append(attempt.reason)
             providerIDs.append(attempt.providerID)
             if let value = attempt.milliseconds { durations.append(int4: value) } else { durations.appendNull() }

@@ -31,13 +31,15 @@ package struct DeliveriesService: Service {
     ) {
         self.dispatcher = dispatcher
         self.readers = readers
+        let metrics = PipelineMetrics.Deliveries(channel.provider)
         self.sender = DeliverySender(
             dispatcher: dispatcher,
             channel: channel,
             transfer: transfer,
+            metrics: metrics,
             isAlive: isAlive
         )
-        self.settler = DeliverySettler(dispatcher: dispatcher, provider: channel.provider)
+        self.settler = DeliverySettler(dispatcher: dispatcher, provider: channel.provider, metrics: metrics)
     }
 
     package func run() async throws {

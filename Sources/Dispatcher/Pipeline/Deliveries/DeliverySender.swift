@@ -21,6 +21,7 @@ struct DeliverySender: Sendable {
     let dispatcher: Dispatcher
     let channel: any ProviderChannel
     let transfer: TransferClient
+    let metrics: PipelineMetrics.Deliveries
     /// Whether this process may still act: its lease is held.
     let isAlive: @Sendable () -> Bool
 
@@ -117,7 +118,7 @@ struct DeliverySender: Sendable {
             if case .answered(.staleCredential) = result { result = .answered(.configuration(reason: reason)) }
         }
         let duration = ContinuousClock.now - start
-        PipelineMetrics.duration(self.channel.provider).recordNanoseconds(duration.inMicroseconds * 1_000)
+        self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000)
         return self.outcome(item.entry, batch, item, result, sentAt: now, duration: duration)
     }
 
@@ -128,6 +129,7 @@ struct DeliverySender: Sendable {
         if self.isAlive() { return true }
         while !Task.isCancelled {
             if self.isAlive(), let isOwned = try? await group.owns(entry.id) { return isOwned }
+            // The lease is renewed every few seconds; until then there is nothing to ask.
             try? await Task.sleep(for: .milliseconds(500))
         }
         return false

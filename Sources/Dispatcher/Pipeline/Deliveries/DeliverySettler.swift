@@ -24,6 +24,7 @@ struct DeliverySettler: Sendable {
 
     let dispatcher: Dispatcher
     let provider: Provider
+    let metrics: PipelineMetrics.Deliveries
 
     func settle(_ outcomes: [DeliveryOutcome]) async throws {
         var ledger = Ledger()
@@ -61,9 +62,9 @@ struct DeliverySettler: Sendable {
         }
         switch outcome.result {
         case .malformed, .gone:
-            self.record(outcome, work, "skipped", "gone", in: &ledger)
+            self.record(outcome, work, .skipped, "gone", in: &ledger)
         case .refused(let refusal):
-            self.record(outcome, work, "skipped", refusal.rawValue, in: &ledger)
+            self.record(outcome, work, .skipped, refusal.rawValue, in: &ledger)
             if refusal == .expired || refusal == .deviceInactive || refusal == .optedOut {
                 ledger.settlement.failed.append((work.user, work.notification, refusal.rawValue))
             }
@@ -90,16 +91,16 @@ struct DeliverySettler: Sendable {
     ) {
         switch answer {
         case .accepted(let id):
-            self.record(outcome, work, "accepted", nil, providerID: id, in: &ledger)
+            self.record(outcome, work, .accepted, nil, providerID: id, in: &ledger)
             ledger.settlement.accepted.append((work.user, work.notification, self.provider.rawValue))
         case .retry(let reason, let after):
             self.retry(outcome, work, reason: reason, after: after, in: &ledger)
         case .deadToken(let reason, let evidence):
-            self.record(outcome, work, "failed", reason, in: &ledger)
+            self.record(outcome, work, .failed, reason, in: &ledger)
             ledger.settlement.deadTokens.append((work.device, reason, evidence ?? outcome.sentAt))
             ledger.settlement.failed.append((work.user, work.notification, reason))
         case .refused(let reason):
-            self.record(outcome, work, "failed", reason, in: &ledger)
+            self.record(outcome, work, .failed, reason, in: &ledger)
             ledger.settlement.failed.append((work.user, work.notification, reason))
             ledger.dead.append(self.letter(outcome, reason: "\(self.provider.rawValue) refused it: \(reason)"))
         case .configuration(let reason), .staleCredential(let reason):
@@ -114,12 +115,12 @@ struct DeliverySettler: Sendable {
     private func record(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
-        _ result: String,
+        _ result: DeliveryStore.Outcome,
         _ reason: String?,
         providerID: String? = nil,
         in ledger: inout Ledger
     ) {
-        PipelineMetrics.answers(self.provider, result).increment()
+        self.metrics.answers(result).increment()
         ledger.settlement.attempts.append(
             DeliveryStore.Attempt(
                 at: outcome.sentAt,
@@ -153,12 +154,12 @@ struct DeliverySettler: Sendable {
             using: &generator
         )
         guard let due else {
-            self.record(outcome, work, "failed", reason, in: &ledger)
+            self.record(outcome, work, .failed, reason, in: &ledger)
             ledger.settlement.failed.append((work.user, work.notification, reason))
             ledger.dead.append(self.letter(outcome, reason: "gave up after \(work.attempt + 1) tries: \(reason)"))
             return
         }
-        self.record(outcome, work, "retry", reason, in: &ledger)
+        self.record(outcome, work, .retry, reason, in: &ledger)
         ledger.retries.append((work.afterTry(mayHaveArrived: outcome.mayHaveArrived), due, outcome.lane))
     }
 
@@ -166,12 +167,12 @@ struct DeliverySettler: Sendable {
     private func park(_ outcome: DeliveryOutcome, _ work: DeliveryWork, reason: String, in ledger: inout Ledger) {
         let due = self.dispatcher.now() + Self.configurationDelay
         if let expiresAt = outcome.expiresAt, due >= expiresAt {
-            self.record(outcome, work, "failed", reason, in: &ledger)
+            self.record(outcome, work, .failed, reason, in: &ledger)
             ledger.settlement.failed.append((work.user, work.notification, reason))
             ledger.dead.append(self.letter(outcome, reason: "expired while its provider was out of use: \(reason)"))
             return
         }
-        self.record(outcome, work, "retry", reason, in: &ledger)
+        self.record(outcome, work, .retry, reason, in: &ledger)
         ledger.retries.append((work, due, outcome.lane))
     }
 

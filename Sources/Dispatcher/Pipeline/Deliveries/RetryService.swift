@@ -34,6 +34,7 @@ package struct RetryService: Service {
                     }
                 }
             }
+            // Redis tells nobody that a retry has come due, so it is asked.
             try? await Task.sleep(for: Self.interval)
         }
     }

@@ -100,7 +100,7 @@ struct RoutePlan {
                 provider: device.provider,
                 kind: "push",
                 attempt: 0,
-                outcome: "skipped",
+                outcome: .skipped,
                 reason: reason
             )
         )

@@ -42,6 +42,7 @@ package final class LeaseService: Service {
     /// Renews until it is told to stop, which happens after the services that were started later have ended.
     package func run() async throws {
         while !Task.isShuttingDownGracefully, !Task.isCancelled {
+            // The time until the next renewal, cut short by the shutdown.
             await cancelWhenGracefulShutdown { try? await Task.sleep(for: Lease.renewal) }
             do {
                 try await self.renew()

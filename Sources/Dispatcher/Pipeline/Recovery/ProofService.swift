@@ -30,6 +30,7 @@ package struct ProofService: Service {
                     self.dispatcher.logger.warning("proofs cannot be checked", metadata: ["error": "\(error)"])
                 }
             }
+            // Redis tells nobody that a deadline has passed; four looks a second keep the push within six seconds.
             try? await Task.sleep(for: Self.interval)
         }
     }

@@ -157,6 +157,7 @@ package final class SocketHub: Service {
             eventLoop.execute { self.shard(on: eventLoop)?.drain(over: duration) }
         }
         let deadline = ContinuousClock.now + duration + .seconds(6)
+        // Sockets leave on their own loops; nothing but their number says when the last one has.
         while self.count > 0, ContinuousClock.now < deadline { try? await Task.sleep(for: .milliseconds(20)) }
         for eventLoop in self.eventLoops {
             try? await eventLoop.submit {
@@ -233,42 +234,48 @@ package final class SocketHub: Service {
                 self.logger.warning("holes cannot be filled", metadata: ["error": "\(error)"])
                 // The sockets that still hold something ask again.
                 for hole in batch { hole.reference.call { $0.fillFailed() } }
+                // They ask at once, so a database that is out of reach is spared a storm.
                 try? await Task.sleep(for: .milliseconds(200))
             }
         }
     }
 
+    /// What cannot be recorded in the end lets its deadline lapse, and push goes out.
     private func serveProofs() async {
-        let backoff = Backoff(base: .milliseconds(20), limit: .seconds(1))
         while let batch = await self.proofs.next(limit: 512) {
-            var attempt = 0
-            while attempt < 20 {
-                do {
-                    try await self.backend.confirm(batch)
-                    break
-                } catch {
-                    if attempt == 0 {
-                        self.logger.warning("proofs cannot be recorded", metadata: ["error": "\(error)"])
-                    }
-                }
-                try? await Task.sleep(for: backoff.delay(attempt: attempt))
-                attempt += 1
+            await self.persist("proofs cannot be recorded", tries: 20, count: batch.count) {
+                try await self.backend.confirm(batch)
             }
         }
     }
 
+    /// What cannot be removed in the end is a presence that stays behind; frames for it find nobody, and that mends it.
     private func serveDepartures() async {
-        let backoff = Backoff(base: .milliseconds(20), limit: .seconds(1))
         while let batch = await self.departures.next(limit: 512) {
-            for attempt in 0..<10 {
-                do {
-                    try await self.backend.close(batch)
-                    break
-                } catch {
-                    try? await Task.sleep(for: backoff.delay(attempt: attempt))
-                }
+            await self.persist("departures cannot be recorded", tries: 10, count: batch.count) {
+                try await self.backend.close(batch)
             }
         }
+    }
+
+    /// Tries a step several times, then counts what it was for as lost.
+    private func persist(
+        _ failure: Logger.Message,
+        tries: Int,
+        count: Int,
+        _ step: () async throws -> Void
+    ) async {
+        let backoff = Backoff(base: .milliseconds(20), limit: .seconds(1))
+        for attempt in 0..<tries {
+            do {
+                return try await step()
+            } catch {
+                if attempt == 0 { self.logger.warning(failure, metadata: ["error": "\(error)"]) }
+            }
+            // With jitter, so that gateways that failed together do not come back together.
+            try? await Task.sleep(for: backoff.delay(attempt: attempt))
+        }
+        SocketMetrics.overflows.increment(by: count)
     }
 
     /// Removes presences that stayed behind.
@@ -309,6 +316,7 @@ package final class SocketHub: Service {
                     try await self.backend.register(batch.map { ($0.user, $0.connection, .native, self.now()) })
                     rest = rest.dropFirst(batch.count)
                 } catch {
+                    // Redis is out of reach again; the same batch is registered when it is back.
                     try? await Task.sleep(for: .milliseconds(200))
                     continue
                 }
