@@ -142,18 +142,35 @@ package struct NotificationStore: Sendable {
         try await self.pool.run([StatusChanges(changes).statement])
     }
 
-    /// Notifications that were stored and have had no owner since `before`, the oldest first, with the unread counts of
-    /// their inboxes.
+    /// A notification without an owner.
+    package struct Unowned: Sendable {
+        package let notification: Notification
+        /// The unread count of its inbox.
+        package let unread: Int32
+        fileprivate let storedAt: Int64
+    }
+
+    /// A page of notifications that were stored and have had no owner since `before`, the oldest first.
+    ///
+    /// - Parameter last: the last one of the page before; nil for the first page.
     package func unowned(
         before: Timestamp,
+        after last: Unowned? = nil,
         limit: Int
-    ) async throws(PostgresError) -> [(notification: Notification, unread: Int32)] {
+    ) async throws(PostgresError) -> [Unowned] {
         let result = try await self.pool.query(
-            StoreSQL.unowned, .timestamptz(before.microseconds), .int4(Int32(clamping: limit))
+            StoreSQL.unowned, .timestamptz(before.microseconds), .int4(Int32(clamping: limit)),
+            .timestamptz(last?.storedAt), last.map { .uuid($0.notification.id.halves) } ?? .null(.uuid)
         )
-        var unowned: [(notification: Notification, unread: Int32)] = []
+        var unowned: [Unowned] = []
         for row in result {
-            unowned.append((try NotificationColumns.read(row), try row.int4(NotificationColumns.count)))
+            unowned.append(
+                Unowned(
+                    notification: try NotificationColumns.read(row),
+                    unread: try row.int4(NotificationColumns.count),
+                    storedAt: try row.timestamptz(NotificationColumns.count + 1)
+                )
+            )
         }
         return unowned
     }

@@ -137,10 +137,11 @@ enum StoreSQL {
         """
 
     static let unowned = """
-        SELECT \(NotificationColumns.list), coalesce(b.unread, 0)::int4 FROM carillon.notifications n
+        SELECT \(NotificationColumns.list), coalesce(b.unread, 0)::int4, n.stored_at FROM carillon.notifications n
         LEFT JOIN carillon.inboxes b USING (user_id)
         WHERE n.stored_at > (SELECT swept_until FROM carillon.sweep) AND n.stored_at <= $1
             AND n.status = 'pending' AND n.status_reason IS NULL
+            AND ($3::timestamptz IS NULL OR (n.stored_at, n.id) > ($3, $4::uuid))
         ORDER BY n.stored_at, n.id LIMIT $2
         """
 

@@ -204,12 +204,15 @@ final class Stack: Sendable {
     /// The titles that the sandbox got, by token.
     func pushed() -> [String: [String]] {
         var titles: [String: [String]] = [:]
-        for message in self.sandbox.received() {
-            let payload = try? JSONParser.parse(message.payload)
-            let notification = payload?["message"]?["notification"] ?? payload?["aps"]?["alert"]
-            titles[message.token, default: []].append(notification?["title"]?.string ?? "")
-        }
+        for message in self.sandbox.received() { titles[message.token, default: []].append(Self.title(message)) }
         return titles
+    }
+
+    /// The title that a push shows; empty if it shows none.
+    static func title(_ message: ReceivedMessage) -> String {
+        let payload = try? JSONParser.parse(message.payload)
+        let notification = payload?["message"]?["notification"] ?? payload?["aps"]?["alert"]
+        return notification?["title"]?.string ?? ""
     }
 }
 

@@ -39,17 +39,29 @@ package struct SweepService: Service {
         }
     }
 
-    /// One dispatcher sweeps at a time; the lease ends with the round.
+    /// One dispatcher sweeps at a time; the turn ends with the round.
+    ///
+    /// All that is found is handed on in one round, page by page: after Redis was emptied that may be much. What still
+    /// waits for its proof then is found again by the next round, unless it was confirmed meanwhile.
     private func sweep() async throws {
-        let before = Timestamp(microseconds: self.dispatcher.now().microseconds - Self.age.inMicroseconds)
-        let unowned = try await self.dispatcher.notifications.unowned(before: before, limit: Self.batchSize)
         guard try await self.takeTurn() else { return }
-        guard !unowned.isEmpty else { return try await self.dispatcher.notifications.advanceSweep(before: before) }
-        self.dispatcher.logger.info("unowned notifications found", metadata: ["count": "\(unowned.count)"])
-        try await Router(dispatcher: self.dispatcher).route(
-            unowned.map { StoredBatch.Open(notification: $0.notification, unread: $0.unread, isRepeat: true) }
-        )
-        PipelineMetrics.swept.increment(by: unowned.count)
+        let before = Timestamp(microseconds: self.dispatcher.now().microseconds - Self.age.inMicroseconds)
+        var last: NotificationStore.Unowned?
+        while !Task.isShuttingDownGracefully {
+            let page = try await self.dispatcher.notifications.unowned(
+                before: before,
+                after: last,
+                limit: Self.batchSize
+            )
+            last = page.last
+            guard last != nil else { break }
+            self.dispatcher.logger.info("unowned notifications found", metadata: ["count": "\(page.count)"])
+            try await Router(dispatcher: self.dispatcher).route(
+                page.map { StoredBatch.Open(notification: $0.notification, unread: $0.unread, isRepeat: true) }
+            )
+            PipelineMetrics.swept.increment(by: page.count)
+        }
+        try await self.dispatcher.notifications.advanceSweep(before: before)
     }
 
     /// Two that sweep at once would publish twice, which nodes notice, and push twice, which the attempts tell; a turn a
