@@ -172,19 +172,37 @@ let package = Package(
 
         // Gateway: people in.
         .target(
-            name: "Sockets",
+            name: "WebSocket",
             dependencies: [
-                "Backoff", "JSON", "Model", "Queues",
                 .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "CoreMetrics", package: "swift-metrics"),
-                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
+            ],
+            path: "Sources/Gateway/Protocols/WebSocket"
+        ),
+        .target(
+            name: "Transports",
+            dependencies: [
+                "JSON", "WebSocket",
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
-                .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "NIOCore", package: nio),
                 .product(name: "NIOHTTP1", package: nio),
                 .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
                 .product(name: "NIOHTTPTypesHTTP1", package: "swift-nio-extras"),
+            ],
+            path: "Sources/Gateway/Transports"
+        ),
+        .target(
+            name: "Sockets",
+            dependencies: [
+                "Backoff", "JSON", "Model", "Queues", "Transports", "WebSocket",
+                .product(name: "CoreMetrics", package: "swift-metrics"),
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "Metrics", package: "swift-metrics"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
             ],
             path: "Sources/Gateway/Sockets"
@@ -215,7 +233,7 @@ let package = Package(
             name: "GatewayCommand",
             dependencies: [
                 "API", "Catalog", "Model", "Postgres", "Redis", "Services", "Settings", "Sockets", "Stores", "Streams",
-                "Telemetry",
+                "Telemetry", "Transports",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdTLS", package: "hummingbird"),
@@ -320,6 +338,11 @@ let package = Package(
                 .product(name: "_CryptoExtras", package: "swift-crypto"),
             ],
             path: "Tests/Providers"
+        ),
+        .testTarget(
+            name: "WebSocketTests",
+            dependencies: ["WebSocket", .product(name: "NIOCore", package: nio)],
+            path: "Tests/WebSocket"
         ),
         .testTarget(
             name: "SocketsTests",

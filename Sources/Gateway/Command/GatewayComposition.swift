@@ -22,6 +22,7 @@ import Sockets
 import Stores
 import Streams
 import Telemetry
+import Transports
 import UnixSignals
 
 /// Puts the gateway together: the one place that makes clients and services.
@@ -176,12 +177,11 @@ enum GatewayComposition {
         _ eventLoops: MultiThreadedEventLoopGroup,
         _ logger: Logger
     ) throws -> some ApplicationProtocol {
-        let door = SocketDoor(backend: backend)
+        let endpoints: [any TransportEndpoint] = [NativeEndpoint(hub: hub, backend: backend)]
         let plain = HTTPServerBuilder { responder in
-            SocketChannel(
+            DoorChannel(
                 responder: responder,
-                hub: hub,
-                door: door,
+                endpoints: endpoints,
                 http: HTTP1Channel.Configuration(
                     idleTimeout: .seconds(75),
                     httpDecoderConfiguration: .init(

@@ -3,9 +3,8 @@
 
 import JSON
 package import Model
-import NIOCore
 
-/// What a node was told about one user: a change of the inbox or an event, encoded once for all of the user's sockets.
+/// What a node was told about one user: a change of the inbox or an event.
 package struct NodeChange: Sendable {
     package enum Kind: Sendable {
         /// The body is the notification's canonical JSON.
@@ -24,9 +23,9 @@ package struct NodeChange: Sendable {
     package let version: Int64
     package let id: NotificationID
     package let awaitingLane: Lane?
-    let isNotification: Bool
-    /// The WebSocket frame of the native dialect.
-    let nativeFrame: ByteBuffer
+    let kind: Kind
+    let unread: Int32
+    let body: [UInt8]
 
     package init(
         kind: Kind,
@@ -38,21 +37,15 @@ package struct NodeChange: Sendable {
         awaitingLane: Lane?,
         body: [UInt8]
     ) {
+        self.kind = kind
         self.user = ExactText(user)
         self.previous = previous
         self.version = version
+        self.unread = unread
         self.id = id
         self.awaitingLane = awaitingLane
-        self.isNotification = kind == .notification
-        let json =
-            switch kind {
-            case .notification: NativeDialect.notification(body, version: version, unread: unread)
-            case .read: NativeDialect.change("read", body, version: version, unread: unread)
-            case .deleted: NativeDialect.change("deleted", body, version: version, unread: unread)
-            case .event: NativeDialect.event(body)
-            }
-        var frame = ByteBufferAllocator().buffer(capacity: json.count + 10)
-        WebSocketFraming.writeText(json, to: &frame)
-        self.nativeFrame = frame
+        self.body = body
     }
+
+    var isNotification: Bool { self.kind == .notification }
 }

@@ -208,16 +208,16 @@ package final class SocketHub: Service {
         case .markRead(let socket, let user, let ids, let reference):
             do {
                 let count = try await self.backend.markRead(user: user, ids: ids)
-                socket.call { $0.answerUnread(count, reference: reference) }
+                socket.call { $0.answer(.read(unread: count), reference: reference) }
             } catch {
-                socket.call { $0.answerError("the change could not be made, try again", reference: reference) }
+                socket.call { $0.answer(.error("the change could not be made, try again"), reference: reference) }
             }
         case .unread(let socket, let user, let reference):
             do {
                 let count = try await self.backend.unreadCount(user: user)
-                socket.call { $0.answerUnread(count, reference: reference) }
+                socket.call { $0.answer(.unread(count), reference: reference) }
             } catch {
-                socket.call { $0.answerError("the count could not be read, try again", reference: reference) }
+                socket.call { $0.answer(.error("the count could not be read, try again"), reference: reference) }
             }
         }
     }
@@ -313,7 +313,7 @@ package final class SocketHub: Service {
             while !rest.isEmpty {
                 let batch = Array(rest.prefix(Self.batchSize))
                 do {
-                    try await self.backend.register(batch.map { ($0.user, $0.connection, .native, self.now()) })
+                    try await self.backend.register(batch.map { ($0.user, $0.connection, $0.dialect, self.now()) })
                     rest = rest.dropFirst(batch.count)
                 } catch {
                     // Redis is out of reach again; the same batch is registered when it is back.

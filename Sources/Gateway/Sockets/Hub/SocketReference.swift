@@ -1,26 +1,27 @@
 // Carillon · SocketReference.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Model
 import NIOCore
 
 /// A socket as seen from other threads: it can be called back on its loop, where it may be gone by then.
 struct SocketReference: Sendable {
     private final class Weak {
-        weak var socket: SocketHandler?
+        weak var socket: SocketSession?
 
-        init(_ socket: SocketHandler) {
+        init(_ socket: SocketSession) {
             self.socket = socket
         }
     }
 
     private let bound: NIOLoopBound<Weak>
 
-    init(_ socket: SocketHandler, eventLoop: any EventLoop) {
+    init(_ socket: SocketSession, eventLoop: any EventLoop) {
         self.bound = NIOLoopBound(Weak(socket), eventLoop: eventLoop)
     }
 
     /// Calls `body` on the socket's loop, unless it is gone.
-    func call(_ body: @escaping @Sendable (SocketHandler) -> Void) {
+    func call(_ body: @escaping @Sendable (SocketSession) -> Void) {
         self.bound.eventLoop.execute {
             if let socket = self.bound.value.socket { body(socket) }
         }
@@ -32,6 +33,7 @@ struct HubRoster: Sendable {
     struct Entry: Sendable {
         let user: String
         let connection: String
+        let dialect: Dialect
         let lastVersion: Int64?
         let reference: SocketReference
     }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import NIOCore
-import Sockets
 import Testing
+import WebSocket
 
 @Suite("WebSocket parser under odd reads", .timeLimit(.minutes(1)))
 struct WebSocketSplitTests {

@@ -3,8 +3,7 @@
 
 import NIOCore
 import Testing
-
-@testable import Sockets
+import WebSocket
 
 @Suite("WebSocket framing", .timeLimit(.minutes(1)))
 struct WebSocketFramingTests {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import NIOCore
-import Sockets
+import WebSocket
 
 /// A client's WebSocket frame (RFC 6455 section 5.2), right or wrong as a test wants it.
 struct ClientFrame {

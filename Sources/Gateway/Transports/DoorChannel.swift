@@ -1,4 +1,4 @@
-// Carillon · SocketChannel.swift
+// Carillon · DoorChannel.swift
 // SPDX-License-Identifier: Apache-2.0
 
 package import HummingbirdCore
@@ -7,14 +7,14 @@ package import NIOCore
 import NIOHTTP1
 package import NIOHTTPTypes
 
-/// A server channel that is HTTP until its first request asks for a socket.
+/// A server channel whose requests go to the endpoints that claim them; the rest is the HTTP server's.
 ///
-/// Sockets stay plain channel handlers; the server's task for the connection ends with the upgrade.
-package struct SocketChannel: HTTPChannelHandler {
+/// The server's task for a connection begins with the first request that is its own, and ends early with a socket.
+package struct DoorChannel: HTTPChannelHandler {
     package enum Outcome: Sendable {
         case http(NIOAsyncChannel<HTTPRequestPart, HTTPResponsePart>)
-        case socket
-        case refused
+        /// The connection will never need the server.
+        case taken
     }
 
     package struct Value: ServerChildChannelValue {
@@ -23,19 +23,19 @@ package struct SocketChannel: HTTPChannelHandler {
     }
 
     package let responder: HTTPChannelHandler.Responder
-    private let hub: SocketHub
-    private let door: SocketDoor
+    private let endpoints: [any TransportEndpoint]
+    private let timeouts: DoorTimeouts
     private let http: HTTP1Channel.Configuration
 
     package init(
         responder: @escaping HTTPChannelHandler.Responder,
-        hub: SocketHub,
-        door: SocketDoor,
+        endpoints: [any TransportEndpoint],
+        timeouts: DoorTimeouts = DoorTimeouts(),
         http: HTTP1Channel.Configuration
     ) {
         self.responder = responder
-        self.hub = hub
-        self.door = door
+        self.endpoints = endpoints
+        self.timeouts = timeouts
         self.http = http
     }
 
@@ -46,7 +46,6 @@ package struct SocketChannel: HTTPChannelHandler {
                 .recvAllocator,
                 value: AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 256, maximum: 16_384)
             )
-            let pipeline = channel.pipeline.syncOperations
             var limits = NIOHTTPDecoderLimitConfiguration()
             limits.maxHeaderFieldSize = self.http.httpDecoder.maxHeaderFieldSize
             limits.maxHeaderListSize = self.http.httpDecoder.maxHeaderListSize
@@ -57,15 +56,15 @@ package struct SocketChannel: HTTPChannelHandler {
             )
             let promise = channel.eventLoop.makePromise(of: Outcome.self)
             let handler = DoorHandler(
-                hub: self.hub,
-                door: self.door,
+                endpoints: self.endpoints,
+                timeouts: self.timeouts,
                 http: self.http,
                 encoder: encoder,
                 decoder: decoder,
                 outcome: promise,
                 logger: logger
             )
-            try pipeline.addHandlers([encoder, decoder, handler])
+            try channel.pipeline.syncOperations.addHandlers([encoder, decoder, handler])
             return Value(outcome: promise.futureResult, channel: channel)
         }
     }
@@ -74,4 +73,16 @@ package struct SocketChannel: HTTPChannelHandler {
         guard let outcome = try? await value.outcome.get() else { return }
         if case .http(let channel) = outcome { await self.handleHTTP(asyncChannel: channel, logger: logger) }
     }
+}
+
+/// How long connections may take.
+package struct DoorTimeouts: Sendable {
+    /// Until the first request is there.
+    package var firstRequest: Duration = .seconds(10)
+    /// Until the body of a request is there.
+    package var body: Duration = .seconds(20)
+    /// Between two requests.
+    package var idle: Duration = .seconds(75)
+
+    package init() {}
 }

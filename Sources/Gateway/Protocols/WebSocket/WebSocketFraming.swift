@@ -10,6 +10,26 @@ package enum WebSocketFraming {
         buffer.writeBytes(payload)
     }
 
+    package static func writeBinary(_ payload: [UInt8], to buffer: inout ByteBuffer) {
+        self.writeHeader(opcode: 2, length: payload.count, to: &buffer)
+        buffer.writeBytes(payload)
+    }
+
+    /// A text frame of its own.
+    package static func text(_ payload: [UInt8]) -> ByteBuffer {
+        var frame = ByteBufferAllocator().buffer(capacity: payload.count + 10)
+        self.writeText(payload, to: &frame)
+        return frame
+    }
+
+    /// The payload of a frame that this type wrote.
+    package static func payload(of frame: ByteBuffer) -> ByteBuffer {
+        var payload = frame
+        let short = payload.getInteger(at: payload.readerIndex + 1, as: UInt8.self) ?? 0
+        payload.moveReaderIndex(forwardBy: min(payload.readableBytes, short < 126 ? 2 : short == 126 ? 4 : 10))
+        return payload
+    }
+
     package static func writePong(_ payload: [UInt8], to buffer: inout ByteBuffer) {
         self.writeHeader(opcode: 10, length: payload.count, to: &buffer)
         buffer.writeBytes(payload)
