@@ -171,6 +171,12 @@ let package = Package(
         ),
 
         // Gateway: people in.
+        .target(name: "EventStream", path: "Sources/Gateway/Protocols/EventStream"),
+        .target(
+            name: "SignalR",
+            dependencies: ["EventStream", "JSON"],
+            path: "Sources/Gateway/Protocols/SignalR"
+        ),
         .target(
             name: "Sockets",
             dependencies: [
@@ -321,6 +327,8 @@ let package = Package(
             ],
             path: "Tests/Providers"
         ),
+        .testTarget(name: "EventStreamTests", dependencies: ["EventStream"], path: "Tests/EventStream"),
+        .testTarget(name: "SignalRTests", dependencies: ["JSON", "SignalR"], path: "Tests/SignalR"),
         .testTarget(
             name: "SocketsTests",
             dependencies: ["JSON", "Model", "Sockets", .product(name: "NIOCore", package: nio)],
