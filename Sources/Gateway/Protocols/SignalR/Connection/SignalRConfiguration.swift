@@ -1,7 +1,7 @@
 // Carillon · SignalRConfiguration.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// The limits of connections, shared by all of them. Times are milliseconds.
+/// The limits of connections, shared by all of them; times are milliseconds.
 package final class SignalRConfiguration: Sendable {
     /// The reference server's limits.
     package static let standard = SignalRConfiguration()

@@ -210,21 +210,13 @@ package struct SignalRConnection: Sendable {
         return .write
     }
 
-    /// An invocation of the client's, whose answer comes as ``SignalRAction/clientResult(_:)``.
-    package struct ClientInvocation: Sendable, Equatable {
-        package let invocationID: String
-        /// To be written if the admission says so.
-        package let record: SignalRRecord
-        package let admission: SignalRAdmission
-    }
-
     /// Calls a method of the client's and waits for its result.
-    package mutating func invokeClient(target: String, arguments: [JSONValue], now: Int64) -> ClientInvocation {
+    package mutating func invokeClient(target: String, arguments: [JSONValue], now: Int64) -> SignalRClientInvocation {
         let invocationID = String(self.lastClientInvocation + 1)
         let record = SignalRRecord(
             .invocation(SignalRInvocation(target: target, arguments: arguments, invocationID: invocationID)))
         guard self.clientResults.count < self.configuration.maximumClientResults else {
-            return ClientInvocation(
+            return SignalRClientInvocation(
                 invocationID: invocationID, record: record, admission: .refused(.tooManyClientResults))
         }
         let admission = self.push(record, now: now)
@@ -232,7 +224,7 @@ package struct SignalRConnection: Sendable {
             self.lastClientInvocation += 1
             self.clientResults.insert(invocationID)
         }
-        return ClientInvocation(invocationID: invocationID, record: record, admission: admission)
+        return SignalRClientInvocation(invocationID: invocationID, record: record, admission: admission)
     }
 
     /// Waits no longer for a client's result.

@@ -7,7 +7,7 @@ package import JSON
 package struct SignalRInvocation: Sendable, Equatable {
     package let target: String
     package let arguments: [JSONValue]
-    /// Without one no answer is allowed. A stream always has one.
+    /// Without one no answer is allowed; a stream always has one.
     package let invocationID: String?
     /// The streams that the caller sends along, as items under these ids.
     package let streamIDs: [String]

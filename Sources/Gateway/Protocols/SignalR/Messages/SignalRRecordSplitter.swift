@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Cuts what arrives into records, which the byte 0x1E ends; one may be spread over many pieces.
-struct SignalRRecordSplitter: Sendable {
-    static let separator: UInt8 = 0x1E
+package struct SignalRRecordSplitter: Sendable {
+    package static let separator: UInt8 = 0x1E
 
-    struct Batch: Equatable {
+    package struct Batch: Sendable, Equatable {
         /// Without their separators.
-        var records: [[UInt8]] = []
-        /// A record behind these is longer than allowed; nothing is read any more.
-        var isTooLong = false
+        package var records: [[UInt8]] = []
+        /// A record behind these is longer than allowed, finished or not; nothing is read any more.
+        package var isTooLong = false
     }
 
     private let maximumBytes: Int
@@ -17,14 +17,15 @@ struct SignalRRecordSplitter: Sendable {
     private var isBroken = false
 
     /// Makes a splitter that holds at most one unfinished record of `maximumBytes`, its separator not counted.
-    init(maximumBytes: Int) {
+    package init(maximumBytes: Int) {
         self.maximumBytes = maximumBytes
     }
 
     /// The bytes of the unfinished record.
-    var pendingBytes: Int { self.pending.count }
+    package var pendingBytes: Int { self.pending.count }
 
-    mutating func split(_ bytes: [UInt8]) -> Batch {
+    /// The records that these bytes end; at most one unfinished record is kept.
+    package mutating func split(_ bytes: [UInt8]) -> Batch {
         var batch = Batch()
         guard !self.isBroken else { return batch }
         var start = 0

@@ -3,8 +3,9 @@
 
 /// What a request to a hub's own path says about the connection and the caller.
 package struct SignalRConnectRequest: Sendable, Equatable {
-    /// The query's `id`: what the negotiation handed out. Nil for a client that skipped it; a `connectionId`, which
-    /// one client sends in that case, names nothing here.
+    /// The query's `id`: what the negotiation handed out.
+    ///
+    /// Nil for a client that skipped it; a `connectionId`, which one client sends in that case, names nothing here.
     package let id: String?
     /// The bearer token of the header, or else the query's `access_token`, since browsers can set no header on a
     /// WebSocket or an EventSource.

@@ -9,7 +9,7 @@ package struct SignalRNegotiation: Sendable, Equatable {
     package struct Offer: Sendable, Equatable {
         /// 0 or 1.
         package let version: Int
-        /// Under what the client comes back (`id`): the token, or in version 0 the connection's id. A secret.
+        /// The secret under which the client comes back (`id`): the token, or in version 0 the connection's id.
         package let id: String
         /// The client asked for it and gets it.
         package let usesStatefulReconnect: Bool
