@@ -171,6 +171,12 @@ let package = Package(
         ),
 
         // Gateway: people in.
+        .target(name: "EventStream", path: "Sources/Gateway/Protocols/EventStream"),
+        .target(
+            name: "SignalR",
+            dependencies: ["EventStream", "JSON"],
+            path: "Sources/Gateway/Protocols/SignalR"
+        ),
         .target(
             name: "WebSocket",
             dependencies: [
@@ -339,6 +345,8 @@ let package = Package(
             ],
             path: "Tests/Providers"
         ),
+        .testTarget(name: "EventStreamTests", dependencies: ["EventStream"], path: "Tests/EventStream"),
+        .testTarget(name: "SignalRTests", dependencies: ["JSON", "SignalR"], path: "Tests/SignalR"),
         .testTarget(
             name: "WebSocketTests",
             dependencies: ["WebSocket", .product(name: "NIOCore", package: nio)],
