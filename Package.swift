@@ -267,7 +267,7 @@ let package = Package(
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer",
+                "Model", "Postgres", "Redis", "Stores", "Transfer",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),
