@@ -51,6 +51,7 @@ let package = Package(
             providers: [.apt(["libcurl4-openssl-dev"])]
         ),
         .systemLibrary(name: "CLinux", path: "Sources/Shared/CLinux"),
+        .target(name: "Threads", dependencies: ["CLinux"], path: "Sources/Shared/Threads"),
         .target(name: "Backoff", path: "Sources/Shared/Backoff"),
         .target(
             name: "Queues",
@@ -74,7 +75,7 @@ let package = Package(
         ),
         .target(
             name: "Transfer",
-            dependencies: ["CCurl", .product(name: "Logging", package: "swift-log")],
+            dependencies: ["CCurl", "Threads", .product(name: "Logging", package: "swift-log")],
             path: "Sources/Shared/Transfer"
         ),
         .target(
@@ -102,7 +103,7 @@ let package = Package(
         .target(
             name: "Postgres",
             dependencies: [
-                "Backoff", "CLibpq", "CLinux",
+                "Backoff", "CLibpq", "Threads",
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -290,7 +291,7 @@ let package = Package(
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer",
+                "Model", "Postgres", "Redis", "Stores", "Transfer",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),
@@ -300,6 +301,7 @@ let package = Package(
             path: "Tests/Benchmarks",
             exclude: ["Yardsticks"]
         ),
+        .testTarget(name: "ThreadsTests", dependencies: ["Fixtures", "Threads"], path: "Tests/Threads"),
         .testTarget(name: "BackoffTests", dependencies: ["Backoff"], path: "Tests/Backoff"),
         .testTarget(name: "QueuesTests", dependencies: ["Model", "Queues"], path: "Tests/Queues"),
         .testTarget(name: "JSONTests", dependencies: ["JSON"], path: "Tests/JSON"),

@@ -103,7 +103,10 @@ struct DeliverySender: Sendable {
 
     /// Nil if this process may no longer act: somebody else takes the entry over.
     private func send(_ item: Item, _ batch: LaneBatch) async -> DeliveryOutcome? {
-        guard await self.mayAct(on: item.entry, batch.group) else { return nil }
+        guard await self.mayAct(on: item.entry, batch.group) else {
+            self.dispatcher.inHand.release([item.entry.id], of: batch.group.stream)
+            return nil
+        }
         guard let facts = item.facts else { return self.outcome(item.entry, batch, item, .gone) }
         let now = self.dispatcher.now()
         if let refusal = self.gate(facts, now: now) {

@@ -23,9 +23,7 @@ struct Router: Sendable {
         try await self.route(batch.open)
         try await self.publish(batch.events)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(batch.dead)
-        try await self.dispatcher.untilDone("acknowledge jobs") {
-            try await batch.group.acknowledge(batch.finished)
-        }
+        try await self.dispatcher.acknowledge(batch.finished, batch.group)
         PipelineMetrics.jobs.increment(by: batch.finished.count)
     }
 

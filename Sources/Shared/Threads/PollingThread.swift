@@ -1,4 +1,4 @@
-// Carillon · DatabaseThread.swift
+// Carillon · PollingThread.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import CLinux
@@ -7,36 +7,35 @@ import Synchronization
 
 /// A thread that sleeps in epoll and runs what others put into its inbox.
 ///
-/// libpq's sockets are watched here and nowhere else, so that no call to libpq ever blocks the cooperative pool.
-final class DatabaseThread: Sendable {
+/// For libraries whose sockets NIO cannot watch: what they do is done here, and never blocks the cooperative pool.
+package final class PollingThread: Sendable {
     /// What the thread serves.
     ///
     /// Its methods are called on the thread only.
-    protocol Owner: AnyObject, Sendable {
+    package protocol Owner: AnyObject, Sendable {
         /// A watched socket can be read or written.
         func socketIsReady(_ socket: CInt)
         /// Called at least every 50 milliseconds.
         func tick()
     }
 
-    typealias Work = @Sendable () -> Void
+    package typealias Work = @Sendable () -> Void
 
     private struct Inbox {
         var work: [Work] = []
         var isAwake = false
         var isStopped = false
-        var isOver = false
     }
 
     private let inbox = Mutex(Inbox())
     private let epoll: CInt
     private let wake: CInt
 
-    /// - Throws: ``PostgresError`` if the system has no descriptors to give.
-    init() throws(PostgresError) {
+    /// Nil if the system has no descriptors to give.
+    package init?() {
         self.epoll = epoll_create1(CInt(EPOLL_CLOEXEC))
         self.wake = eventfd(0, CInt(EFD_CLOEXEC | EFD_NONBLOCK))
-        guard self.epoll >= 0, self.wake >= 0 else { throw PostgresError(.unavailable, "no descriptor for epoll") }
+        guard self.epoll >= 0, self.wake >= 0 else { return nil }
         self.watch(self.wake, forWriting: false)
     }
 
@@ -45,20 +44,16 @@ final class DatabaseThread: Sendable {
         Glibc.close(self.wake)
     }
 
-    /// Starts the loop, which keeps `owner` and itself alive until ``stop()``.
-    ///
-    /// - Throws: ``PostgresError`` if there is no thread.
-    func start(name: String, owner: any Owner) throws(PostgresError) {
-        guard DetachedThread.run(name: name, { self.loop(owner) }) else {
-            throw PostgresError(.unavailable, "no thread for the database")
-        }
+    /// Starts the loop, which keeps `owner` and itself alive until ``stop()``; false if there is no thread.
+    package func start(name: String, owner: any Owner) -> Bool {
+        DetachedThread.run(name: name) { self.loop(owner) }
     }
 
-    /// Runs `work` on the thread, soon; false if the loop has ended and it never will.
+    /// Runs `work` on the thread, soon; false if the thread was stopped, in which case it never will.
     @discardableResult
-    func run(_ work: @escaping Work) -> Bool {
+    package func run(_ work: @escaping Work) -> Bool {
         let mustWake = self.inbox.withLock { inbox -> Bool? in
-            if inbox.isOver { return nil }
+            if inbox.isStopped { return nil }
             inbox.work.append(work)
             defer { inbox.isAwake = true }
             return !inbox.isAwake
@@ -69,7 +64,7 @@ final class DatabaseThread: Sendable {
     }
 
     /// Ends the loop after the work that is in the inbox.
-    func stop() {
+    package func stop() {
         self.inbox.withLock { $0.isStopped = true }
         self.wakeUp()
     }
@@ -81,15 +76,18 @@ final class DatabaseThread: Sendable {
 
     // MARK: On the thread
 
-    func watch(_ socket: CInt, forWriting: Bool) {
+    /// Watches a socket for reading, and for writing if wanted.
+    package func watch(_ socket: CInt, forWriting: Bool) {
         self.control(EPOLL_CTL_ADD, socket, forWriting: forWriting)
     }
 
-    func rewatch(_ socket: CInt, forWriting: Bool) {
+    /// Changes what a watched socket is watched for.
+    package func rewatch(_ socket: CInt, forWriting: Bool) {
         self.control(EPOLL_CTL_MOD, socket, forWriting: forWriting)
     }
 
-    func unwatch(_ socket: CInt) {
+    /// Watches a socket no more; before it is closed.
+    package func unwatch(_ socket: CInt) {
         self.control(EPOLL_CTL_DEL, socket, forWriting: false)
     }
 
@@ -118,8 +116,7 @@ final class DatabaseThread: Sendable {
                     inbox.work = []
                     inbox.isAwake = false
                 }
-                inbox.isOver = inbox.isStopped && inbox.work.isEmpty
-                return (inbox.work, inbox.isOver)
+                return (inbox.work, inbox.isStopped && inbox.work.isEmpty)
             }
             if isOver { return }
             for item in work { item() }
