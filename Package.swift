@@ -189,6 +189,7 @@ let package = Package(
             ],
             path: "Sources/Gateway/Sockets"
         ),
+        .target(name: "SocketIO", dependencies: ["JSON"], path: "Sources/Gateway/Protocols/SocketIO"),
         .target(
             name: "Services",
             dependencies: [
@@ -326,6 +327,7 @@ let package = Package(
             dependencies: ["JSON", "Model", "Sockets", .product(name: "NIOCore", package: nio)],
             path: "Tests/Sockets"
         ),
+        .testTarget(name: "SocketIOTests", dependencies: ["JSON", "SocketIO"], path: "Tests/SocketIO"),
         .testTarget(
             name: "ProviderSandboxTests",
             dependencies: [
