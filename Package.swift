@@ -214,6 +214,7 @@ let package = Package(
             ],
             path: "Sources/Gateway/Sockets"
         ),
+        .target(name: "SocketIO", dependencies: ["JSON"], path: "Sources/Gateway/Protocols/SocketIO"),
         .target(
             name: "Services",
             dependencies: [
@@ -359,6 +360,7 @@ let package = Package(
             dependencies: ["JSON", "Model", "Sockets", .product(name: "NIOCore", package: nio)],
             path: "Tests/Sockets"
         ),
+        .testTarget(name: "SocketIOTests", dependencies: ["JSON", "SocketIO"], path: "Tests/SocketIO"),
         .testTarget(
             name: "ProviderSandboxTests",
             dependencies: [
