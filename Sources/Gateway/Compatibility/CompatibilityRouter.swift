@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 package import API
+import Catalog
 package import Hummingbird
 package import Model
 
@@ -25,5 +26,10 @@ package enum CompatibilityRouter {
         let devices = DeviceKeeper(services: services, defaults: defaults)
         HybridInboxRoutes(services: services).add(to: groups)
         HybridDeviceRoutes(devices: devices).add(to: groups)
+        let types = CodedTypes(services.catalog.all)
+        let inbox = groups.group("api/v1/notifications", style: .allowance)
+        AllowanceInboxRoutes(services: services, types: types).add(to: inbox)
+        AllowancePreferenceRoutes(services: services, types: types).add(to: inbox)
+        AllowanceDeviceRoutes(devices: devices).add(to: groups.group("api/v1/devices", style: .allowance))
     }
 }

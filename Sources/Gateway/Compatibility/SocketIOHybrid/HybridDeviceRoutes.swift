@@ -40,8 +40,9 @@ struct HybridDeviceRoutes {
         }
     }
 
-    /// The token is in the body, or in the query where a proxy drops the body of a DELETE. One that is not known is gone
-    /// already, so that logging out twice is no error.
+    /// Removes the token that the body names, or the query where a proxy drops the body of a DELETE.
+    ///
+    /// One that is not known is gone already, so that logging out twice is no error.
     private func unregister(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
