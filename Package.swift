@@ -237,11 +237,22 @@ let package = Package(
             ],
             path: "Sources/Gateway/API"
         ),
+        .target(
+            name: "Compatibility",
+            dependencies: [
+                "API", "Catalog", "JSON", "Model", "Services", "Shapes", "Stores", "Streams",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "Metrics", package: "swift-metrics"),
+                .product(name: "NIOCore", package: nio),
+            ],
+            path: "Sources/Gateway/Compatibility"
+        ),
         .executableTarget(
             name: "GatewayCommand",
             dependencies: [
-                "API", "Catalog", "Model", "Postgres", "Redis", "Services", "Settings", "Sockets", "Stores", "Streams",
-                "Telemetry", "Transports",
+                "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Services", "Settings", "Sockets",
+                "Stores", "Streams", "Telemetry", "Transports",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdTLS", package: "hummingbird"),
@@ -388,6 +399,14 @@ let package = Package(
                 .product(name: "JWTKit", package: "jwt-kit"),
             ],
             path: "Tests/Services"
+        ),
+        .testTarget(
+            name: "CompatibilityTests",
+            dependencies: [
+                "API", "Catalog", "Compatibility", "JSON", "Model", "Stores",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            path: "Tests/Compatibility"
         ),
         .testTarget(name: "HouseTests", path: "Tests/House"),
         .testTarget(

@@ -17,7 +17,7 @@ package struct APIContext: RequestContext {
     /// The user who calls.
     ///
     /// - Throws: ``Problem`` 401 if nobody is known.
-    func user() throws -> String {
+    package func user() throws -> String {
         guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
         return caller.user
     }
@@ -25,7 +25,7 @@ package struct APIContext: RequestContext {
     /// Asserts that the caller may act for the system.
     ///
     /// - Throws: ``Problem`` 401 or 403.
-    func requireService() throws {
+    package func requireService() throws {
         guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
         guard caller.isService else { throw Problem(.forbidden, "the token's scope must be service or admin") }
     }

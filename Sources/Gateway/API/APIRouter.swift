@@ -5,7 +5,11 @@ package import Hummingbird
 
 /// All routes of the canonical API.
 package enum APIRouter {
-    package static func make(_ services: APIServices) -> Router<APIContext> {
+    /// - Parameter extend: adds routes that stand beside the canonical ones.
+    package static func make(
+        _ services: APIServices,
+        extend: (Router<APIContext>, APIServices) -> Void = { _, _ in }
+    ) -> Router<APIContext> {
         let router = Router(context: APIContext.self)
         router.add(middleware: ProblemMiddleware())
         OperationRoutes(services: services).add(to: router)
@@ -14,6 +18,7 @@ package enum APIRouter {
         DeviceRoutes(services: services).add(to: version)
         PreferenceRoutes(services: services).add(to: version)
         JobRoutes(services: services).add(to: version)
+        extend(router, services)
         return router
     }
 }

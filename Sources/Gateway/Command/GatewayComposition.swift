@@ -3,6 +3,7 @@
 
 import API
 import Catalog
+import Compatibility
 import FoundationEssentials
 import Hummingbird
 import HummingbirdCore
@@ -116,7 +117,9 @@ enum GatewayComposition {
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
                 now: now
             )
-        )
+        ) { router, services in
+            CompatibilityRouter.add(to: router, services: services, defaults: .init(environment: .production))
+        }
         let app = try self.application(settings, router, hub, backend, tls, eventLoops, logger)
         logger.info("gateway starts", metadata: ["node.id": "\(node)"])
         let services: [any Service] = [nodeService, hub, app]

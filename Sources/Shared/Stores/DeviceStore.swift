@@ -9,7 +9,7 @@ package struct DeviceStore: Sendable {
     /// How many active devices a user may have; the stalest goes.
     package static let limit = 5
 
-    private let pool: PostgresPool
+    let pool: PostgresPool
 
     package init(pool: PostgresPool) {
         self.pool = pool

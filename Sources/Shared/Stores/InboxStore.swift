@@ -43,7 +43,7 @@ package struct InboxStore: Sendable {
         }
     }
 
-    private let pool: PostgresPool
+    let pool: PostgresPool
 
     package init(pool: PostgresPool) {
         self.pool = pool
