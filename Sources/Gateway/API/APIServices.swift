@@ -24,6 +24,9 @@ package struct APIServices: Sendable {
     /// Asks PostgreSQL for a sign of life.
     package let checkDatabase: @Sendable () async throws -> Void
     package let now: @Sendable () -> Timestamp
+    /// The public key of Web Push in base64url; nil where it is not configured.
+    package let webPushKey: String?
+    let userFields: UserFields
 
     package init(
         verifier: TokenVerifier,
@@ -37,7 +40,8 @@ package struct APIServices: Sendable {
         redis: RedisConnection,
         metrics: PrometheusRegistry,
         checkDatabase: @escaping @Sendable () async throws -> Void,
-        now: @escaping @Sendable () -> Timestamp
+        now: @escaping @Sendable () -> Timestamp,
+        webPushKey: String? = nil
     ) {
         self.verifier = verifier
         self.inbox = inbox
@@ -51,5 +55,7 @@ package struct APIServices: Sendable {
         self.metrics = metrics
         self.checkDatabase = checkDatabase
         self.now = now
+        self.webPushKey = webPushKey
+        self.userFields = UserFields(catalog: catalog, now: now)
     }
 }

@@ -12,6 +12,7 @@ struct JSONBody {
     private static let limit = 1024 * 1024
 
     let value: JSONValue
+    private let prefix: String
     private(set) var faults: [JobFault] = []
 
     /// Reads and parses a body; an empty one counts as `{}`.
@@ -36,10 +37,32 @@ struct JSONBody {
     init(_ value: JSONValue) throws {
         guard value.object != nil else { throw Problem(.badRequest, "the body must be a JSON object") }
         self.value = value
+        self.prefix = ""
+    }
+
+    /// A part of a body, whose faults name their fields with `path` before them; what is no object is a fault.
+    init(_ value: JSONValue, at path: String) {
+        self.value = value
+        self.prefix = path.isEmpty ? "" : path + "."
+        if value.object == nil { self.faults.append(JobFault(path, "must be an object")) }
     }
 
     mutating func fault(_ field: String, _ reason: String) {
-        self.faults.append(JobFault(field, reason))
+        self.faults.append(JobFault(self.prefix + field, reason))
+    }
+
+    /// The elements of a member, at most `limit`; empty if it is absent or null.
+    mutating func elements(_ name: String, limit: Int, isRequired: Bool = false) -> [JSONValue] {
+        switch self.value[name] {
+        case nil, .null:
+            if isRequired { self.fault(name, "is missing") }
+            return []
+        case .array(let elements) where elements.count <= limit && (!isRequired || !elements.isEmpty):
+            return elements
+        default:
+            self.fault(name, "must be an array of \(isRequired ? 1 : 0) to \(limit) elements")
+            return []
+        }
     }
 
     /// Notes members that are none of `names`.

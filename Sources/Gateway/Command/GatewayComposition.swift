@@ -69,9 +69,11 @@ enum GatewayComposition {
         let notifications = NotificationStore(pool: pool)
         let inbox = InboxStore(pool: pool)
         let presence = PresenceRegistry(connection: redis, keys: keys)
+        let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
         let inboxService = InboxService(
             store: inbox,
             publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
+            unconfirmed: unconfirmed,
             now: now,
             logger: logger
         )
@@ -82,7 +84,7 @@ enum GatewayComposition {
             inboxService: inboxService,
             notifications: notifications,
             presence: presence,
-            unconfirmed: UnconfirmedSet(connection: redis, keys: keys),
+            unconfirmed: unconfirmed,
             redis: redis,
             now: now
         )

@@ -141,7 +141,8 @@ enum StoreSQL {
     /// Whether the user of `i` has said what they want of its type, or of everything.
     private static let hasWish = """
         (SELECT true FROM carillon.preferences p WHERE p.user_id = i.user_id AND p.type = i.type LIMIT 1) IS NOT NULL
-            OR (SELECT s.opted_out FROM carillon.user_settings s WHERE s.user_id = i.user_id LIMIT 1)
+            OR (SELECT s.opted_out OR s.email_opted_out
+                FROM carillon.user_settings s WHERE s.user_id = i.user_id LIMIT 1)
         """
 
     static let markDelivered = """

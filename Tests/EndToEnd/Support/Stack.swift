@@ -227,6 +227,14 @@ struct Gateway: Sendable {
         let status: Int
         let type: String?
         let body: JSONValue
+        let response: TransferResponse
+
+        func header(_ name: String) -> String? { self.response.header(name) }
+
+        /// The fields that a problem names.
+        var faults: Set<String> {
+            Set(self.body["errors"]?.array?.compactMap { $0["field"]?.string } ?? [])
+        }
     }
 
     /// Calls the API; `json` is the body's text.
@@ -248,7 +256,12 @@ struct Gateway: Sendable {
         switch await self.http.perform(request) {
         case .answered(let response):
             let body = response.body.isEmpty ? JSONValue.null : (try? JSONParser.parse(response.body)) ?? .null
-            return Answer(status: response.status, type: response.header("content-type"), body: body)
+            return Answer(
+                status: response.status,
+                type: response.header("content-type"),
+                body: body,
+                response: response
+            )
         case .unanswered(let failure):
             throw FixtureError("\(method.rawValue) \(path): \(failure)")
         }
