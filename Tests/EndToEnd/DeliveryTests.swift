@@ -149,4 +149,44 @@ struct DeliveryTests {
             #expect(try await fresh.first("sync")["reset"]?.bool == true)
         }
     }
+
+    @Test("many sockets resume at once: each gets what it has missed, and no other's")
+    func manyResume() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let users = (0..<100).map { "user-\($0)" }
+            // Of every four users one has all three, one none, one lacks the last, and one has never been here.
+            let versions: [Int64?] = [3, 0, 2, nil]
+            for number in 1...3 {
+                try await stack.append([
+                    ("users", String(decoding: JSONWriter.bytes(of: .array(users.map { .string($0) })), as: UTF8.self)),
+                    ("type", "invoice_created"), ("title", "job \(number)"),
+                ])
+            }
+            try await eventually("all are stored") {
+                try await stack.query("SELECT 1 FROM carillon.inboxes WHERE version = 3").count == users.count
+            }
+            let sockets = try await withThrowingTaskGroup(of: (Int, TestSocket).self) { group in
+                for (index, user) in users.enumerated() {
+                    let query = versions[index % 4].map { "?resume=\($0)" } ?? ""
+                    group.addTask {
+                        (index, try await TestSocket.synced(port: gateway.port, user: user, query: query))
+                    }
+                }
+                return try await group.reduce(into: [Int: TestSocket]()) { $0[$1.0] = $1.1 }
+            }
+            for index in users.indices {
+                let sync = try await #require(sockets[index]).first("sync")
+                let titles = (sync["notifications"]?.array ?? []).compactMap { $0["title"]?.string }
+                let expected = [[], ["job 1", "job 2", "job 3"], ["job 3"], ["job 3", "job 2", "job 1"]][index % 4]
+                #expect(titles == expected, "\(users[index])")
+                #expect(sync["version"]?.integer == 3)
+                #expect(sync["reset"]?.bool == false)
+                #expect(sync["unread"]?.integer == 3)
+            }
+            let ahead = try await TestSocket.synced(port: gateway.port, user: users[0], query: "?resume=99")
+            #expect(try await ahead.first("sync")["reset"]?.bool == true)
+        }
+    }
 }

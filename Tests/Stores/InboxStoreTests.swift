@@ -45,6 +45,21 @@ struct InboxStoreTests {
         }
     }
 
+    @Test("the changes of many inboxes come in one read, each bounded and in its own order")
+    func manyChanges() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let batch = (0..<7).map { Samples.notification($0, user: $0 < 5 ? "a" : "b") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await inbox.markRead(user: "a", ids: [batch[0].id], at: Samples.start)
+            _ = try await inbox.delete(user: "b", id: batch[6].id, at: Samples.start)
+            let changes = try await inbox.changes([("b", 0), ("a", 4), ("nobody", 0), ("a", 0), ("b", 3)], limit: 3)
+            #expect(changes.map { $0.map(\.title) } == [["n5", "n6"], ["n4", "n0"], [], ["n1", "n2", "n3"], []])
+            #expect(changes[0].map { $0.deletedAt != nil } == [false, true])
+            #expect(try await inbox.changes([], limit: 3).isEmpty)
+        }
+    }
+
     @Test("pages go from the newest to the oldest without gap or repeat")
     func pages() async throws {
         try await Samples.withStores { pool in

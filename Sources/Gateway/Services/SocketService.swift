@@ -16,6 +16,8 @@ package struct SocketService: SocketBackend {
     private static let syncBytes = 256 * 1024
     /// A client that is further behind starts afresh.
     private static let longestGap = 500
+    /// How many inboxes' changes are read in one round trip, each with ``longestGap`` rows at most.
+    private static let usersPerRead = 32
 
     private let node: String
     private let verifier: TokenVerifier
@@ -75,17 +77,7 @@ package struct SocketService: SocketBackend {
                 )
             }
         )
-        let users = openings.map(\.user)
-        let (states, unread) = try await self.inbox.newestUnread(users, limit: Self.syncCount)
-        var snapshots: [InboxSnapshot] = []
-        for (opening, state) in zip(openings, states) {
-            if let since = opening.since {
-                snapshots.append(try await self.changes(opening.user, since: since, state: state))
-            } else {
-                snapshots.append(Self.snapshot(state, unread[ExactText(opening.user)] ?? []))
-            }
-        }
-        return snapshots
+        return try await self.snapshots(openings.map { ($0.user, $0.since) })
     }
 
     package func close(_ connections: [(user: String, connection: String)]) async throws {
@@ -117,16 +109,8 @@ package struct SocketService: SocketBackend {
     }
 
     package func changes(_ requests: [(user: String, since: Int64)]) async throws -> [InboxSnapshot?] {
-        let states = try await self.inbox.states(requests.map(\.user))
-        var snapshots: [InboxSnapshot?] = []
-        for (request, state) in zip(requests, states) {
-            guard state.version != request.since else {
-                snapshots.append(nil)
-                continue
-            }
-            snapshots.append(try await self.changes(request.user, since: request.since, state: state))
-        }
-        return snapshots
+        let snapshots = try await self.snapshots(requests.map { ($0.user, $0.since) })
+        return zip(requests, snapshots).map { $0.since == $1.version && !$1.isReset ? nil : $1 }
     }
 
     package func confirm(_ proofs: [ReceiptProof]) async throws {
@@ -151,22 +135,56 @@ package struct SocketService: SocketBackend {
 
     // MARK: Snapshots
 
-    private func changes(_ user: String, since: Int64, state: InboxStore.State) async throws -> InboxSnapshot {
-        var snapshot = InboxSnapshot(version: state.version, unread: state.unread, total: state.total)
-        guard state.version != since else { return snapshot }
-        if since >= state.floor, since < state.version {
-            let changed = try await self.inbox.changes(user: user, since: since, limit: Self.longestGap + 1)
-            if changed.count <= Self.longestGap {
-                snapshot.version = max(state.version, changed.last?.version ?? 0)
-                snapshot.items = changed.filter { $0.deletedAt == nil }.map { Self.item($0) }
-                snapshot.deleted = changed.filter { $0.deletedAt != nil }.map(\.id)
-                return snapshot
+    /// How each inbox stands: what changed since a version, or the newest unread where there is none.
+    ///
+    /// Whoever is below the floor or too far behind gets the newest unread too, and begins anew.
+    private func snapshots(_ requests: [(user: String, since: Int64?)]) async throws -> [InboxSnapshot] {
+        var snapshots = [InboxSnapshot?](repeating: nil, count: requests.count)
+        let resuming = requests.indices.filter { requests[$0].since != nil }
+        let states = resuming.isEmpty ? [] : try await self.inbox.states(resuming.map { requests[$0].user })
+        var behind: [(index: Int, since: Int64, state: InboxStore.State)] = []
+        for (index, state) in zip(resuming, states) {
+            guard let since = requests[index].since else { continue }
+            if since == state.version {
+                snapshots[index] = InboxSnapshot(version: state.version, unread: state.unread, total: state.total)
+            } else if since >= state.floor, since < state.version {
+                behind.append((index, since, state))
             }
         }
-        let (states, unread) = try await self.inbox.newestUnread([user], limit: Self.syncCount)
-        var fresh = Self.snapshot(states.first ?? state, unread[ExactText(user)] ?? [])
-        fresh.isReset = true
-        return fresh
+        var rest = behind[...]
+        while !rest.isEmpty {
+            let batch = rest.prefix(Self.usersPerRead)
+            rest = rest.dropFirst(batch.count)
+            let changes = try await self.inbox.changes(
+                batch.map { (requests[$0.index].user, $0.since) },
+                limit: Self.longestGap + 1
+            )
+            for (item, changed) in zip(batch, changes) where changed.count <= Self.longestGap {
+                snapshots[item.index] = Self.snapshot(item.state, changed: changed)
+            }
+        }
+        let afresh = requests.indices.filter { snapshots[$0] == nil }
+        guard !afresh.isEmpty else { return snapshots.compactMap(\.self) }
+        let (newest, unread) = try await self.inbox.newestUnread(
+            afresh.map { requests[$0].user },
+            limit: Self.syncCount
+        )
+        for (index, state) in zip(afresh, newest) {
+            var snapshot = Self.snapshot(state, unread[ExactText(requests[index].user)] ?? [])
+            snapshot.isReset = requests[index].since != nil
+            snapshots[index] = snapshot
+        }
+        return snapshots.compactMap(\.self)
+    }
+
+    private static func snapshot(_ state: InboxStore.State, changed: [Notification]) -> InboxSnapshot {
+        InboxSnapshot(
+            version: max(state.version, changed.last?.version ?? 0),
+            unread: state.unread,
+            total: state.total,
+            items: changed.filter { $0.deletedAt == nil }.map { Self.item($0) },
+            deleted: changed.filter { $0.deletedAt != nil }.map(\.id)
+        )
     }
 
     private static func snapshot(_ state: InboxStore.State, _ unread: [Notification]) -> InboxSnapshot {

@@ -116,6 +116,40 @@ package struct InboxStore: Sendable {
         )
     }
 
+    /// For each inbox what changed after its version, deleted rows included, in the order of the changes, at most `limit`
+    /// each; in one round trip.
+    package func changes(
+        _ requests: [(user: String, since: Int64)],
+        limit: Int
+    ) async throws(PostgresError) -> [[Notification]] {
+        var changes = [[Notification]](repeating: [], count: requests.count)
+        guard !requests.isEmpty else { return changes }
+        var users = PostgresArray(.text, capacity: requests.count)
+        var versions = PostgresArray(.int8, capacity: requests.count)
+        for request in requests {
+            users.append(request.user)
+            versions.append(int8: request.since)
+        }
+        let result = try await self.pool.query(
+            """
+            SELECT \(NotificationColumns.list), r.number
+            FROM unnest($1, $2) WITH ORDINALITY AS r (user_id, since, number)
+            CROSS JOIN LATERAL (
+                SELECT * FROM carillon.notifications x
+                WHERE x.user_id = r.user_id AND x.version > r.since ORDER BY x.version, x.id LIMIT $3
+            ) n
+            ORDER BY r.number, n.version, n.id
+            """,
+            .array(users), .array(versions), .int4(Int32(clamping: limit))
+        )
+        for row in result {
+            let number = Int(try row.int8(NotificationColumns.count))
+            guard changes.indices.contains(number - 1) else { throw PostgresError(.decoding, "a row of no request") }
+            changes[number - 1].append(try NotificationColumns.read(row))
+        }
+        return changes
+    }
+
     /// A page of the inbox, the newest first.
     package func list(user: String, filter: Filter) async throws(PostgresError) -> [Notification] {
         try await self.page(user: user, filter: filter).notifications
