@@ -203,7 +203,7 @@ let package = Package(
         .target(
             name: "Sockets",
             dependencies: [
-                "Backoff", "JSON", "Model", "Queues", "Transports", "WebSocket",
+                "Backoff", "EventStream", "JSON", "Model", "Queues", "Transports", "WebSocket",
                 .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
@@ -218,7 +218,7 @@ let package = Package(
         .target(
             name: "Services",
             dependencies: [
-                "JSON", "Model", "Redis", "Shapes", "Sockets", "Stores", "Streams",
+                "Catalog", "JSON", "Model", "Redis", "Shapes", "Sockets", "Stores", "Streams",
                 .product(name: "JWTKit", package: "jwt-kit"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: nio),
@@ -415,6 +415,7 @@ let package = Package(
                 "Fixtures", "JSON", "Model", "Postgres", "ProviderSandbox", "Redis", "Services", "Streams", "Transfer",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
                 .product(name: "NIOPosix", package: nio),
             ],
             path: "Tests/EndToEnd"),

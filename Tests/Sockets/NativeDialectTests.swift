@@ -127,7 +127,7 @@ struct NativeDialectTests {
         for (kind, body, json) in table {
             let change = NodeChange(
                 kind: kind, user: "u", previous: 1, version: 2, unread: 1, id: Self.ids[0], awaitingLane: nil,
-                body: Array(body.utf8))
+                body: .init(canonical: Array(body.utf8)))
             #expect(Self.text(NativeDialect.change(change)) == json)
             #expect(change.isNotification == (kind == .notification))
         }

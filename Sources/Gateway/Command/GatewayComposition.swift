@@ -86,6 +86,7 @@ enum GatewayComposition {
             presence: presence,
             unconfirmed: unconfirmed,
             redis: redis,
+            catalog: catalog,
             now: now
         )
         let hub = SocketHub(
@@ -182,7 +183,9 @@ enum GatewayComposition {
         _ eventLoops: MultiThreadedEventLoopGroup,
         _ logger: Logger
     ) throws -> some ApplicationProtocol {
-        let endpoints: [any TransportEndpoint] = [NativeEndpoint(hub: hub, backend: backend)]
+        let endpoints: [any TransportEndpoint] = [
+            NativeEndpoint(hub: hub, backend: backend), EventStreamEndpoint(hub: hub, backend: backend),
+        ]
         let plain = HTTPServerBuilder { responder in
             DoorChannel(
                 responder: responder,

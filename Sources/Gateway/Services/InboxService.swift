@@ -79,6 +79,8 @@ package struct InboxService: Sendable {
             for id in change.ids { writer.string(id.description) }
             writer.endArray()
         }
+        writer.key("at")
+        writer.string(self.now().rfc3339)
         writer.endObject()
         do {
             try await self.publisher.publish(

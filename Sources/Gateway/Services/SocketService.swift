@@ -1,6 +1,7 @@
 // Carillon · SocketService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+package import Catalog
 import JSON
 package import Model
 package import Redis
@@ -27,6 +28,7 @@ package struct SocketService: SocketBackend {
     private let presence: PresenceRegistry
     private let unconfirmed: UnconfirmedSet
     private let redis: RedisConnection
+    private let catalog: Catalog
     private let now: @Sendable () -> Timestamp
 
     package init(
@@ -38,6 +40,7 @@ package struct SocketService: SocketBackend {
         presence: PresenceRegistry,
         unconfirmed: UnconfirmedSet,
         redis: RedisConnection,
+        catalog: Catalog,
         now: @escaping @Sendable () -> Timestamp
     ) {
         self.node = node
@@ -48,6 +51,7 @@ package struct SocketService: SocketBackend {
         self.presence = presence
         self.unconfirmed = unconfirmed
         self.redis = redis
+        self.catalog = catalog
         self.now = now
     }
 
@@ -77,7 +81,7 @@ package struct SocketService: SocketBackend {
                 )
             }
         )
-        return try await self.snapshots(openings.map { ($0.user, $0.since) })
+        return try await self.snapshots(openings.map { ($0.user, $0.dialect, $0.since) })
     }
 
     package func close(_ connections: [(user: String, connection: String)]) async throws {
@@ -108,9 +112,9 @@ package struct SocketService: SocketBackend {
         )
     }
 
-    package func changes(_ requests: [(user: String, since: Int64)]) async throws -> [InboxSnapshot?] {
-        let snapshots = try await self.snapshots(requests.map { ($0.user, $0.since) })
-        return zip(requests, snapshots).map { $0.since == $1.version && !$1.isReset ? nil : $1 }
+    package func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] {
+        let snapshots = try await self.snapshots(questions.map { ($0.user, $0.dialect, $0.since) })
+        return zip(questions, snapshots).map { $0.since == $1.version && !$1.isReset ? nil : $1 }
     }
 
     package func confirm(_ proofs: [ReceiptProof]) async throws {
@@ -138,7 +142,9 @@ package struct SocketService: SocketBackend {
     /// How each inbox stands: what changed since a version, or the newest unread where there is none.
     ///
     /// Whoever is below the floor or too far behind gets the newest unread too, and begins anew.
-    private func snapshots(_ requests: [(user: String, since: Int64?)]) async throws -> [InboxSnapshot] {
+    private func snapshots(
+        _ requests: [(user: String, dialect: Dialect, since: Int64?)]
+    ) async throws -> [InboxSnapshot] {
         var snapshots = [InboxSnapshot?](repeating: nil, count: requests.count)
         let resuming = requests.indices.filter { requests[$0].since != nil }
         let states = resuming.isEmpty ? [] : try await self.inbox.states(resuming.map { requests[$0].user })
@@ -160,7 +166,7 @@ package struct SocketService: SocketBackend {
                 limit: Self.longestGap + 1
             )
             for (item, changed) in zip(batch, changes) where changed.count <= Self.longestGap {
-                snapshots[item.index] = Self.snapshot(item.state, changed: changed)
+                snapshots[item.index] = self.snapshot(item.state, changed: changed, requests[item.index].dialect.shape)
             }
         }
         let afresh = requests.indices.filter { snapshots[$0] == nil }
@@ -170,28 +176,37 @@ package struct SocketService: SocketBackend {
             limit: Self.syncCount
         )
         for (index, state) in zip(afresh, newest) {
-            var snapshot = Self.snapshot(state, unread[ExactText(requests[index].user)] ?? [])
+            let newest = unread[ExactText(requests[index].user)] ?? []
+            var snapshot = self.snapshot(state, newest, requests[index].dialect.shape)
             snapshot.isReset = requests[index].since != nil
             snapshots[index] = snapshot
         }
         return snapshots.compactMap(\.self)
     }
 
-    private static func snapshot(_ state: InboxStore.State, changed: [Notification]) -> InboxSnapshot {
+    private func snapshot(
+        _ state: InboxStore.State,
+        changed: [Notification],
+        _ shape: NotificationShape
+    ) -> InboxSnapshot {
         InboxSnapshot(
             version: max(state.version, changed.last?.version ?? 0),
             unread: state.unread,
             total: state.total,
-            items: changed.filter { $0.deletedAt == nil }.map { Self.item($0) },
+            items: changed.filter { $0.deletedAt == nil }.map { self.item($0, shape) },
             deleted: changed.filter { $0.deletedAt != nil }.map(\.id)
         )
     }
 
-    private static func snapshot(_ state: InboxStore.State, _ unread: [Notification]) -> InboxSnapshot {
+    private func snapshot(
+        _ state: InboxStore.State,
+        _ unread: [Notification],
+        _ shape: NotificationShape
+    ) -> InboxSnapshot {
         var snapshot = InboxSnapshot(version: state.version, unread: state.unread, total: state.total)
         var bytes = 0
         for notification in unread {
-            let item = Self.item(notification)
+            let item = self.item(notification, shape)
             bytes += item.json.count
             guard bytes <= Self.syncBytes || snapshot.items.isEmpty else { break }
             snapshot.items.append(item)
@@ -200,10 +215,16 @@ package struct SocketService: SocketBackend {
         return snapshot
     }
 
-    private static func item(_ notification: Notification) -> InboxSnapshot.Item {
-        InboxSnapshot.Item(
+    private func item(_ notification: Notification, _ shape: NotificationShape) -> InboxSnapshot.Item {
+        let json =
+            switch shape {
+            case .canonical: CanonicalShape.encode(notification)
+            case .camelCase:
+                CamelCaseShape.encode(notification, code: self.catalog[notification.type]?.code, now: self.now())
+            }
+        return InboxSnapshot.Item(
             id: notification.id,
-            json: CanonicalShape.encode(notification),
+            json: json,
             awaitsProof: notification.status == .pending,
             lane: notification.lane
         )

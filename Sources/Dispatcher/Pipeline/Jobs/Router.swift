@@ -107,7 +107,7 @@ struct Router: Sendable {
         for step in decide(facts) {
             switch step {
             case .publish:
-                plan.publish(notification, unread: item.unread, to: presence)
+                plan.publish(notification, unread: item.unread, code: type.code, now: facts.now, to: presence)
             case .awaitProof(let deadline):
                 plan.awaitProof(notification, deadline: facts.now + deadline)
             case .push:

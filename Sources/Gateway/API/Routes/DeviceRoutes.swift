@@ -50,8 +50,10 @@ struct DeviceRoutes {
     }
 
     /// Removes the device that the body names, as an app does when its user logs out: by its token, or by the
-    /// `device_id` that it was registered with. Some clients cannot send a body with DELETE; `device_id` may stand in the
-    /// query, but not the token, which would end in logs.
+    /// `device_id` that it was registered with.
+    ///
+    /// Some clients cannot send a body with DELETE; `device_id` may stand in the query, but not the token, which would
+    /// end in logs.
     private func removeCurrent(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var query = QueryFields(request, allowing: ["device_id"])

@@ -5,6 +5,7 @@ import CoreMetrics
 import JSON
 import Model
 import NIOCore
+import Transports
 
 /// The sockets of one event loop.
 ///
@@ -84,7 +85,6 @@ final class HubShard {
         case authenticate(SocketSession, token: String, reference: [UInt8]?)
         case markRead(SocketSession, user: String, ids: [NotificationID]?, reference: [UInt8]?)
         case unread(SocketSession, user: String, reference: [UInt8]?)
-        case changes(SocketSession, user: String, since: Int64)
     }
 
     /// Hands a request on; false if too many wait already.
@@ -96,13 +96,19 @@ final class HubShard {
             self.hub.request(.markRead(self.reference(socket), user: user, ids: ids, reference: reference))
         case .unread(let socket, let user, let reference):
             self.hub.request(.unread(self.reference(socket), user: user, reference: reference))
-        case .changes(let socket, let user, let since):
-            self.hub.requestChanges(user: user, since: since, self.reference(socket))
         }
     }
 
-    private func reference(_ socket: SocketSession) -> SocketReference {
-        SocketReference(socket, eventLoop: self.eventLoop)
+    /// Has the inbox read from a version on; false if too many wait already.
+    func requestChanges(_ socket: SocketSession, user: String, since: Int64) -> Bool {
+        self.hub.requestChanges(
+            InboxQuestion(user: user, dialect: socket.dialect, since: since),
+            self.reference(socket)
+        )
+    }
+
+    private func reference(_ socket: SocketSession) -> LoopReference<SocketSession> {
+        LoopReference(socket, eventLoop: self.eventLoop)
     }
 
     func prove(_ user: String, _ id: NotificationID, lane: Lane?) {

@@ -7,7 +7,7 @@ package import Model
 /// What a node was told about one user: a change of the inbox or an event.
 package struct NodeChange: Sendable {
     package enum Kind: Sendable {
-        /// The body is the notification's canonical JSON.
+        /// The body is the notification's JSON.
         case notification
         /// The body is `{"ids":[…]}` or `{"all":true}`.
         case read
@@ -15,6 +15,18 @@ package struct NodeChange: Sendable {
         case deleted
         /// The body is `{"name":…,"args":[…]}`.
         case event
+    }
+
+    /// A notification's JSON, or what else happened.
+    package struct Body: Sendable {
+        let canonical: [UInt8]
+        /// Empty if no connection of the user's needed it when this was published.
+        let camelCase: [UInt8]
+
+        package init(canonical: [UInt8], camelCase: [UInt8] = []) {
+            self.canonical = canonical
+            self.camelCase = camelCase
+        }
     }
 
     let user: ExactText
@@ -25,7 +37,7 @@ package struct NodeChange: Sendable {
     package let awaitingLane: Lane?
     let kind: Kind
     let unread: Int32
-    let body: [UInt8]
+    let body: Body
 
     package init(
         kind: Kind,
@@ -35,7 +47,7 @@ package struct NodeChange: Sendable {
         unread: Int32,
         id: NotificationID,
         awaitingLane: Lane?,
-        body: [UInt8]
+        body: Body
     ) {
         self.kind = kind
         self.user = ExactText(user)
@@ -45,6 +57,13 @@ package struct NodeChange: Sendable {
         self.id = id
         self.awaitingLane = awaitingLane
         self.body = body
+    }
+
+    /// Whether a dialect can tell it with what came along.
+    ///
+    /// What a dialect lacks is in the inbox, and was there before the connection that needs it was known.
+    func isComplete(for dialect: Dialect) -> Bool {
+        self.kind != .notification || dialect.shape == .canonical || !self.body.camelCase.isEmpty
     }
 
     var isNotification: Bool { self.kind == .notification }

@@ -143,7 +143,7 @@ final class SocketSession {
 
     func requestChanges(since: Int64) -> Bool {
         guard let identity, !self.isFilling else { return true }
-        self.isFilling = self.shard.request(.changes(self, user: identity.user, since: since))
+        self.isFilling = self.shard.requestChanges(self, user: identity.user, since: since)
         return self.isFilling
     }
 
@@ -157,6 +157,11 @@ final class SocketSession {
             self.hold(change)
             return
         case .open: break
+        }
+        guard change.change.isComplete(for: self.dialect) else {
+            // The inbox has it in this dialect's shape.
+            if let last = self.sequence.last { _ = self.requestChanges(since: last) }
+            return
         }
         let version = change.change.version
         guard version > 0 else {

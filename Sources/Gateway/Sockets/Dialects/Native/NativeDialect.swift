@@ -106,10 +106,10 @@ enum NativeDialect {
     /// A change of the inbox, or an event.
     static func change(_ change: NodeChange) -> [UInt8] {
         switch change.kind {
-        case .notification: self.notification(change.body, version: change.version, unread: change.unread)
-        case .read: self.change("read", change.body, version: change.version, unread: change.unread)
-        case .deleted: self.change("deleted", change.body, version: change.version, unread: change.unread)
-        case .event: self.event(change.body)
+        case .notification: self.notification(change.body.canonical, version: change.version, unread: change.unread)
+        case .read: self.change("read", change.body.canonical, version: change.version, unread: change.unread)
+        case .deleted: self.change("deleted", change.body.canonical, version: change.version, unread: change.unread)
+        case .event: self.event(change.body.canonical)
         }
     }
 
