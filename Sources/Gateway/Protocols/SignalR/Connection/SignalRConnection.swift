@@ -86,7 +86,9 @@ package struct SignalRConnection: Sendable {
 
     // MARK: What the transport says
 
-    /// Takes bytes of the client's: a frame's payload, or a POST's body.
+    /// Takes bytes of the client's: a frame's payload, whether text or binary, or a POST's body.
+    ///
+    /// What comes after the end, or from a transport that was reported as lost, is not read.
     package mutating func receive(_ bytes: [UInt8], now: Int64) -> [SignalRAction] {
         guard self.phase != .closed, self.isAttached else { return [] }
         self.lastHeard = now
@@ -233,6 +235,8 @@ package struct SignalRConnection: Sendable {
     }
 
     /// Ends the connection with a Close message.
+    ///
+    /// A server that goes away allows clients to reconnect, and closes a WebSocket with 1001 behind the message.
     ///
     /// - Parameters:
     ///   - error: Nil for a regular end.
