@@ -87,17 +87,31 @@ struct EngineIOHeartbeatTests {
         #expect(trace.session.nextDeadline == 300)
     }
 
-    @Test("During an upgrade pings keep to polling, wait with the messages, and follow to the WebSocket")
+    @Test("During an upgrade pings keep to polling, past the messages that wait")
     func upgrade() {
         var trace = SessionTrace(polling: Self.configuration)
-        _ = trace.open(9, at: 250)
-        #expect(trace.get(1, at: 260) == [])
+        _ = trace.open(9, at: 280)
+        #expect(trace.text(9, "2probe", at: 280) == ["~9 3probe"])
+        #expect(trace.get(1, at: 290) == [])
+        #expect(trace.send("a") == [])
         #expect(trace.tick(300) == ["#1 200 2"])
         #expect(trace.post(2, "3", at: 310) == ["#2 200 ok"])
-        #expect(trace.text(9, "2probe", at: 320) == ["~9 3probe"])
         #expect(trace.tick(610) == [])
-        #expect(trace.text(9, "5", at: 620) == ["~9 upgraded", "~9 2"])
-        #expect(trace.text(9, "3", at: 630) == [])
-        #expect(trace.session.nextDeadline == 930)
+        #expect(trace.get(3, at: 620) == [])
+        #expect(trace.tick(720) == ["#3 200 2"])
+        #expect(trace.text(9, "5", at: 730) == ["~9 upgraded", "~9 4a"])
+        #expect(trace.text(9, "3", at: 740) == [])
+        #expect(trace.session.nextDeadline == 1_040)
+    }
+
+    @Test("A ping that no poll fetched during the upgrade follows to the WebSocket, and a waiting poll gets a noop")
+    func upgradeTakesPing() {
+        var trace = SessionTrace(polling: Self.configuration)
+        _ = trace.open(9, at: 280)
+        _ = trace.text(9, "2probe", at: 280)
+        #expect(trace.send("a") == [])
+        #expect(trace.tick(300) == [])
+        #expect(trace.get(1, at: 310) == [])
+        #expect(trace.text(9, "5", at: 320) == ["#1 200 6", "~9 upgraded", "~9 4a", "~9 2"])
     }
 }

@@ -212,6 +212,15 @@ struct EngineIOPollingTests {
         }
     }
 
+    @Test("A text with the record separator, which polling cannot carry, is not taken")
+    func separator() {
+        var trace = SessionTrace()
+        #expect(trace.send("a", "b\u{1E}4c") == [])
+        #expect(trace.session.messagesSent == 0)
+        #expect(trace.get(1) == [])
+        #expect(trace.send("d") == ["#1 200 4d"])
+    }
+
     @Test("The next poll proves what the last answer held, and nothing later")
     func proof() {
         var trace = SessionTrace()

@@ -3,7 +3,7 @@
 
 import SocketIO
 
-/// A session and what it did, one short line an action:
+/// A session and what it did, one short line an action.
 ///
 /// `#7 200 4a|2` answers request 7, `~9 4a` and `~9 [1, 2]` send on WebSocket 9, `~9 closed 1000` closes it, `~9 upgraded`
 /// says that it took over, `up a` and `up [1, 2]` deliver, `over pingTimeout` ends. A bar stands for the record separator.

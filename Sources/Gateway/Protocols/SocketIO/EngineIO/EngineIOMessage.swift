@@ -12,4 +12,9 @@ package enum EngineIOMessage: Sendable, Equatable {
         case .text(let bytes), .binary(let bytes): bytes.count
         }
     }
+
+    var fitsPolling: Bool {
+        if case .text(let text) = self { return !text.contains(EngineIOPayload.separator) }
+        return true
+    }
 }

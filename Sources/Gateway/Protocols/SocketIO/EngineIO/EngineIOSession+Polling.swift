@@ -168,7 +168,16 @@ extension EngineIOSession {
         if self.configuration.upgradeRelease == 0 { self.releasePoll(into: &actions) }
     }
 
+    /// Releases the waiting poll with the ping that waits, or with a noop.
     mutating func releasePoll(into actions: inout [EngineIOAction]) {
-        self.answerPoll(with: [.noop], into: &actions)
+        guard self.poll != nil else { return }
+        let ping = EngineIOPacket.ping([])
+        guard let index = self.waiting.firstIndex(of: ping) else {
+            return self.answerPoll(with: [.noop], into: &actions)
+        }
+        self.waiting.remove(at: index)
+        self.waitingBytes -= Self.cost(of: ping)
+        if self.waiting.isEmpty { self.waiting = [] }
+        self.answerPoll(with: [ping], into: &actions)
     }
 }

@@ -84,7 +84,7 @@ extension EngineIOSession {
     /// The client has finished its last poll and goes on with the WebSocket; what waited follows there.
     private mutating func takeOver(_ carrier: EngineIOCarrier, into actions: inout [EngineIOAction]) {
         self.upgrade = nil
-        self.releasePoll(into: &actions)
+        self.answerPoll(with: [.noop], into: &actions)
         self.phase = .webSocket
         self.webSocket = carrier
         self.messagesProven = self.messagesWritten

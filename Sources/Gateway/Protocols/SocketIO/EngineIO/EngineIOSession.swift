@@ -21,7 +21,7 @@ package struct EngineIOSession: Sendable {
     struct Upgrade {
         let carrier: EngineIOCarrier
         let deadline: Milliseconds
-        /// From here on messages wait, and requests are released with a noop.
+        /// From here on messages wait, and polls are released with a noop or a ping.
         var isProbed = false
     }
 
@@ -103,8 +103,8 @@ package struct EngineIOSession: Sendable {
 
     /// Sends messages, which stay together and in order.
     ///
-    /// - Returns: Whether they were taken. They are not when the session is closed or closing, nor when too much waits
-    ///   already, which closes it.
+    /// - Returns: Whether they were taken. They are not when the session is closed or closing, when too much waits already,
+    ///   which closes it, or when a text for polling holds the record separator, which only a WebSocket can carry.
     @discardableResult
     package mutating func send(_ messages: [EngineIOMessage], into actions: inout [EngineIOAction]) -> Bool {
         guard self.isOpen else { return false }
@@ -116,6 +116,7 @@ package struct EngineIOSession: Sendable {
     }
 
     private mutating func hold(_ messages: [EngineIOMessage], into actions: inout [EngineIOAction]) -> Bool {
+        guard messages.allSatisfy({ $0.fitsPolling }) else { return false }
         let packets = messages.map { EngineIOPacket.message($0) }
         let bytes = packets.reduce(0) { $0 + Self.cost(of: $1) }
         guard self.waitingBytes + bytes <= self.configuration.maximumWaiting else {
@@ -143,15 +144,17 @@ package struct EngineIOSession: Sendable {
             // A late tick takes its lateness from the client's time, but never more than half of it.
             let timeout = self.configuration.pingTimeout
             self.deadline = max(self.deadline + timeout, now + timeout / 2)
-            self.enqueue(.ping([]), into: &actions)
+            self.ping(into: &actions)
         }
     }
 
-    /// Sends a packet that is no message.
-    private mutating func enqueue(_ packet: EngineIOPacket, into actions: inout [EngineIOAction]) {
+    private mutating func ping(into actions: inout [EngineIOAction]) {
+        let packet = EngineIOPacket.ping([])
         if let webSocket { return Self.write(packet, on: webSocket, into: &actions) }
         self.waiting.append(packet)
         self.waitingBytes += Self.cost(of: packet)
+        // Pings go on during an upgrade; only messages wait for its end.
+        if self.upgrade?.isProbed == true { self.releasePoll(into: &actions) }
         self.answerPoll(into: &actions)
     }
 
