@@ -34,8 +34,8 @@ package struct SweepService: Service {
             } catch {
                 self.dispatcher.logger.warning("sweep failed", metadata: ["error": "\(error)"])
             }
-            // In short steps, so that a shutdown does not wait.
-            for _ in 0..<80 where !Task.isShuttingDownGracefully { try? await Task.sleep(for: Self.interval / 80) }
+            // Nothing tells that a row has lost its owner, so rows are looked at.
+            await pause(for: Self.interval)
         }
     }
 
