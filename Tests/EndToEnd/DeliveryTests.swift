@@ -4,7 +4,9 @@
 import Fixtures
 import JSON
 import Model
+import Postgres
 import Redis
+import Streams
 import Testing
 import Transfer
 
@@ -147,6 +149,38 @@ struct DeliveryTests {
             #expect(sync["notifications"]?.array?.first?["read_at"]?.string != nil)
             let fresh = try await TestSocket.synced(port: one.port, user: "ada", query: "?resume=99")
             #expect(try await fresh.first("sync")["reset"]?.bool == true)
+        }
+    }
+
+    @Test("a delivery that was appended twice is made once")
+    func twinDeliveries() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await gateway.register(user: "offline", platform: "android", token: "unavailable-once-phone")
+            try await stack.append([
+                ("user", "offline"), ("type", "payment_received"), ("title", "Paid"), ("lane", "normal"),
+            ])
+            // The next try is taken from the set and appended twice at once, as by a writer that got no answer.
+            let keys = Keyspace()
+            let script = """
+                local due = redis.call('ZPOPMIN', KEYS[1])
+                if #due == 0 then return 0 end
+                for _ = 1, 2 do redis.call('XADD', KEYS[2], '*', 'd', due[1]) end
+                return 1
+                """
+            try await eventually("the first try has failed") {
+                try await stack.connection.send(
+                    "EVAL", .text(script), "2", .text(keys.retries(.fcm, .normal)),
+                    .text(keys.deliveries(.fcm, .normal))
+                ).integer() == 1
+            }
+            try await eventually("both entries are settled") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts").count == 3
+            }
+            let outcomes = try await stack.query("SELECT outcome FROM carillon.delivery_attempts ORDER BY outcome")
+            #expect(try outcomes.map { try $0.text(0) } == ["accepted", "retry", "skipped"])
+            #expect(stack.pushed() == ["unavailable-once-phone": ["Paid"]])
         }
     }
 

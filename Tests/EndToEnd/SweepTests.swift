@@ -27,11 +27,7 @@ struct SweepTests {
             try await eventually("the socket that stayed open is registered", within: .seconds(20)) {
                 try await stack.connection.send("HLEN", "carillon:presence:{online}").integer() == 1
             }
-            // Ten minutes pass.
-            for statement in [
-                "UPDATE carillon.notifications SET stored_at = stored_at - interval '10 minutes'",
-                "UPDATE carillon.sweep SET swept_until = swept_until - interval '20 minutes'",
-            ] { _ = try await stack.query(statement) }
+            try await Self.age(stack)
 
             _ = try await stack.startDispatcher(name: "second")
             try await eventually("each one's status says how it went", within: .seconds(30)) {
@@ -47,6 +43,43 @@ struct SweepTests {
             #expect(Self.seen(by: socket) == [Self.title])
             #expect(stack.pushed() == ["phone": [Self.title]])
         }
+    }
+
+    @Test("a push that waits for its next try when Redis is emptied is sent all the same")
+    func forgottenRetry() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            try await eventually("Redis is known to remember") {
+                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
+            try await gateway.register(user: "offline", platform: "android", token: "unavailable-once-phone")
+            try await stack.append([("user", "offline"), ("type", "payment_received"), ("title", Self.title)])
+            try await eventually("the first try has failed and the next is planned") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count == 1
+            }
+            #expect(stack.pushed().isEmpty)
+            dispatcher.send(SIGKILL)
+            try await dispatcher.waitForExit()
+            try await stack.connection.send("FLUSHALL")
+            try await Self.age(stack)
+
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("the phone has it", within: .seconds(30)) {
+                stack.pushed() == ["unavailable-once-phone": [Self.title]]
+            }
+            try await eventually("it counts as sent") {
+                try await stack.statuses(user: "offline") == [Self.title: "sent"]
+            }
+        }
+    }
+
+    /// Ten minutes pass.
+    private static func age(_ stack: Stack) async throws {
+        for statement in [
+            "UPDATE carillon.notifications SET stored_at = stored_at - interval '10 minutes'",
+            "UPDATE carillon.sweep SET swept_until = swept_until - interval '20 minutes'",
+        ] { _ = try await stack.query(statement) }
     }
 
     /// Has a dispatcher store a notification for each user and die before it hands them on.

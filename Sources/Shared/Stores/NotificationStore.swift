@@ -198,6 +198,23 @@ package struct NotificationStore: Sendable {
         try await self.pool.query(StoreSQL.advanceSweep, .timestamptz(before.microseconds))
     }
 
+    /// Takes the owner from rows stored in a span of time that wait for a provider, as the deliveries that Redis had of them
+    /// are gone; the sweeper finds them again.
+    package func disownQueued(after: Timestamp, until: Timestamp) async throws(PostgresError) {
+        try await self.pool.query(
+            """
+            WITH disowned AS (
+                UPDATE carillon.notifications SET status_reason = NULL
+                WHERE stored_at > $1 AND stored_at <= $2 AND status = 'pending' AND status_reason = 'queued'
+                RETURNING stored_at
+            )
+            UPDATE carillon.sweep SET swept_until = least(swept_until, d.first - interval '1 microsecond')
+            FROM (SELECT min(stored_at) AS first FROM disowned) d WHERE d.first IS NOT NULL
+            """,
+            .timestamptz(after.microseconds), .timestamptz(until.microseconds)
+        )
+    }
+
     /// The notifications of these (user, id), in any order; those that do not exist are left out.
     package func load(_ keys: [(user: String, id: NotificationID)]) async throws(PostgresError) -> [Notification] {
         guard !keys.isEmpty else { return [] }

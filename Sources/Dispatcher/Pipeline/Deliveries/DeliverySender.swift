@@ -62,11 +62,23 @@ struct DeliverySender: Sendable {
         areRepeats: Bool,
         settle: @Sendable (DeliveryOutcome) async -> Void
     ) async throws -> [Item] {
+        struct Target: Hashable {
+            let notification: NotificationID
+            let device: NotificationID
+        }
         var works: [(StreamEntry, DeliveryWork)] = []
+        var targets: Set<Target> = []
         for entry in batch.entries {
             do throws(DeliveryWork.Fault) {
                 guard let text = entry[DeliveryWork.field] else { throw .malformed }
                 let work = try DeliveryWork(text)
+                // Appended twice because nobody knew whether the first had arrived. The attempts do not know yet either, and
+                // the other entry stays until it is settled.
+                guard targets.insert(Target(notification: work.notification, device: work.device)).inserted else {
+                    let twin = Item(entry: entry, work: work, facts: nil)
+                    await settle(self.outcome(entry, batch, twin, .refused(.underWay)))
+                    continue
+                }
                 works.append((entry, areRepeats ? work.asRepeat : work))
             } catch .newerFormat {
                 continue

@@ -43,7 +43,7 @@ package struct ClaimService: Service {
                 }
             }
             // A lease that lapses tells nobody, so leases are looked at; well within the 30 s in which work is taken over.
-            try? await Task.sleep(for: Self.interval)
+            await pause(for: Self.interval)
         }
     }
 
