@@ -31,5 +31,7 @@ package enum CompatibilityRouter {
         AllowanceInboxRoutes(services: services, types: types).add(to: inbox)
         AllowancePreferenceRoutes(services: services, types: types).add(to: inbox)
         AllowanceDeviceRoutes(devices: devices).add(to: groups.group("api/v1/devices", style: .allowance))
+        NewsDeviceRoutes(devices: devices).add(to: groups)
+        TaskDeviceRoutes(devices: devices).add(to: groups)
     }
 }

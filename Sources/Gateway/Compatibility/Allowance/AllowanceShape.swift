@@ -6,7 +6,9 @@ import Model
 import Shapes
 import Stores
 
-/// The family-finance app's JSON: .NET's, camelCase with enums as integers. Notifications are ``CamelCaseShape``'s.
+/// The family-finance app's JSON: .NET's, camelCase with enums as integers.
+///
+/// Its notifications are those of ``CamelCaseShape``.
 enum AllowanceShape {
     /// A category for types that have none.
     private static let otherCategory = "Other"
