@@ -33,5 +33,7 @@ package enum CompatibilityRouter {
         AllowanceDeviceRoutes(devices: devices).add(to: groups.group("api/v1/devices", style: .allowance))
         NewsDeviceRoutes(devices: devices).add(to: groups)
         TaskDeviceRoutes(devices: devices).add(to: groups)
+        EdgeTokenRoutes(devices: devices).add(to: groups)
+        EdgeEventRoutes(services: services).add(to: groups)
     }
 }

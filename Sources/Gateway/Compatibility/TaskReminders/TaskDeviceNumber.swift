@@ -12,7 +12,9 @@ enum TaskDeviceNumber {
         Int(id.low & 0x7FFF_FFFF)
     }
 
-    /// The device that a path names: by its number, its UUID or its token. Nil if none is, or more than one.
+    /// The device that a path names by its number, its UUID or its token.
+    ///
+    /// Nil if none is meant, or more than one could be.
     static func find(_ key: String, in devices: [Device]) -> Device? {
         let found = devices.filter { device in
             device.token == key || NotificationID(key) == device.id || Int(key) == Self.number(of: device.id)
