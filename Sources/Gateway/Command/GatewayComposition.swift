@@ -121,7 +121,8 @@ enum GatewayComposition {
                 now: now
             )
         ) { router, services in
-            CompatibilityRouter.add(to: router, services: services, defaults: .init(environment: .production))
+            let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production
+            CompatibilityRouter.add(to: router, services: services, defaults: .init(environment: environment))
         }
         let app = try self.application(settings, router, hub, backend, tls, eventLoops, logger)
         logger.info("gateway starts", metadata: ["node.id": "\(node)"])

@@ -31,5 +31,9 @@ package enum CompatibilityRouter {
         AllowanceInboxRoutes(services: services, types: types).add(to: inbox)
         AllowancePreferenceRoutes(services: services, types: types).add(to: inbox)
         AllowanceDeviceRoutes(devices: devices).add(to: groups.group("api/v1/devices", style: .allowance))
+        NewsDeviceRoutes(devices: devices).add(to: groups)
+        TaskDeviceRoutes(devices: devices).add(to: groups)
+        EdgeTokenRoutes(devices: devices).add(to: groups)
+        EdgeEventRoutes(services: services).add(to: groups)
     }
 }

@@ -8,7 +8,7 @@ import Stores
 
 /// The family-finance app's JSON: .NET's, camelCase with enums as integers.
 ///
-/// Notifications are ``CamelCaseShape``'s.
+/// Its notifications are those of ``CamelCaseShape``.
 enum AllowanceShape {
     /// A category for types that have none.
     private static let otherCategory = "Other"
