@@ -14,6 +14,9 @@ package enum APIRouter {
         DeviceRoutes(services: services).add(to: version)
         PreferenceRoutes(services: services).add(to: version)
         JobRoutes(services: services).add(to: version)
+        UserRoutes(services: services).add(to: version)
+        TopicRoutes(services: services).add(to: version)
+        PresenceRoutes(services: services).add(to: version)
         return router
     }
 }

@@ -17,6 +17,11 @@ package struct APIServices: Sendable {
     package let notifications: NotificationStore
     package let devices: DeviceStore
     package let preferences: PreferenceStore
+    package let users: UserStore
+    package let exports: UserExportStore
+    package let erasure: ErasureService
+    package let topics: TopicStore
+    package let presence: PresenceRegistry
     package let jobs: JobStream
     package let catalog: Catalog
     package let redis: RedisConnection
@@ -35,6 +40,11 @@ package struct APIServices: Sendable {
         notifications: NotificationStore,
         devices: DeviceStore,
         preferences: PreferenceStore,
+        users: UserStore,
+        exports: UserExportStore,
+        erasure: ErasureService,
+        topics: TopicStore,
+        presence: PresenceRegistry,
         jobs: JobStream,
         catalog: Catalog,
         redis: RedisConnection,
@@ -49,6 +59,11 @@ package struct APIServices: Sendable {
         self.notifications = notifications
         self.devices = devices
         self.preferences = preferences
+        self.users = users
+        self.exports = exports
+        self.erasure = erasure
+        self.topics = topics
+        self.presence = presence
         self.jobs = jobs
         self.catalog = catalog
         self.redis = redis

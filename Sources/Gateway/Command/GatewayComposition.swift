@@ -66,6 +66,7 @@ enum GatewayComposition {
 
         let notifications = NotificationStore(pool: pool)
         let inbox = InboxStore(pool: pool)
+        let users = UserStore(pool: pool)
         let presence = PresenceRegistry(connection: redis, keys: keys)
         let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
         let inboxService = InboxService(
@@ -82,6 +83,7 @@ enum GatewayComposition {
             inboxService: inboxService,
             notifications: notifications,
             presence: presence,
+            users: users,
             unconfirmed: unconfirmed,
             redis: redis,
             now: now
@@ -110,6 +112,16 @@ enum GatewayComposition {
                 notifications: notifications,
                 devices: DeviceStore(pool: pool),
                 preferences: PreferenceStore(pool: pool),
+                users: users,
+                exports: UserExportStore(pool: pool),
+                erasure: ErasureService(
+                    users: users,
+                    deadLetters: DeadLetterStore(pool: pool),
+                    traces: UserTraces(connection: redis, keys: keys),
+                    unconfirmed: unconfirmed
+                ),
+                topics: TopicStore(pool: pool),
+                presence: presence,
                 jobs: JobStream(connection: redis, keys: keys),
                 catalog: catalog,
                 redis: redis,
