@@ -9,6 +9,7 @@ package enum APIRouter {
         let router = Router(context: APIContext.self)
         router.add(middleware: ProblemMiddleware())
         OperationRoutes(services: services).add(to: router)
+        UnsubscribeRoutes(services: services).add(to: router)
         let version = router.group("v1").add(middleware: IdentityMiddleware(verifier: services.verifier))
         InboxRoutes(services: services).add(to: version)
         DeviceRoutes(services: services).add(to: version)

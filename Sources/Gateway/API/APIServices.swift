@@ -31,6 +31,8 @@ package struct APIServices: Sendable {
     package let now: @Sendable () -> Timestamp
     /// The public key of Web Push in base64url; nil where it is not configured.
     package let webPushKey: String?
+    /// Reads the links of e-mail; nil where there is no secret to sign them with.
+    package let unsubscribeLinks: UnsubscribeLinks?
     let userFields: UserFields
 
     package init(
@@ -51,7 +53,8 @@ package struct APIServices: Sendable {
         metrics: PrometheusRegistry,
         checkDatabase: @escaping @Sendable () async throws -> Void,
         now: @escaping @Sendable () -> Timestamp,
-        webPushKey: String? = nil
+        webPushKey: String? = nil,
+        unsubscribeLinks: UnsubscribeLinks? = nil
     ) {
         self.verifier = verifier
         self.inbox = inbox
@@ -71,6 +74,7 @@ package struct APIServices: Sendable {
         self.checkDatabase = checkDatabase
         self.now = now
         self.webPushKey = webPushKey
+        self.unsubscribeLinks = unsubscribeLinks
         self.userFields = UserFields(catalog: catalog, now: now)
     }
 }

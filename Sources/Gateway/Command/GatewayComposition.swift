@@ -127,7 +127,8 @@ enum GatewayComposition {
                 redis: redis,
                 metrics: metrics,
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
-                now: now
+                now: now,
+                unsubscribeLinks: settings.authentication.secret.map { UnsubscribeLinks(secret: $0) }
             )
         )
         let app = try self.application(settings, router, hub, backend, tls, eventLoops, logger)

@@ -251,7 +251,8 @@ struct Gateway: Sendable {
             url: "http://127.0.0.1:\(self.port)\(path)",
             headers: authorization + headers + [(name: "content-type", value: "application/json")],
             body: json.map { Array($0.utf8) } ?? [],
-            timeout: .seconds(10)
+            timeout: .seconds(10),
+            maximumResponseBytes: 16 * 1024 * 1024
         )
         switch await self.http.perform(request) {
         case .answered(let response):
