@@ -209,7 +209,8 @@ let package = Package(
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: nio),
             ],
-            path: "Sources/Gateway/API"
+            path: "Sources/Gateway/API",
+            resources: [.embedInCode("OpenAPI")]
         ),
         .executableTarget(
             name: "GatewayCommand",
@@ -353,6 +354,17 @@ let package = Package(
                 .product(name: "JWTKit", package: "jwt-kit"),
             ],
             path: "Tests/Services"
+        ),
+        .testTarget(
+            name: "APITests",
+            dependencies: [
+                "API", "Catalog", "JSON", "Model", "Postgres", "Redis", "Services", "Stores", "Streams", "Telemetry",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOPosix", package: nio),
+            ],
+            path: "Tests/API"
         ),
         .testTarget(name: "HouseTests", path: "Tests/House"),
         .testTarget(

@@ -5,8 +5,9 @@ package import Hummingbird
 
 /// All routes of the canonical API.
 package enum APIRouter {
-    package static func make(_ services: APIServices) -> Router<APIContext> {
-        let router = Router(context: APIContext.self)
+    /// - Parameter refusesOtherMethods: false for the routes alone, as the description lists them.
+    package static func make(_ services: APIServices, refusesOtherMethods: Bool = true) -> Router<APIContext> {
+        let router = Router(context: APIContext.self, options: .autoGenerateHeadEndpoints)
         router.add(middleware: ProblemMiddleware())
         OperationRoutes(services: services).add(to: router)
         UnsubscribeRoutes(services: services).add(to: router)
@@ -18,6 +19,7 @@ package enum APIRouter {
         UserRoutes(services: services).add(to: version)
         TopicRoutes(services: services).add(to: version)
         PresenceRoutes(services: services).add(to: version)
+        if refusesOtherMethods { MethodRefusal.add(to: router) }
         return router
     }
 }

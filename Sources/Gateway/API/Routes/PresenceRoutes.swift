@@ -29,7 +29,7 @@ struct PresenceRoutes {
 
     private func many(_ request: Request, _ context: APIContext) async throws -> Response {
         try context.requireAdmin()
-        var body = try JSONBody(try await JSONBody.read(request))
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
         body.allow(["users"])
         let users = UserFields.users("users", &body, limit: Self.mostUsers)
         try body.finish()

@@ -25,7 +25,7 @@ struct UserRoutes {
 
     private func put(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try self.user(context)
-        let value = try await JSONBody.read(request)
+        let value = try await JSONBody.read(request, isRequired: true)
         let record: UserRecord
         do throws(JobFaults) {
             record = try self.services.userFields.record(value, user: user)
