@@ -235,7 +235,8 @@ let package = Package(
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: nio),
             ],
-            path: "Sources/Gateway/API"
+            path: "Sources/Gateway/API",
+            resources: [.embedInCode("OpenAPI")]
         ),
         .target(
             name: "Compatibility",
@@ -407,6 +408,17 @@ let package = Package(
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
             path: "Tests/Compatibility"
+        ),
+        .testTarget(
+            name: "APITests",
+            dependencies: [
+                "API", "Catalog", "JSON", "Model", "Postgres", "Redis", "Services", "Stores", "Streams", "Telemetry",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOPosix", package: nio),
+            ],
+            path: "Tests/API"
         ),
         .testTarget(name: "HouseTests", path: "Tests/House"),
         .testTarget(

@@ -17,6 +17,11 @@ package struct APIServices: Sendable {
     package let notifications: NotificationStore
     package let devices: DeviceStore
     package let preferences: PreferenceStore
+    package let users: UserStore
+    package let exports: UserExportStore
+    package let erasure: ErasureService
+    package let topics: TopicStore
+    package let presence: PresenceRegistry
     package let jobs: JobStream
     package let catalog: Catalog
     package let redis: RedisConnection
@@ -26,6 +31,8 @@ package struct APIServices: Sendable {
     package let now: @Sendable () -> Timestamp
     /// The public key of Web Push in base64url; nil where it is not configured.
     package let webPushKey: String?
+    /// Reads the links of e-mail; nil where there is no secret to sign them with.
+    package let unsubscribeLinks: UnsubscribeLinks?
     let userFields: UserFields
 
     package init(
@@ -35,13 +42,19 @@ package struct APIServices: Sendable {
         notifications: NotificationStore,
         devices: DeviceStore,
         preferences: PreferenceStore,
+        users: UserStore,
+        exports: UserExportStore,
+        erasure: ErasureService,
+        topics: TopicStore,
+        presence: PresenceRegistry,
         jobs: JobStream,
         catalog: Catalog,
         redis: RedisConnection,
         metrics: PrometheusRegistry,
         checkDatabase: @escaping @Sendable () async throws -> Void,
         now: @escaping @Sendable () -> Timestamp,
-        webPushKey: String? = nil
+        webPushKey: String? = nil,
+        unsubscribeLinks: UnsubscribeLinks? = nil
     ) {
         self.verifier = verifier
         self.inbox = inbox
@@ -49,6 +62,11 @@ package struct APIServices: Sendable {
         self.notifications = notifications
         self.devices = devices
         self.preferences = preferences
+        self.users = users
+        self.exports = exports
+        self.erasure = erasure
+        self.topics = topics
+        self.presence = presence
         self.jobs = jobs
         self.catalog = catalog
         self.redis = redis
@@ -56,6 +74,7 @@ package struct APIServices: Sendable {
         self.checkDatabase = checkDatabase
         self.now = now
         self.webPushKey = webPushKey
+        self.unsubscribeLinks = unsubscribeLinks
         self.userFields = UserFields(catalog: catalog, now: now)
     }
 }

@@ -15,17 +15,22 @@ struct JSONBody {
     private let prefix: String
     private(set) var faults: [JobFault] = []
 
-    /// Reads and parses a body; an empty one counts as `{}`.
+    /// Reads and parses a body.
+    ///
+    /// - Parameter isRequired: whether an empty body is a fault; otherwise it counts as `{}`.
     ///
     /// - Throws: ``Problem`` 400 or 413.
-    static func read(_ request: Request) async throws -> JSONValue {
+    static func read(_ request: Request, isRequired: Bool = false) async throws -> JSONValue {
         let buffer: ByteBuffer
         do {
             buffer = try await request.body.collect(upTo: Self.limit)
         } catch is NIOTooManyBytesError {
             throw Problem(.contentTooLarge, "the body exceeds \(Self.limit) bytes")
         }
-        guard buffer.readableBytes > 0 else { return .object([]) }
+        guard buffer.readableBytes > 0 else {
+            if isRequired { throw Problem(.badRequest, "the body is missing") }
+            return .object([])
+        }
         do throws(JSONFault) {
             return try JSONParser.parse(Array(buffer.readableBytesView))
         } catch {

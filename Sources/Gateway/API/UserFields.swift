@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 package import Catalog
-import JSON
+package import JSON
 package import Model
-import Stores
+package import Stores
 
 /// Reads what bodies say about a user: settings, preferences, devices, topics.
 ///
 /// Every faulty field is named with its path.
 package struct UserFields: Sendable {
-    /// FCM's tokens have some 160 characters, a Web Push subscription may have 2,000.
-    static let longestToken = 4_096
+    /// FCM's tokens have some 160 characters, a Web Push subscription some 600; an index of PostgreSQL takes 2,700 bytes.
+    static let longestToken = 2_048
     private static let mostPreferences = 1_000
     static let mostTopics = 1_000
 
@@ -157,6 +157,9 @@ package struct UserFields: Sendable {
             provider = platform == .ios ? .apns : platform == .android ? .fcm : .webpush
         }
         if provider == .email { body.fault("provider", "must be one of fcm, apns, webpush") }
+        if let token, !token.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) {
+            body.fault("token", "must be printable ASCII")
+        }
         if provider == .apns, let token, !token.utf8.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) {
             body.fault("token", "must be hexadecimal for apns")
         }
@@ -176,5 +179,56 @@ package struct UserFields: Sendable {
         device.appVersion = appVersion
         device.locale = locale
         return device
+    }
+
+    // MARK: All at once
+
+    /// Reads a record: `settings`, `preferences`, `devices` and `topics`, each as its own call takes it.
+    ///
+    /// - Parameter user: the user; nil if the record says it as `user_id`.
+    /// - Throws: ``JobFaults`` with every fault.
+    package func record(_ value: JSONValue, user: String?) throws(JobFaults) -> UserRecord {
+        guard value.object != nil else { throw JobFaults([JobFault("record", "must be a JSON object")]) }
+        var body = JSONBody(value, at: "")
+        var names: Set<String> = ["settings", "preferences", "devices", "topics"]
+        if user == nil { names.insert("user_id") }
+        body.allow(names)
+        let user = user ?? body.text("user_id", limit: JobLimits.user, isRequired: true) ?? ""
+        var record = UserRecord(user: user)
+        if let settings = value["settings"], settings != .null {
+            var part = JSONBody(settings, at: "settings")
+            let (settings, kept) = Self.settings(&part)
+            record.settings = settings
+            record.keptSettings = kept
+            for fault in part.faults { body.fault(fault.field, fault.reason) }
+        }
+        record.preferences = self.preferences("preferences", &body, isRequired: false)
+        for (index, element) in body.elements("devices", limit: DeviceStore.limit).enumerated() {
+            var part = JSONBody(element, at: "devices[\(index)]")
+            if element.object != nil, let device = self.device(&part, user: user) { record.devices.append(device) }
+            for fault in part.faults { body.fault(fault.field, fault.reason) }
+        }
+        for (index, element) in body.elements("topics", limit: Self.mostTopics).enumerated() {
+            if let topic = element.string, (1...JobLimits.name).contains(topic.unicodeScalars.count) {
+                record.topics.append(topic)
+            } else {
+                body.fault("topics[\(index)]", "must be text of 1 to \(JobLimits.name) characters")
+            }
+        }
+        guard body.faults.isEmpty else { throw JobFaults(body.faults) }
+        return record
+    }
+
+    /// Reads a list of 1 to `limit` user ids.
+    static func users(_ name: String, _ body: inout JSONBody, limit: Int) -> [String] {
+        var users: [String] = []
+        for (index, element) in body.elements(name, limit: limit, isRequired: true).enumerated() {
+            if let user = element.string, (1...JobLimits.user).contains(user.unicodeScalars.count) {
+                users.append(user)
+            } else {
+                body.fault("\(name)[\(index)]", "must be text of 1 to \(JobLimits.user) characters")
+            }
+        }
+        return users
     }
 }

@@ -68,6 +68,7 @@ enum GatewayComposition {
 
         let notifications = NotificationStore(pool: pool)
         let inbox = InboxStore(pool: pool)
+        let users = UserStore(pool: pool)
         let presence = PresenceRegistry(connection: redis, keys: keys)
         let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
         let inboxService = InboxService(
@@ -84,6 +85,7 @@ enum GatewayComposition {
             inboxService: inboxService,
             notifications: notifications,
             presence: presence,
+            users: users,
             unconfirmed: unconfirmed,
             redis: redis,
             catalog: catalog,
@@ -113,12 +115,23 @@ enum GatewayComposition {
                 notifications: notifications,
                 devices: DeviceStore(pool: pool),
                 preferences: PreferenceStore(pool: pool),
+                users: users,
+                exports: UserExportStore(pool: pool),
+                erasure: ErasureService(
+                    users: users,
+                    deadLetters: DeadLetterStore(pool: pool),
+                    traces: UserTraces(connection: redis, keys: keys),
+                    unconfirmed: unconfirmed
+                ),
+                topics: TopicStore(pool: pool),
+                presence: presence,
                 jobs: JobStream(connection: redis, keys: keys),
                 catalog: catalog,
                 redis: redis,
                 metrics: metrics,
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
-                now: now
+                now: now,
+                unsubscribeLinks: settings.authentication.secret.map { UnsubscribeLinks(secret: $0) }
             )
         ) { router, services in
             let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production

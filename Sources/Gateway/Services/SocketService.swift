@@ -26,6 +26,7 @@ package struct SocketService: SocketBackend {
     private let inboxService: InboxService
     private let notifications: NotificationStore
     private let presence: PresenceRegistry
+    private let users: UserStore
     private let unconfirmed: UnconfirmedSet
     private let redis: RedisConnection
     private let catalog: Catalog
@@ -38,6 +39,7 @@ package struct SocketService: SocketBackend {
         inboxService: InboxService,
         notifications: NotificationStore,
         presence: PresenceRegistry,
+        users: UserStore,
         unconfirmed: UnconfirmedSet,
         redis: RedisConnection,
         catalog: Catalog,
@@ -49,6 +51,7 @@ package struct SocketService: SocketBackend {
         self.inboxService = inboxService
         self.notifications = notifications
         self.presence = presence
+        self.users = users
         self.unconfirmed = unconfirmed
         self.redis = redis
         self.catalog = catalog
@@ -86,6 +89,10 @@ package struct SocketService: SocketBackend {
 
     package func close(_ connections: [(user: String, connection: String)]) async throws {
         try await self.presence.remove(connections)
+        let users = ExactText.distinct(connections.map(\.user))
+        let presences = try await self.presence.lookUp(users)
+        let gone = zip(users, presences).filter { $1 == .offline }.map(\.0)
+        try await self.users.markSeen(gone, at: self.now())
     }
 
     package func registered(user: String) async throws -> [String] {

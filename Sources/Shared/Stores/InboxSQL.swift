@@ -12,9 +12,7 @@ enum InboxSQL {
     static let page = Self.page(where: "x.deleted_at IS NULL")
     static let unreadPage = Self.page(where: "x.deleted_at IS NULL AND x.read_at IS NULL")
 
-    /// $5: only older than this id.
-    ///
-    /// $6: type, or null. $7: limit.
+    /// $5: only older than this id, $6: type or null, $7: limit.
     private static func page(where condition: String) -> String {
         Self.rows(
             """
@@ -26,9 +24,7 @@ enum InboxSQL {
         )
     }
 
-    /// $5: the version after which it begins.
-    ///
-    /// $6: limit.
+    /// $5: the version after which it begins, $6: limit.
     static let changes = Self.rows(
         "x.version > $5 AND $5 >= coalesce(b.floor, 0) AND $5 <= coalesce(b.version, 0)",
         order: "x.version, x.id",
@@ -58,16 +54,12 @@ enum InboxSQL {
         user_id = $1 AND id = $2 AND deleted_at IS NULL AND (version > 0 OR status <> 'suppressed')
         """
 
-    /// $2: id.
-    ///
-    /// $3: when.
+    /// $2: id, $3: when.
     static let opened = """
         UPDATE carillon.notifications SET opened_at = coalesce(opened_at, $3) WHERE \(Self.received) RETURNING id
         """
 
-    /// $2: id.
-    ///
-    /// $3: when. $4: by which way.
+    /// $2: id, $3: when, $4: by which way.
     static let delivered = """
         WITH known AS (SELECT lane FROM carillon.notifications WHERE \(Self.received)),
         changed AS (

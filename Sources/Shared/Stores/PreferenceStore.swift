@@ -55,6 +55,31 @@ package struct PreferenceStore: Sendable {
         }
     }
 
+    /// Switches e-mail of a type off, or all e-mail if `type` is nil; the user's other wishes stay.
+    ///
+    /// Nothing is stored about a user who is not known, such as one who was erased since the mail went out.
+    package func stopEmail(user: String, type: String?) async throws(PostgresError) {
+        if let type {
+            try await self.pool.query(
+                """
+                INSERT INTO carillon.preferences (user_id, type, email)
+                SELECT u.user_id, $2, false FROM carillon.users u WHERE u.user_id = $1
+                ON CONFLICT (user_id, type) DO UPDATE SET email = false
+                """,
+                .text(user), .text(type)
+            )
+        } else {
+            try await self.pool.query(
+                """
+                INSERT INTO carillon.user_settings (user_id, email_opted_out)
+                SELECT u.user_id, true FROM carillon.users u WHERE u.user_id = $1
+                ON CONFLICT (user_id) DO UPDATE SET email_opted_out = true
+                """,
+                .text(user)
+            )
+        }
+    }
+
     private static let settingsColumns = """
         zone, locale, email, quiet_start::int4, quiet_end::int4, coalesce(quiet_weekdays, 127)::int4, opted_out, \
         email_opted_out

@@ -109,8 +109,8 @@ final class Stack: Sendable {
     // MARK: Programs
 
     /// Starts a gateway and waits until it listens.
-    func startGateway(name: String = "gateway") async throws -> Gateway {
-        let process = try await self.spawn("gateway", ["serve"], name: name)
+    func startGateway(name: String = "gateway", environment: [String: String] = [:]) async throws -> Gateway {
+        let process = try await self.spawn("gateway", ["serve"], name: name, environment: environment)
         let line = try await process.waitForLine("ready ")
         guard let url = line.split(separator: " ").last, let port = url.split(separator: ":").last.flatMap({ Int($0) })
         else { throw FixtureError("gateway said \(line)") }
@@ -251,7 +251,8 @@ struct Gateway: Sendable {
             url: "http://127.0.0.1:\(self.port)\(path)",
             headers: authorization + headers + [(name: "content-type", value: "application/json")],
             body: json.map { Array($0.utf8) } ?? [],
-            timeout: .seconds(10)
+            timeout: .seconds(10),
+            maximumResponseBytes: 16 * 1024 * 1024
         )
         switch await self.http.perform(request) {
         case .answered(let response):

@@ -22,7 +22,7 @@ struct DeviceRoutes {
 
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request))
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
         let device = self.services.userFields.device(&body, user: user)
         try body.finish()
         guard let device else { throw Problem(.badRequest, "fields are missing") }
@@ -49,11 +49,10 @@ struct DeviceRoutes {
         return Response(status: .noContent)
     }
 
-    /// Removes the device that the body names, as an app does when its user logs out: by its token, or by the
-    /// `device_id` that it was registered with.
+    /// Removes the device that the call names, as an app does when its user logs out.
     ///
-    /// Some clients cannot send a body with DELETE; `device_id` may stand in the query, but not the token, which would
-    /// end in logs.
+    /// It goes by its token, or by the `device_id` that it was registered with. Some clients cannot send a body with
+    /// DELETE; `device_id` may stand in the query, but not the token, which would end in logs.
     private func removeCurrent(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var query = QueryFields(request, allowing: ["device_id"])

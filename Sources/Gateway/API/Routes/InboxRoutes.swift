@@ -145,7 +145,7 @@ struct InboxRoutes {
 
     private func readMany(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request))
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
         body.allow(["ids", "all"])
         let isAll = body.flag("all") == true
         var ids: [NotificationID]?

@@ -58,7 +58,7 @@ struct PreferenceRoutes {
 
     private func setPreferences(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request))
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
         body.allow(["types"])
         let preferences = self.services.userFields.preferences("types", &body, isRequired: true)
         try body.finish()
@@ -74,7 +74,7 @@ struct PreferenceRoutes {
 
     private func setSettings(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request))
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
         let (settings, kept) = UserFields.settings(&body)
         try body.finish()
         return self.answer(try await self.services.preferences.set(user: user, settings: settings, keeping: kept))
@@ -82,7 +82,7 @@ struct PreferenceRoutes {
 
     private func setQuietHours(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request))
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
         var settings = UserSettings()
         settings.quietHours = UserFields.quietHours(&body)
         try body.finish()
