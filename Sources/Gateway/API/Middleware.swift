@@ -29,7 +29,7 @@ struct IdentityMiddleware: RouterMiddleware {
         do throws(TokenFault) {
             context.caller = try await self.verifier.verify(String(header.dropFirst("bearer ".count)))
         } catch {
-            throw Problem(.unauthorized, error.description)
+            throw Problem(error)
         }
         return try await next(request, context)
     }
