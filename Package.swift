@@ -218,9 +218,12 @@ let package = Package(
         .target(
             name: "Services",
             dependencies: [
-                "Catalog", "JSON", "Model", "Redis", "Shapes", "Sockets", "Stores", "Streams",
-                .product(name: "JWTKit", package: "jwt-kit"),
+                "Backoff", "Catalog", "JSON", "Model", "Redis", "Shapes", "Sockets", "Stores", "Streams", "Transfer",
+                .product(name: "_CryptoExtras", package: "swift-crypto"),
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "NIOCore", package: nio),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
             ],
@@ -253,7 +256,7 @@ let package = Package(
             name: "GatewayCommand",
             dependencies: [
                 "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Services", "Settings", "Sockets",
-                "Stores", "Streams", "Telemetry", "Transports",
+                "Stores", "Streams", "Telemetry", "Transfer", "Transports",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdTLS", package: "hummingbird"),
@@ -297,6 +300,7 @@ let package = Package(
             dependencies: [
                 "Postgres", "Redis", "Stores",
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: nio),
                 .product(name: "NIOPosix", package: nio),
             ],
             path: "Tests/Support/Fixtures"
@@ -395,9 +399,12 @@ let package = Package(
         .testTarget(
             name: "ServicesTests",
             dependencies: [
-                "Model", "Services",
+                "Backoff", "Fixtures", "JSON", "Model", "Redis", "Services", "Stores", "Streams", "Transfer",
+                .product(name: "_CryptoExtras", package: "swift-crypto"),
                 .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "JWTKit", package: "jwt-kit"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
+                .product(name: "NIOPosix", package: nio),
             ],
             path: "Tests/Services"
         ),
@@ -425,6 +432,8 @@ let package = Package(
             name: "EndToEndTests",
             dependencies: [
                 "Fixtures", "JSON", "Model", "Postgres", "ProviderSandbox", "Redis", "Services", "Streams", "Transfer",
+                .product(name: "_CryptoExtras", package: "swift-crypto"),
+                .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: nio),
                 .product(name: "NIOHTTP1", package: nio),

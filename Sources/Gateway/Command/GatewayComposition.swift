@@ -36,12 +36,12 @@ enum GatewayComposition {
         let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
             try CatalogLoader.load(path: settings.common.catalog)
         }
-        let verifier = await self.verifier(settings.authentication, reader: reader, now: now)
+        let identity = await GatewayIdentity(settings.authentication, reader: reader)
         let tls = await reader.load("GATEWAY_TLS_CERT", isSet: settings.tlsCertificate != nil) {
             try self.tls(settings)
         }
         try reader.finish()
-        guard let catalog, let verifier else { return }
+        guard let catalog else { return }
 
         LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
         let metrics = PrometheusRegistry()
@@ -66,6 +66,8 @@ enum GatewayComposition {
         let pool = try PostgresPool(database, logger: logger)
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
 
+        let keySet = try identity.keySet(logger: logger)
+        let verifier = identity.verifier(keySet: keySet, now: now)
         let notifications = NotificationStore(pool: pool)
         let inbox = InboxStore(pool: pool)
         let users = UserStore(pool: pool)
@@ -139,7 +141,8 @@ enum GatewayComposition {
         }
         let app = try self.application(settings, router, hub, backend, tls, eventLoops, logger)
         logger.info("gateway starts", metadata: ["node.id": "\(node)"])
-        let services: [any Service] = [nodeService, hub, app]
+        var services: [any Service] = [nodeService, hub, app]
+        if let keySet { services.insert(keySet, at: 0) }
         var configuration = ServiceGroupConfiguration(
             services: services.map { .init(service: $0) },
             gracefulShutdownSignals: [.sigterm, .sigint],
@@ -149,34 +152,6 @@ enum GatewayComposition {
         try await ServiceGroup(configuration: configuration).run()
         await redis.close()
         pool.close()
-    }
-
-    private static func verifier(
-        _ settings: AuthenticationSettings,
-        reader: SettingsReader,
-        now: @escaping @Sendable () -> Timestamp
-    ) async -> TokenVerifier? {
-        var keySet: String?
-        if let path = settings.keySet {
-            guard let bytes = FileManager.default.contents(atPath: path) else {
-                reader.fault("AUTH_JWKS", "cannot be read")
-                return nil
-            }
-            keySet = String(decoding: bytes, as: UTF8.self)
-        }
-        do {
-            return try await TokenVerifier(
-                secret: settings.secret,
-                keySet: keySet,
-                issuer: settings.issuer,
-                audience: settings.audience,
-                userClaim: settings.userClaim,
-                now: now
-            )
-        } catch {
-            reader.fault("AUTH_JWKS", "\(error)")
-            return nil
-        }
     }
 
     private static func tls(_ settings: GatewaySettings) throws -> TLSConfiguration {

@@ -63,7 +63,7 @@ package struct SocketService: SocketBackend {
             let caller = try await self.verifier.verify(token)
             return SocketIdentity(user: caller.user, expiresAt: caller.expiresAt)
         } catch {
-            throw SocketRefusal(status: 401, reason: error.description)
+            throw SocketRefusal(status: error.status, reason: error.description)
         }
     }
 

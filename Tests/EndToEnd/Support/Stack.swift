@@ -148,7 +148,7 @@ final class Stack: Sendable {
     static func token(user: String, scope: Caller.Scope? = nil, lifetime: Duration = .seconds(600)) async throws
         -> String
     {
-        try await TokenIssuer.issue(
+        TokenIssuer.issue(
             user: user,
             scope: scope,
             lifetime: lifetime,

@@ -3,7 +3,7 @@
 
 package import Model
 
-/// Who makes a call, as a token says it.
+/// Who makes a call, as a credential says it.
 package struct Caller: Sendable, Equatable {
     /// What a token allows beside its user's own affairs.
     package enum Scope: String, Sendable, CaseIterable {
@@ -12,23 +12,27 @@ package struct Caller: Sendable, Equatable {
 
     package let user: String
     package let scopes: Set<Scope>
+    /// When the token was made, if it says so.
+    package let issuedAt: Timestamp?
+    /// When it ends, the allowed difference of clocks included; nil for one without end.
     package let expiresAt: Timestamp?
+    /// Which jobs it may send; means nothing without a scope.
+    package let allowance: JobAllowance
 
-    package init(user: String, scopes: Set<Scope>, expiresAt: Timestamp?) {
+    package init(
+        user: String,
+        scopes: Set<Scope>,
+        issuedAt: Timestamp? = nil,
+        expiresAt: Timestamp?,
+        allowance: JobAllowance = JobAllowance()
+    ) {
         self.user = user
         self.scopes = scopes
+        self.issuedAt = issuedAt
         self.expiresAt = expiresAt
+        self.allowance = allowance
     }
 
     /// Whether the caller may act for the system.
     package var isService: Bool { !self.scopes.isEmpty }
-}
-
-/// Why a token is refused, in words fit for its holder.
-package struct TokenFault: Error, Sendable, Equatable, CustomStringConvertible {
-    package let description: String
-
-    package init(_ description: String) {
-        self.description = description
-    }
 }
