@@ -26,6 +26,9 @@ enum Spawn {
         posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
         posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, append, 0o600)
         posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors, append, 0o600)
+        // What another thread opens at this moment is not the program's: whoever waits for the end of such a file would
+        // wait for this program.
+        posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1)
 
         // The test runner's own signal settings are not the program's.
         var attributes = posix_spawnattr_t()
