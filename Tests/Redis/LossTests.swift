@@ -41,6 +41,32 @@ struct LossTests {
         }
     }
 
+    @Test
+    func shortDeadlineHoldsBehindALongCall() async throws {
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration()) { redis in
+            let connection = try await redis.number("CLIENT", "ID")
+            async let blocked = redis.send("BLPOP", "list", "0", timeout: .seconds(30))
+            try await Self.waitUntilBlocked(server)
+            let clock = ContinuousClock()
+            let start = clock.now
+            async let batch = redis.outcome(of: ["one", "two"], timeout: .milliseconds(400))
+            let error = await redis.failure(of: "ECHO", "three", timeout: .milliseconds(300))
+            #expect(error?.code == .timeout)
+            #expect(await batch == .failure(RedisError(.timeout, "no reply in time")))
+            #expect(clock.now - start < .seconds(5))
+            // The replies that nobody waits for any more keep their places.
+            async let later = redis.text("ECHO", "four", timeout: .seconds(30))
+            try await TestRedis.with(try server.configuration(clientName: "pusher")) { pusher in
+                _ = try await pusher.send("RPUSH", "list", "pushed")
+            }
+            #expect(try await blocked.strings() == ["list", "pushed"])
+            #expect(try await later == "four")
+            let same = try await redis.number("CLIENT", "ID")
+            #expect(same == connection)
+        }
+    }
+
     private static func waitUntilBlocked(_ server: RedisServer) async throws {
         try await TestRedis.with(try server.configuration(clientName: "watcher")) { watcher in
             try await eventually("a client blocks") {

@@ -31,6 +31,26 @@ struct SettingsFaultTests {
                 ["AUTH_JWT_SECRET": "0123456789abcdef0123456789abcde"],
                 "AUTH_JWT_SECRET must have at least 32 bytes (RFC 7518 section 3.2)"
             ),
+            (
+                ["AUTH_JWT_SECRET_PREVIOUS": "0123456789abcdef0123456789abcde"],
+                "AUTH_JWT_SECRET_PREVIOUS must have at least 32 bytes (RFC 7518 section 3.2)"
+            ),
+            (
+                [
+                    "AUTH_JWT_SECRET": nil, "AUTH_JWKS": "k.json",
+                    "AUTH_JWT_SECRET_PREVIOUS": "0123456789abcdef0123456789abcdef",
+                ],
+                "AUTH_JWT_SECRET_PREVIOUS goes with AUTH_JWT_SECRET, which is missing"
+            ),
+            (["AUTH_JWKS": "http://keys.example/k"], "AUTH_JWKS must be https; http is for this machine only"),
+            (["AUTH_JWKS": "http://127.0.0.1.example/k"], "AUTH_JWKS must be https; http is for this machine only"),
+            (["AUTH_JWKS": "http://[::2]/k"], "AUTH_JWKS must be https; http is for this machine only"),
+            (["AUTH_JWKS": "ftp://keys.example/k"], "AUTH_JWKS must be a path or an https URL"),
+            (
+                ["AUTH_JWKS": "http://127.0.0.1@keys.example/k"],
+                "AUTH_JWKS must be a path or a URL with a host and without credentials"
+            ),
+            (["AUTH_CLOCK_SKEW": "301"], "AUTH_CLOCK_SKEW must be a whole number from 0 to 300"),
         ] as [([String: String?], String)]
     )
     func gateway(changes: [String: String?], fault: String) {
@@ -79,7 +99,8 @@ struct SettingsFaultTests {
     @Test(
         "No fault tells a secret",
         arguments: [
-            ["AUTH_JWT_SECRET": "hunter2"], ["REDIS_URL": "http://app:hunter2@redis"],
+            ["AUTH_JWT_SECRET": "hunter2"], ["AUTH_JWT_SECRET_PREVIOUS": "hunter2"],
+            ["AUTH_JWKS": "https://u:hunter2@keys.example"], ["REDIS_URL": "http://app:hunter2@redis"],
             ["REDIS_URL": "redis://u:hunter2@/1"],
             ["REDIS_URL": "redis://u:hunter2@h/x"], ["REDIS_URL": "redis://:hunter2@h:port"], ["REDIS_URL": "hunter2"],
             ["REDIS_URL": "redis://u:hunter2@h:99999999/x"], ["REDIS_URL": "redis+cluster://u:hunter2@h"],

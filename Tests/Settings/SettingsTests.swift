@@ -38,6 +38,8 @@ struct SettingsTests {
             "PUBLIC_URL": "https://n.example", "GATEWAY_TLS_CERT": "c.pem", "GATEWAY_TLS_KEY": "k.pem",
             "AUTH_JWKS": "keys.json", "AUTH_ISSUER": "iss", "AUTH_AUDIENCE": "aud", "AUTH_USER_CLAIM": "uid",
             "APNS_ENVIRONMENT": "sandbox",
+            "AUTH_JWT_SECRET_PREVIOUS": "fedcba9876543210fedcba9876543210", "AUTH_JWKS_CA": "jwks.pem",
+            "AUTH_CLOCK_SKEW": "5",
         ])
         #expect(readings.gatewayFaults.isEmpty)
         let settings = readings.gateway
@@ -52,11 +54,30 @@ struct SettingsTests {
         #expect(settings.port == 0)
         #expect(settings.publicURL == "https://n.example")
         #expect(settings.tlsCertificate == "c.pem" && settings.tlsKey == "k.pem")
-        #expect(settings.authentication.secret == Readings.least["AUTH_JWT_SECRET"])
-        #expect(settings.authentication.keySet == "keys.json")
+        #expect(settings.authentication.secrets.first == Readings.least["AUTH_JWT_SECRET"])
+        #expect(settings.authentication.secrets.dropFirst() == ["fedcba9876543210fedcba9876543210"])
+        #expect(settings.authentication.keySetCertificateAuthority == "jwks.pem")
+        #expect(settings.authentication.skew == .seconds(5))
+        #expect(settings.authentication.keySet == .file("keys.json"))
         #expect(settings.authentication.issuer == "iss" && settings.authentication.audience == "aud")
         #expect(settings.authentication.userClaim == "uid")
         #expect(settings.apnsEnvironment == .sandbox)
+    }
+
+    @Test(
+        "A key set is a file, or a URL: https anywhere, http on this machine",
+        arguments: [
+            ("/etc/keys.json", KeySetLocation.file("/etc/keys.json")),
+            ("keys:1.json", .file("keys:1.json")),
+            ("https://id.example/.well-known/jwks.json", .url("https://id.example/.well-known/jwks.json")),
+            ("http://127.0.0.1:8080/k", .url("http://127.0.0.1:8080/k")),
+            ("http://localhost/k", .url("http://localhost/k")), ("HTTP://[::1]:1/", .url("HTTP://[::1]:1/")),
+        ]
+    )
+    func keySet(text: String, location: KeySetLocation) {
+        let readings = Readings(["AUTH_JWT_SECRET": nil, "AUTH_JWKS": text])
+        #expect(readings.gatewayFaults.isEmpty)
+        #expect(readings.gateway.authentication.keySet == location)
     }
 
     @Test("Every variable of the dispatcher finds its place")

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 package import Hummingbird
+import Model
 package import Services
 
 /// What a request carries through its handlers.
@@ -28,5 +29,26 @@ package struct APIContext: RequestContext {
     package func requireService() throws {
         guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
         guard caller.isService else { throw Problem(.forbidden, "the token's scope must be service or admin") }
+    }
+
+    /// Asserts that the caller may see the system's insides.
+    ///
+    /// - Throws: ``Problem`` 401 or 403.
+    func requireAdmin() throws {
+        guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
+        guard caller.scopes.contains(.admin) else { throw Problem(.forbidden, "the token's scope must be admin") }
+    }
+
+    /// A part of the path as text of 1 to `limit` characters.
+    ///
+    /// - Throws: ``Problem`` 400 that names it.
+    func pathText(_ name: String, limit: Int) throws -> String {
+        guard let text = PercentCoding.decode(try self.parameters.require(name)),
+            (1...limit).contains(text.unicodeScalars.count), !text.utf8.contains(0)
+        else {
+            let reason = "must be text of 1 to \(limit) characters"
+            throw Problem(.badRequest, "\(name) \(reason)", faults: [JobFault(name, reason)])
+        }
+        return text
     }
 }

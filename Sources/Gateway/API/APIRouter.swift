@@ -5,20 +5,28 @@ package import Hummingbird
 
 /// All routes of the canonical API.
 package enum APIRouter {
-    /// - Parameter extend: adds routes that stand beside the canonical ones.
+    /// - Parameters:
+    ///   - refusesOtherMethods: false for the routes alone, as the description lists them.
+    ///   - extend: adds routes that stand beside the canonical ones.
     package static func make(
         _ services: APIServices,
+        refusesOtherMethods: Bool = true,
         extend: (Router<APIContext>, APIServices) -> Void = { _, _ in }
     ) -> Router<APIContext> {
-        let router = Router(context: APIContext.self)
+        let router = Router(context: APIContext.self, options: .autoGenerateHeadEndpoints)
         router.add(middleware: ProblemMiddleware())
         OperationRoutes(services: services).add(to: router)
+        UnsubscribeRoutes(services: services).add(to: router)
         let version = router.group("v1").add(middleware: IdentityMiddleware(verifier: services.verifier))
         InboxRoutes(services: services).add(to: version)
         DeviceRoutes(services: services).add(to: version)
         PreferenceRoutes(services: services).add(to: version)
         JobRoutes(services: services).add(to: version)
+        UserRoutes(services: services).add(to: version)
+        TopicRoutes(services: services).add(to: version)
+        PresenceRoutes(services: services).add(to: version)
         extend(router, services)
+        if refusesOtherMethods { MethodRefusal.add(to: router) }
         return router
     }
 }

@@ -33,7 +33,7 @@ package struct IdentityMiddleware: RouterMiddleware {
         do throws(TokenFault) {
             context.caller = try await self.verifier.verify(String(header.dropFirst("bearer ".count)))
         } catch {
-            throw Problem(.unauthorized, error.description)
+            throw Problem(error)
         }
         return try await next(request, context)
     }

@@ -6,6 +6,7 @@ package import Hummingbird
 import JSON
 package import Model
 import NIOCore
+import Services
 
 /// An answer that says what is wrong, as `application/problem+json` (RFC 9457).
 package struct Problem: HTTPResponseError {
@@ -25,6 +26,17 @@ package struct Problem: HTTPResponseError {
         self.detail = detail
         self.faults = faults
         self.retryAfter = retryAfter
+    }
+
+    /// Why a credential is not accepted.
+    init(_ fault: TokenFault) {
+        let status: HTTPResponse.Status =
+            switch fault.code {
+            case .refused: .unauthorized
+            case .forbidden: .forbidden
+            case .unavailable: .serviceUnavailable
+            }
+        self.init(status, fault.description, retryAfter: fault.code == .unavailable ? 5 : nil)
     }
 
     /// Unknown ids and other people's ids look the same.

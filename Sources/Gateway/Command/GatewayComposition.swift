@@ -23,6 +23,7 @@ import Sockets
 import Stores
 import Streams
 import Telemetry
+import Transports
 import UnixSignals
 
 /// Puts the gateway together: the one place that makes clients and services.
@@ -35,12 +36,12 @@ enum GatewayComposition {
         let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
             try CatalogLoader.load(path: settings.common.catalog)
         }
-        let verifier = await self.verifier(settings.authentication, reader: reader, now: now)
+        let identity = await GatewayIdentity(settings.authentication, reader: reader)
         let tls = await reader.load("GATEWAY_TLS_CERT", isSet: settings.tlsCertificate != nil) {
             try self.tls(settings)
         }
         try reader.finish()
-        guard let catalog, let verifier else { return }
+        guard let catalog else { return }
 
         LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
         let metrics = PrometheusRegistry()
@@ -65,12 +66,17 @@ enum GatewayComposition {
         let pool = try PostgresPool(database, logger: logger)
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
 
+        let keySet = try identity.keySet(logger: logger)
+        let verifier = identity.verifier(keySet: keySet, now: now)
         let notifications = NotificationStore(pool: pool)
         let inbox = InboxStore(pool: pool)
+        let users = UserStore(pool: pool)
         let presence = PresenceRegistry(connection: redis, keys: keys)
+        let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
         let inboxService = InboxService(
             store: inbox,
             publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
+            unconfirmed: unconfirmed,
             now: now,
             logger: logger
         )
@@ -81,8 +87,10 @@ enum GatewayComposition {
             inboxService: inboxService,
             notifications: notifications,
             presence: presence,
-            unconfirmed: UnconfirmedSet(connection: redis, keys: keys),
+            users: users,
+            unconfirmed: unconfirmed,
             redis: redis,
+            catalog: catalog,
             now: now
         )
         let hub = SocketHub(
@@ -109,12 +117,23 @@ enum GatewayComposition {
                 notifications: notifications,
                 devices: DeviceStore(pool: pool),
                 preferences: PreferenceStore(pool: pool),
+                users: users,
+                exports: UserExportStore(pool: pool),
+                erasure: ErasureService(
+                    users: users,
+                    deadLetters: DeadLetterStore(pool: pool),
+                    traces: UserTraces(connection: redis, keys: keys),
+                    unconfirmed: unconfirmed
+                ),
+                topics: TopicStore(pool: pool),
+                presence: presence,
                 jobs: JobStream(connection: redis, keys: keys),
                 catalog: catalog,
                 redis: redis,
                 metrics: metrics,
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
-                now: now
+                now: now,
+                unsubscribeLinks: settings.authentication.secret.map { UnsubscribeLinks(secret: $0) }
             )
         ) { router, services in
             let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production
@@ -122,7 +141,8 @@ enum GatewayComposition {
         }
         let app = try self.application(settings, router, hub, backend, tls, eventLoops, logger)
         logger.info("gateway starts", metadata: ["node.id": "\(node)"])
-        let services: [any Service] = [nodeService, hub, app]
+        var services: [any Service] = [nodeService, hub, app]
+        if let keySet { services.insert(keySet, at: 0) }
         var configuration = ServiceGroupConfiguration(
             services: services.map { .init(service: $0) },
             gracefulShutdownSignals: [.sigterm, .sigint],
@@ -132,34 +152,6 @@ enum GatewayComposition {
         try await ServiceGroup(configuration: configuration).run()
         await redis.close()
         pool.close()
-    }
-
-    private static func verifier(
-        _ settings: AuthenticationSettings,
-        reader: SettingsReader,
-        now: @escaping @Sendable () -> Timestamp
-    ) async -> TokenVerifier? {
-        var keySet: String?
-        if let path = settings.keySet {
-            guard let bytes = FileManager.default.contents(atPath: path) else {
-                reader.fault("AUTH_JWKS", "cannot be read")
-                return nil
-            }
-            keySet = String(decoding: bytes, as: UTF8.self)
-        }
-        do {
-            return try await TokenVerifier(
-                secret: settings.secret,
-                keySet: keySet,
-                issuer: settings.issuer,
-                audience: settings.audience,
-                userClaim: settings.userClaim,
-                now: now
-            )
-        } catch {
-            reader.fault("AUTH_JWKS", "\(error)")
-            return nil
-        }
     }
 
     private static func tls(_ settings: GatewaySettings) throws -> TLSConfiguration {
@@ -180,12 +172,13 @@ enum GatewayComposition {
         _ eventLoops: MultiThreadedEventLoopGroup,
         _ logger: Logger
     ) throws -> some ApplicationProtocol {
-        let door = SocketDoor(backend: backend)
+        let endpoints: [any TransportEndpoint] = [
+            NativeEndpoint(hub: hub, backend: backend), EventStreamEndpoint(hub: hub, backend: backend),
+        ]
         let plain = HTTPServerBuilder { responder in
-            SocketChannel(
+            DoorChannel(
                 responder: responder,
-                hub: hub,
-                door: door,
+                endpoints: endpoints,
                 http: HTTP1Channel.Configuration(
                     idleTimeout: .seconds(75),
                     httpDecoderConfiguration: .init(

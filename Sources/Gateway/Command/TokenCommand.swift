@@ -40,15 +40,15 @@ struct TokenCommand: AsyncParsableCommand {
             }
             let reader = try await SettingsReader.process(file: self.options.config)
             let authentication = AuthenticationSettings(reader)
-            if authentication.secret == nil { reader.fault("AUTH_JWT_SECRET", "is missing; tokens are made with it") }
+            if authentication.secrets.isEmpty { reader.fault("AUTH_JWT_SECRET", "is missing; tokens are made with it") }
             try reader.finish()
             let now = Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
             Terminal.line(
-                try await TokenIssuer.issue(
+                TokenIssuer.issue(
                     user: self.user,
                     scope: scope,
                     lifetime: lifetime,
-                    secret: authentication.secret ?? "",
+                    secret: authentication.secrets.first ?? "",
                     issuer: authentication.issuer,
                     audience: authentication.audience,
                     now: now

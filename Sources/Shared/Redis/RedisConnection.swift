@@ -313,7 +313,7 @@ package actor RedisConnection {
 
     private func checkDeadlines() {
         let now = NIODeadline.now()
-        if self.owed.isOverdue(now) {
+        if self.owed.giveUp(now, grace: TimeAmount(self.configuration.commandTimeout)) {
             // Replies come in order, so whatever is behind the late one is late too: start afresh.
             self.disconnect(RedisError(.timeout, "no reply in time"))
         }

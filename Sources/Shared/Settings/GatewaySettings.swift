@@ -28,33 +28,3 @@ package struct GatewaySettings: Sendable {
         self.apnsEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
     }
 }
-
-/// How tokens are checked.
-package struct AuthenticationSettings: Sendable {
-    private static let shortestSecret = 32
-
-    /// An HS256 secret.
-    package let secret: String?
-    /// Path of a JWKS file.
-    package let keySet: String?
-    package let issuer: String?
-    package let audience: String?
-    package let userClaim: String
-
-    /// Reads it; faults stay with the reader.
-    package init(_ reader: SettingsReader) {
-        let secret = reader.text("AUTH_JWT_SECRET")
-        // One that is too short is a fault, and never used.
-        self.secret = secret.flatMap { $0.utf8.count < Self.shortestSecret ? nil : $0 }
-        self.keySet = reader.text("AUTH_JWKS")
-        self.issuer = reader.text("AUTH_ISSUER")
-        self.audience = reader.text("AUTH_AUDIENCE")
-        self.userClaim = reader.text("AUTH_USER_CLAIM") ?? "sub"
-        if secret == nil, self.keySet == nil {
-            reader.fault("AUTH_JWT_SECRET", "or AUTH_JWKS is required")
-        }
-        if let secret, secret.utf8.count < Self.shortestSecret {
-            reader.fault("AUTH_JWT_SECRET", "must have at least \(Self.shortestSecret) bytes (RFC 7518 section 3.2)")
-        }
-    }
-}

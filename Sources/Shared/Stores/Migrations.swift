@@ -13,7 +13,8 @@ package enum Migrations {
     }
 
     private static let all: [Migration] = [
-        Migration(number: 1, name: "initial", script: PackageResources.V0001_initial_sql)
+        Migration(number: 1, name: "initial", script: PackageResources.V0001_initial_sql),
+        Migration(number: 2, name: "people", script: PackageResources.V0002_people_sql),
     ]
 
     /// The advisory lock under which migrations are applied: "carillon" in ASCII.

@@ -1,0 +1,67 @@
+// Carillon · GatewayIdentity.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import FoundationEssentials
+import Logging
+import Model
+import Services
+import Settings
+import Transfer
+
+/// The configuration of identity, checked, and the parts that are made of it.
+struct GatewayIdentity {
+    private let settings: AuthenticationSettings
+    /// What the file of a key set held at start.
+    private let initialKeys: KeySet?
+
+    /// Reads a key set's file; one that is a URL is read later, as it may be out of reach now.
+    ///
+    /// Faults stay with the reader.
+    init(_ settings: AuthenticationSettings, reader: SettingsReader) async {
+        self.settings = settings
+        if case .file(let path) = settings.keySet {
+            self.initialKeys = await reader.load("AUTH_JWKS", isSet: true) {
+                try KeySet(try KeySetReader.file(path))
+            }
+        } else {
+            self.initialKeys = nil
+        }
+        if let path = settings.keySetCertificateAuthority, !FileManager.default.isReadableFile(atPath: path) {
+            reader.fault("AUTH_JWKS_CA", "cannot be read")
+        }
+    }
+
+    /// The key set, if one is configured.
+    func keySet(logger: Logger) throws -> KeySetCache? {
+        for reason in self.initialKeys?.passedOver ?? [] {
+            logger.notice("key passed over", metadata: ["reason": "\(reason)"])
+        }
+        switch self.settings.keySet {
+        case nil: return nil
+        case .file(let path):
+            return KeySetCache(initial: self.initialKeys, logger: logger) { () async throws(KeySetFault) in
+                try KeySetReader.file(path)
+            }
+        case .url(let url):
+            var configuration = TransferConfiguration()
+            configuration.caFile = self.settings.keySetCertificateAuthority
+            configuration.maximumInFlight = 2
+            configuration.maximumWaiting = 2
+            // The settings let no other than this machine through.
+            configuration.allowPlainHTTP = url.lowercased().hasPrefix("http://")
+            let client = try TransferClient(configuration: configuration, logger: logger)
+            return KeySetCache(initial: nil, logger: logger) { () async throws(KeySetFault) in
+                try await KeySetReader.url(url, client: client)
+            }
+        }
+    }
+
+    func verifier(keySet: KeySetCache?, now: @escaping @Sendable () -> Timestamp) -> TokenVerifier {
+        var rules = TokenRules()
+        rules.issuer = self.settings.issuer
+        rules.audience = self.settings.audience
+        rules.userClaim = self.settings.userClaim
+        rules.skew = self.settings.skew
+        return TokenVerifier(secrets: self.settings.secrets, keySet: keySet, rules: rules, now: now)
+    }
+}
