@@ -32,12 +32,10 @@ enum TestServices {
         let inbox = InboxStore(pool: pool)
         let users = UserStore(pool: pool)
         let services = APIServices(
-            verifier: try await TokenVerifier(
-                secret: "a-secret-of-thirty-two-characters",
+            verifier: TokenVerifier(
+                secrets: ["a-secret-of-thirty-two-characters"],
                 keySet: nil,
-                issuer: nil,
-                audience: nil,
-                userClaim: "sub",
+                rules: TokenRules(),
                 now: now
             ),
             inbox: inbox,

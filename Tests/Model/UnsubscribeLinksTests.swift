@@ -19,7 +19,10 @@ struct UnsubscribeLinksTests {
         #expect(Self.links.target(of: token) == target)
         #expect(token.utf8.count <= UnsubscribeLinks.longestToken)
         #expect(token.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "-" || $0 == "_") })
-        #expect(UnsubscribeLinks(secret: "another-secret-of-32-characters!").target(of: token) == nil)
+        let another = "another-secret-of-32-characters!"
+        #expect(UnsubscribeLinks(secret: another).target(of: token) == nil)
+        let rotated = UnsubscribeLinks(secret: another, previousSecret: "a-secret-of-thirty-two-characters")
+        #expect(rotated.target(of: token) == Self.links.target(of: token))
     }
 
     @Test("whatever byte is changed, the token is void")

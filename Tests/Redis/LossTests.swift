@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Fixtures
+import NIOPosix
 import Redis
 import Testing
 
@@ -168,5 +169,30 @@ struct LossTests {
         #expect(await waiting?.code == .closed)
         let second = await redis.failure(of: "PING")
         #expect(second?.code == .closed)
+    }
+
+    @Test
+    func connectionsThatAreDroppedAreClosed() async throws {
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration(clientName: "watcher")) { watcher in
+            func clients() async throws -> Int {
+                try await watcher.text("CLIENT", "LIST")?.split(separator: "\n").count { $0.contains("dropped") } ?? 0
+            }
+            do {
+                let configuration = try server.configuration(clientName: "dropped")
+                let connection = try TestRedis.connect(configuration)
+                let subscription = try RedisSubscription(
+                    configuration, channels: ["news"], on: MultiThreadedEventLoopGroup.singleton.next(),
+                    logger: TestLog.logger
+                ) { _ in }
+                try await connection.send("PING")
+                try await eventually("both are there") {
+                    let isSubscribed = await subscription.isSubscribed
+                    let count = try await clients()
+                    return isSubscribed && count == 2
+                }
+            }
+            try await eventually("both are gone") { try await clients() == 0 }
+        }
     }
 }

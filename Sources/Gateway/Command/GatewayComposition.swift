@@ -133,7 +133,9 @@ enum GatewayComposition {
                 metrics: metrics,
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
                 now: now,
-                unsubscribeLinks: settings.authentication.secret.map { UnsubscribeLinks(secret: $0) }
+                unsubscribeLinks: settings.authentication.secrets.first.map {
+                    UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
+                }
             )
         ) { router, services in
             let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production

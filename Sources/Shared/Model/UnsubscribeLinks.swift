@@ -8,7 +8,7 @@ import FoundationEssentials
 ///
 /// A token holds user and type and an HMAC-SHA256 of them, by a key that HKDF (RFC 5869) derives from the secret under a
 /// label of its own: it opens nothing else. It never expires: mail is read late, and all that it can do is send less of it.
-/// Who has the secret changed makes all of them void.
+/// One made with a secret that is no longer known is void.
 package struct UnsubscribeLinks: Sendable {
     /// What a link switches off.
     package struct Target: Sendable, Equatable {
@@ -29,10 +29,18 @@ package struct UnsubscribeLinks: Sendable {
     private static let label = "carillon unsubscribe link 1"
 
     private let key: SymmetricKey
+    private let previousKey: SymmetricKey?
 
-    /// - Parameter secret: the secret that tokens are signed with.
-    package init(secret: String) {
-        self.key = HKDF<SHA256>.deriveKey(
+    /// - Parameters:
+    ///   - secret: the secret that tokens are signed with.
+    ///   - previousSecret: the one before it, whose tokens still count.
+    package init(secret: String, previousSecret: String? = nil) {
+        self.key = Self.key(of: secret)
+        self.previousKey = previousSecret.map { Self.key(of: $0) }
+    }
+
+    private static func key(of secret: String) -> SymmetricKey {
+        HKDF<SHA256>.deriveKey(
             inputKeyMaterial: SymmetricKey(data: Data(secret.utf8)),
             info: Data(Self.label.utf8),
             outputByteCount: 32
@@ -60,9 +68,10 @@ package struct UnsubscribeLinks: Sendable {
         }
         let body = bytes.dropLast(SHA256.byteCount)
         let code = bytes.suffix(SHA256.byteCount)
-        guard HMAC<SHA256>.isValidAuthenticationCode(code, authenticating: body, using: self.key),
-            body[0] == Self.format
-        else { return nil }
+        let isOurs = [self.key, self.previousKey].compactMap(\.self).contains { key in
+            HMAC<SHA256>.isValidAuthenticationCode(code, authenticating: body, using: key)
+        }
+        guard isOurs, body[0] == Self.format else { return nil }
         let count = Int(body[1]) << 8 | Int(body[2])
         guard body.count >= 3 + count, let user = String(validating: body[3..<3 + count], as: UTF8.self),
             let type = String(validating: body[(3 + count)...], as: UTF8.self)

@@ -44,7 +44,7 @@ package actor RedisSubscription {
         self.eventLoop.executor.asUnownedSerialExecutor()
     }
 
-    /// Subscribes, and keeps it so.
+    /// Subscribes, and keeps it so until ``close()``, or until nobody holds the subscription any more.
     ///
     /// - Throws: ``RedisError`` with code `configuration`.
     package init(
@@ -61,6 +61,11 @@ package actor RedisSubscription {
         self.logger = logger
         self.handle = handle
         eventLoop.execute { self.assumeIsolated { $0.start() } }
+    }
+
+    deinit {
+        self.probe?.cancel()
+        self.channel?.close(promise: nil)
     }
 
     /// Whether every channel is subscribed now.
@@ -88,7 +93,11 @@ package actor RedisSubscription {
         self.connector.connect(on: self.eventLoop) {
             RedisChannelHandler { [weak self] event in self?.assumeIsolated { $0.receive(event) } }
         }.whenComplete { [weak self] result in
-            self?.assumeIsolated { $0.connected(result) }
+            guard let self else {
+                if case .success(let channel) = result { channel.close(promise: nil) }
+                return
+            }
+            self.assumeIsolated { $0.connected(result) }
         }
     }
 
