@@ -30,14 +30,14 @@ struct JobRoutes {
 
     private func enqueue(_ request: Request, _ context: APIContext) async throws -> Response {
         try context.requireService()
-        let value = try await JSONBody.read(request)
+        let value = try await JSONBody.read(request, isRequired: true)
         let key = HTTPField.Name("Idempotency-Key").flatMap { request.headers[$0] }
         let isBatch = value.array != nil
         let bodies = value.array ?? [value]
         guard (1...Self.largestBatch).contains(bodies.count) else {
-            throw Problem(.badRequest, "give 1 to \(Self.largestBatch) jobs")
+            throw Self.refusal("jobs", "must be 1 to \(Self.largestBatch)")
         }
-        if key != nil, isBatch { throw Problem(.badRequest, "Idempotency-Key goes with a single job") }
+        if key != nil, isBatch { throw Self.refusal("Idempotency-Key", "goes with a single job") }
         var faults: [JobFault] = []
         var jobs: [Checked] = []
         for (index, body) in bodies.enumerated() {
@@ -70,6 +70,10 @@ struct JobRoutes {
                 self.write(job, entry, to: &writer)
             }
         }
+    }
+
+    private static func refusal(_ field: String, _ reason: String) -> Problem {
+        Problem(.badRequest, "\(field) \(reason)", faults: [JobFault(field, reason)])
     }
 
     private func write(_ job: Checked, _ entry: String, to writer: inout JSONWriter) {
