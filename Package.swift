@@ -192,7 +192,7 @@ let package = Package(
         .target(
             name: "Services",
             dependencies: [
-                "Backoff", "JSON", "Model", "Redis", "Shapes", "Sockets", "Stores", "Streams", "Transfer",
+                "Backoff", "JSON", "Model", "Postgres", "Redis", "Shapes", "Sockets", "Stores", "Streams", "Transfer",
                 .product(name: "_CryptoExtras", package: "swift-crypto"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "CoreMetrics", package: "swift-metrics"),
@@ -352,7 +352,8 @@ let package = Package(
         .testTarget(
             name: "ServicesTests",
             dependencies: [
-                "Backoff", "Fixtures", "JSON", "Model", "Redis", "Services", "Stores", "Streams", "Transfer",
+                "Backoff", "Fixtures", "JSON", "Model", "Postgres", "Redis", "Services", "Sockets", "Stores", "Streams",
+                "Transfer",
                 .product(name: "_CryptoExtras", package: "swift-crypto"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "NIOCore", package: nio),

@@ -13,7 +13,8 @@ package enum Migrations {
     }
 
     private static let all: [Migration] = [
-        Migration(number: 1, name: "initial", script: PackageResources.V0001_initial_sql)
+        Migration(number: 1, name: "initial", script: PackageResources.V0001_initial_sql),
+        Migration(number: 3, name: "token_revocations", script: PackageResources.V0003_token_revocations_sql),
     ]
 
     /// The advisory lock under which migrations are applied: "carillon" in ASCII.

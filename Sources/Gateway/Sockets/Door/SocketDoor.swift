@@ -57,17 +57,11 @@ package struct SocketDoor: Sendable {
         let offered = head.headers[canonicalForm: "sec-websocket-protocol"].map { String($0) }
         let query = Self.query(head.uri)
         let since = query["resume"].flatMap { Int64($0) }
-        var token = offered.first { $0.hasPrefix("bearer.") }.map { String($0.dropFirst("bearer.".count)) }
-        if let header = head.headers.first(name: "authorization") {
-            guard header.lowercased().hasPrefix("bearer ") else {
-                throw SocketRefusal(status: 401, reason: "the Authorization header must be a bearer token")
-            }
-            token = String(header.dropFirst("bearer ".count))
-        }
-        var identity: SocketIdentity?
-        if let token { identity = try await self.backend.authenticate(token: token) }
+        var credentials = SocketCredentials(head.headers)
+        credentials.token = offered.first { $0.hasPrefix("bearer.") }.map { String($0.dropFirst("bearer.".count)) }
+        credentials.ticket = query["ticket"].map { String($0) }
         return Admission(
-            identity: identity,
+            identity: try await self.backend.authenticate(credentials),
             since: since,
             subprotocol: offered.contains(Self.subprotocol) ? Self.subprotocol : nil
         )

@@ -152,9 +152,18 @@ final class SocketHandler: ChannelInboundHandler {
     }
 
     /// A token was refused.
-    func refused(_ reason: String, reference: [UInt8]?) {
-        self.send(NativeDialect.error(reason, reference: reference))
-        if self.phase == .anonymous { self.close(.unauthorized, reason: reason) }
+    func refused(_ refusal: SocketRefusal, reference: [UInt8]?) {
+        self.send(NativeDialect.error(refusal.reason, reference: reference))
+        if self.phase == .anonymous {
+            self.close(refusal.status == 503 ? .tryAgainLater : .unauthorized, reason: refusal.reason)
+        }
+        self.flush()
+    }
+
+    /// Ends the socket if its token was made before a moment.
+    func revoke(before: Timestamp) {
+        guard let identity, identity.issuedAt.map({ $0 < before }) ?? true else { return }
+        self.close(.unauthorized, reason: "the token was revoked")
         self.flush()
     }
 
