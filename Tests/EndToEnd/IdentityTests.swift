@@ -82,6 +82,8 @@ struct IdentityTests {
             #expect(try await gateway.call(.get, "/v1/notifications", token: forged).status == 401)
             // The server is down again; what was read stays good.
             #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 200)
+            process.send(SIGTERM)
+            #expect(try await process.waitForExit() == .code(0))
             let written = process.errors()
             #expect(written.contains("key set not read"))
             for secret in [token, forged] {

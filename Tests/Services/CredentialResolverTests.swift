@@ -3,8 +3,10 @@
 
 import Fixtures
 import Model
+import NIOHTTP1
 import Redis
 import Services
+import Sockets
 import Streams
 import Testing
 
@@ -118,6 +120,26 @@ struct CredentialResolverTests {
             #expect(caller?.user == sample.user)
             #expect(code == sample.code)
             #expect(!"\(presented)\(String(reflecting: presented))".contains(Self.ada))
+        }
+    }
+
+    @Test("an upgrade request's fields are what is judged, and a cookie needs its origin though it is a GET")
+    func socket() async throws {
+        try await TestRedis.with { redis, prefix in
+            let resolver = try Self.resolver(redis, prefix)
+            func user(_ fields: [(String, String)], token: String? = nil) async -> String? {
+                var credentials = SocketCredentials(HTTPHeaders(fields))
+                credentials.token = token
+                let presented = PresentedCredentials(credentials)
+                return try? await resolver.caller(presented, accepting: .compatibleSocket)?.user
+            }
+            let cookie = ("Cookie", "session=\(Self.ada)")
+            #expect(await user([("Authorization", "Token \(Self.ada)")]) == "ada")
+            #expect(await user([("X", "y")], token: Self.eve) == "eve")
+            #expect(await user([cookie, ("Origin", "https://app.example")]) == "ada")
+            #expect(await user([cookie, ("Sec-Fetch-Site", "same-origin")]) == "ada")
+            #expect(await user([cookie]) == nil)
+            #expect(await user([cookie, ("Origin", "https://evil.example")]) == nil)
         }
     }
 

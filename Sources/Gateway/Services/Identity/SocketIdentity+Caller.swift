@@ -1,7 +1,7 @@
 // Carillon · SocketIdentity+Caller.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Sockets
+package import Sockets
 
 // What sockets call the parts of identity, which they do not know.
 
@@ -19,7 +19,7 @@ extension SocketRefusal {
 
 extension PresentedCredentials {
     /// Those of a socket, which any page can open: so a cookie counts for the origins that are allowed, and no others.
-    init(_ credentials: SocketCredentials) {
+    package init(_ credentials: SocketCredentials) {
         self.init()
         self.authorization = credentials.authorization
         self.cookies = credentials.cookies
