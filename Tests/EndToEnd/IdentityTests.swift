@@ -82,6 +82,10 @@ struct IdentityTests {
             #expect(try await gateway.call(.get, "/v1/notifications", token: forged).status == 401)
             // The server is down again; what was read stays good.
             #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 200)
+            let metrics = try await gateway.text("/metrics")
+            #expect(metrics.contains("carillon_keyset_readings 1"))
+            #expect(metrics.contains("carillon_tokens_unchecked"))
+            for part in token.split(separator: ".") { #expect(!metrics.contains(part)) }
             process.send(SIGTERM)
             #expect(try await process.waitForExit() == .code(0))
             let written = process.errors()
@@ -89,6 +93,23 @@ struct IdentityTests {
             for secret in [token, forged] {
                 for part in secret.split(separator: ".") { #expect(!written.contains(part)) }
             }
+        }
+    }
+
+    @Test("a key set's file that holds none, and authorities that are not there, are faults of the configuration")
+    func configuration() async throws {
+        try await Stack.with { stack in
+            let path = stack.directory.file("keys.json")
+            try #"{"keys":[{"kty":"oct","k":"aHVudGVyMg","kid":"hunter2"}]}"#.write(
+                toFile: path, atomically: false, encoding: .utf8)
+            let process = try await stack.spawn(
+                "gateway", ["serve"], name: "gateway",
+                environment: ["AUTH_JWKS": path, "AUTH_JWKS_CA": "/nowhere/ca.pem"])
+            #expect(try await process.waitForExit() == .code(78))
+            let errors = process.errors()
+            #expect(errors.contains("AUTH_JWKS cannot be used: the document has no usable key; key 0 is neither"))
+            #expect(errors.contains("AUTH_JWKS_CA cannot be read"))
+            #expect(!errors.contains("hunter2") && !errors.contains("aHVudGVyMg"))
         }
     }
 
@@ -189,5 +210,17 @@ struct IdentityTests {
             let token = try await Stack.token(user: "ada")
             #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 401)
         }
+    }
+}
+
+extension Gateway {
+    /// What a path answers, as text.
+    fileprivate func text(_ path: String) async throws -> String {
+        let request = TransferRequest(
+            .get, url: "http://127.0.0.1:\(self.port)\(path)", maximumResponseBytes: 1_048_576)
+        guard case .answered(let response) = await self.http.perform(request) else {
+            throw FixtureError("\(path) was not answered")
+        }
+        return String(decoding: response.body, as: UTF8.self)
     }
 }
