@@ -70,6 +70,10 @@ struct IdentityTests {
             #expect(down.body["detail"]?.string?.contains("out of reach") == true)
             let socket = try await TestSocket.open(port: listening, token: token)
             try await eventually("the socket is refused") { socket.status == 503 }
+            let later = try await TestSocket.open(port: listening, token: nil)
+            try await eventually("the socket is open") { later.status == 101 }
+            try await later.send(json: #"{"type":"auth","token":"\#(token)"}"#)
+            try await eventually("it is told to come again") { later.closeCode == 1013 }
             // Tokens of a secret that is not configured stay refused.
             let other = try await gateway.call(.get, "/v1/notifications", token: try await Stack.token(user: "ada"))
             #expect(other.status == 401)
