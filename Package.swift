@@ -51,6 +51,7 @@ let package = Package(
             providers: [.apt(["libcurl4-openssl-dev"])]
         ),
         .systemLibrary(name: "CLinux", path: "Sources/Shared/CLinux"),
+        .target(name: "Threads", dependencies: ["CLinux"], path: "Sources/Shared/Threads"),
         .target(name: "Backoff", path: "Sources/Shared/Backoff"),
         .target(
             name: "Queues",
@@ -74,7 +75,7 @@ let package = Package(
         ),
         .target(
             name: "Transfer",
-            dependencies: ["CCurl", .product(name: "Logging", package: "swift-log")],
+            dependencies: ["CCurl", "Threads", .product(name: "Logging", package: "swift-log")],
             path: "Sources/Shared/Transfer"
         ),
         .target(
@@ -102,7 +103,7 @@ let package = Package(
         .target(
             name: "Postgres",
             dependencies: [
-                "Backoff", "CLibpq", "CLinux",
+                "Backoff", "CLibpq", "Threads",
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
             ],
@@ -171,28 +172,54 @@ let package = Package(
         ),
 
         // Gateway: people in.
+        .target(name: "EventStream", path: "Sources/Gateway/Protocols/EventStream"),
         .target(
-            name: "Sockets",
+            name: "SignalR",
+            dependencies: ["EventStream", "JSON"],
+            path: "Sources/Gateway/Protocols/SignalR"
+        ),
+        .target(
+            name: "WebSocket",
             dependencies: [
-                "Backoff", "JSON", "Model", "Queues",
                 .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "CoreMetrics", package: "swift-metrics"),
-                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
+            ],
+            path: "Sources/Gateway/Protocols/WebSocket"
+        ),
+        .target(
+            name: "Transports",
+            dependencies: [
+                "JSON", "WebSocket",
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
-                .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "NIOCore", package: nio),
                 .product(name: "NIOHTTP1", package: nio),
                 .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
                 .product(name: "NIOHTTPTypesHTTP1", package: "swift-nio-extras"),
+            ],
+            path: "Sources/Gateway/Transports"
+        ),
+        .target(
+            name: "Sockets",
+            dependencies: [
+                "Backoff", "EventStream", "JSON", "Model", "Queues", "Transports", "WebSocket",
+                .product(name: "CoreMetrics", package: "swift-metrics"),
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "Metrics", package: "swift-metrics"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
             ],
             path: "Sources/Gateway/Sockets"
         ),
+        .target(name: "SocketIO", dependencies: ["JSON"], path: "Sources/Gateway/Protocols/SocketIO"),
         .target(
             name: "Services",
             dependencies: [
-                "Backoff", "JSON", "Model", "Postgres", "Redis", "Shapes", "Sockets", "Stores", "Streams", "Transfer",
+                "Backoff", "Catalog", "JSON", "Model", "Postgres", "Redis", "Shapes", "Sockets", "Stores", "Streams",
+                "Transfer",
                 .product(name: "_CryptoExtras", package: "swift-crypto"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "CoreMetrics", package: "swift-metrics"),
@@ -212,13 +239,25 @@ let package = Package(
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: nio),
             ],
-            path: "Sources/Gateway/API"
+            path: "Sources/Gateway/API",
+            resources: [.embedInCode("OpenAPI")]
+        ),
+        .target(
+            name: "Compatibility",
+            dependencies: [
+                "API", "Catalog", "JSON", "Model", "Services", "Shapes", "Stores", "Streams",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "Metrics", package: "swift-metrics"),
+                .product(name: "NIOCore", package: nio),
+            ],
+            path: "Sources/Gateway/Compatibility"
         ),
         .executableTarget(
             name: "GatewayCommand",
             dependencies: [
-                "API", "Catalog", "Model", "Postgres", "Redis", "Services", "Settings", "Sockets", "Stores", "Streams",
-                "Telemetry", "Transfer",
+                "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Services", "Settings", "Sockets",
+                "Stores", "Streams", "Telemetry", "Transfer", "Transports",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdTLS", package: "hummingbird"),
@@ -270,7 +309,7 @@ let package = Package(
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer",
+                "Model", "Postgres", "Redis", "Stores", "Transfer",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),
@@ -280,6 +319,7 @@ let package = Package(
             path: "Tests/Benchmarks",
             exclude: ["Yardsticks"]
         ),
+        .testTarget(name: "ThreadsTests", dependencies: ["Fixtures", "Threads"], path: "Tests/Threads"),
         .testTarget(name: "BackoffTests", dependencies: ["Backoff"], path: "Tests/Backoff"),
         .testTarget(name: "QueuesTests", dependencies: ["Model", "Queues"], path: "Tests/Queues"),
         .testTarget(name: "JSONTests", dependencies: ["JSON"], path: "Tests/JSON"),
@@ -325,11 +365,19 @@ let package = Package(
             ],
             path: "Tests/Providers"
         ),
+        .testTarget(name: "EventStreamTests", dependencies: ["EventStream"], path: "Tests/EventStream"),
+        .testTarget(name: "SignalRTests", dependencies: ["JSON", "SignalR"], path: "Tests/SignalR"),
+        .testTarget(
+            name: "WebSocketTests",
+            dependencies: ["WebSocket", .product(name: "NIOCore", package: nio)],
+            path: "Tests/WebSocket"
+        ),
         .testTarget(
             name: "SocketsTests",
             dependencies: ["JSON", "Model", "Sockets", .product(name: "NIOCore", package: nio)],
             path: "Tests/Sockets"
         ),
+        .testTarget(name: "SocketIOTests", dependencies: ["JSON", "SocketIO"], path: "Tests/SocketIO"),
         .testTarget(
             name: "ProviderSandboxTests",
             dependencies: [
@@ -362,6 +410,25 @@ let package = Package(
             ],
             path: "Tests/Services"
         ),
+        .testTarget(
+            name: "CompatibilityTests",
+            dependencies: [
+                "API", "Catalog", "Compatibility", "JSON", "Model", "Stores",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            path: "Tests/Compatibility"
+        ),
+        .testTarget(
+            name: "APITests",
+            dependencies: [
+                "API", "Catalog", "JSON", "Model", "Postgres", "Redis", "Services", "Stores", "Streams", "Telemetry",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOPosix", package: nio),
+            ],
+            path: "Tests/API"
+        ),
         .testTarget(name: "HouseTests", path: "Tests/House"),
         .testTarget(
             name: "EndToEndTests",
@@ -371,6 +438,7 @@ let package = Package(
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
                 .product(name: "NIOPosix", package: nio),
             ],
             path: "Tests/EndToEnd"),

@@ -62,6 +62,7 @@ struct BacklogCommand: AsyncParsableCommand {
         try await load.append(1_000, to: (0..<1_000).map { "backlog-\($0)" })
         while try await stack.waiting(Self.stream) > 0 {
             guard dispatcher.exit == nil else { throw ValidationError("the dispatcher has ended: \(dispatcher.log)") }
+            // How often the stream is looked at; it tells nobody that it is empty.
             try await Task.sleep(for: .milliseconds(20))
         }
         try await dispatcher.end(by: SIGTERM)
@@ -89,6 +90,7 @@ struct BacklogCommand: AsyncParsableCommand {
             last = (time, done)
             guard dispatcher.exit == nil else { throw ValidationError("the dispatcher has ended: \(dispatcher.log)") }
             guard time < 600 else { throw ValidationError("only \(done) of \(self.jobs) jobs were done in 600 s") }
+            // How often progress and memory are read off.
             try await Task.sleep(for: .milliseconds(20))
         }
         return progress

@@ -26,6 +26,7 @@ struct IdleCommand: AsyncParsableCommand {
             let first = SocketLoad(group: MultiThreadedEventLoopGroup(numberOfThreads: 1))
             try await first.connect(host: "127.0.0.1", port: port, users: (0..<100).map { "first-\($0)" })
             await first.close()
+            // What the first sockets leave is cleared by and by, and nothing tells when that is done.
             try await Task.sleep(for: .seconds(2))
 
             let before = Environment.residentMemory(pid: gateway.pid)
@@ -34,6 +35,7 @@ struct IdleCommand: AsyncParsableCommand {
                 try await load.connect(host: "127.0.0.1", port: port, users: users)
             }
             let opened = Environment.residentMemory(pid: gateway.pid)
+            // The time of idleness is what is measured.
             try await Task.sleep(for: .seconds(self.idle))
             let after = Environment.residentMemory(pid: gateway.pid)
             let closed = load.seen.withLock { $0.closed }

@@ -50,6 +50,7 @@ struct PushCommand: AsyncParsableCommand {
             guard ContinuousClock.now < deadline else {
                 throw ValidationError("\(count - seen) pushes are missing")
             }
+            // The sandbox counts and tells nobody, so it is asked.
             try await Task.sleep(for: .milliseconds(20))
         }
     }

@@ -66,6 +66,7 @@ struct SoakCommand: AsyncParsableCommand {
             let deadline = ContinuousClock.now + .seconds(60)
             while !clients.allSatisfy(\.isReady) {
                 guard ContinuousClock.now < deadline else { throw ValidationError("the clients do not connect") }
+                // Clients note their sync where nobody waits for it, so they are asked.
                 try await Task.sleep(for: .milliseconds(50))
             }
             try await withThrowingTaskGroup(of: Void.self) { load in
@@ -73,6 +74,7 @@ struct SoakCommand: AsyncParsableCommand {
                 for _ in 0..<(self.kills ?? max(1, Int(self.seconds / 6))) {
                     let moment = Double.random(in: 0.02...0.98) * self.seconds
                     load.addTask {
+                        // The moment of the kill, anywhere in the time of the load.
                         try await Task.sleep(for: .seconds(moment))
                         try await services.killOne()
                     }
@@ -93,6 +95,7 @@ struct SoakCommand: AsyncParsableCommand {
         let start = ContinuousClock.now
         for job in 0..<jobs {
             let due = start + .seconds(self.seconds * Double(job) / Double(jobs))
+            // The load is spread evenly over its time.
             if due > .now { try await Task.sleep(until: due, tolerance: .zero) }
             ledger.append(1)
             var fields: [RedisArgument] = [
@@ -112,14 +115,17 @@ struct SoakCommand: AsyncParsableCommand {
     private func settle(_ ledger: SoakLedger) async throws {
         let deadline = ContinuousClock.now + .seconds(self.patience)
         while ledger.missing > 0, ContinuousClock.now < deadline {
+            // The ledger is filled by many and tells nobody when it is complete.
             try await Task.sleep(for: .milliseconds(200))
         }
+        // That nothing comes twice shows only in time.
         try await Task.sleep(for: .seconds(self.aftermath))
     }
 
     private static func watch(_ services: SoakServices) async throws {
         while true {
             try await services.look()
+            // How often memory and life are looked at.
             try await Task.sleep(for: .milliseconds(500))
         }
     }
@@ -138,6 +144,7 @@ struct SoakCommand: AsyncParsableCommand {
                 else { continue }
                 ledger.notePush(job: job, user: user, id: push.notification)
             }
+            // The sandbox is asked again when it had nothing new.
             if following == next { try await Task.sleep(for: .milliseconds(500)) }
             next = following
         }

@@ -61,6 +61,7 @@ struct SocketsCommand: AsyncParsableCommand {
             guard ContinuousClock.now < deadline else {
                 throw ValidationError("only \(load.seen.withLock { $0.frames }) of \(frames) frames came")
             }
+            // Sockets count frames on their loops; often enough for a figure in hundredths.
             try await Task.sleep(for: .milliseconds(5))
         }
     }

@@ -75,6 +75,7 @@ struct TransferCommand: AsyncParsableCommand {
             guard server.exit == nil, ContinuousClock.now < deadline else {
                 throw ValidationError("nghttpd does not serve: \(server.log)")
             }
+            // The server says nothing when it listens, so it is tried.
             try await Task.sleep(for: .milliseconds(20))
         }
         await client.shutdown()

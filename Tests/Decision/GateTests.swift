@@ -95,7 +95,7 @@ struct GateTests {
         #expect(
             GateRefusal.allCases.map(\.rawValue) == [
                 "cancelled", "read", "deleted", "replaced", "expired", "opted_out", "device_inactive",
-                "already_delivered", "already_accepted",
+                "already_delivered", "already_accepted", "under_way",
             ]
         )
     }

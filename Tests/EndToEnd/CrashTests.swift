@@ -88,6 +88,44 @@ struct CrashTests {
         }
     }
 
+    @Test("a job that was handed out in a reply that never arrived is worked on all the same")
+    func lostReply() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "heard")])
+            try await eventually("it works before") { socket.titles == ["heard"] }
+            let consumer = try #require(try await Self.consumer(of: "carillon:jobs", in: stack))
+            dispatcher.send(SIGSTOP)
+            try await eventually("its last reads have ended") {
+                try await stack.connection.send("INFO", "clients").string()?.contains("blocked_clients:0") == true
+            }
+            // Redis hands the job to the dispatcher's name, and the dispatcher never hears of it.
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "unheard")])
+            try await stack.connection.send(
+                "XREADGROUP", "GROUP", "dispatchers", .text(consumer), "STREAMS", "carillon:jobs", ">"
+            )
+            dispatcher.send(SIGCONT)
+            try await eventually("the dispatcher finds it", within: .seconds(30)) {
+                socket.titles == ["heard", "unheard"]
+            }
+            try await eventually("nothing is pending") {
+                try await stack.connection.send("XLEN", "carillon:jobs").integer() == 0
+            }
+            #expect(try await dispatcher.stop() == .code(0))
+        }
+    }
+
+    /// The only consumer of a stream.
+    private static func consumer(of stream: String, in stack: Stack) async throws -> String? {
+        let reply = try await stack.connection.send("XINFO", "CONSUMERS", .text(stream), "dispatchers")
+        guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() != nil,
+            try cursor.string() == "name"
+        else { return nil }
+        return try cursor.string()
+    }
+
     @Test("work of a dispatcher that is stopped is taken over when its lease is void")
     func stalledDispatcher() async throws {
         try await Stack.with { stack in

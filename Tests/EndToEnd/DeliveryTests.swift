@@ -4,7 +4,9 @@
 import Fixtures
 import JSON
 import Model
+import Postgres
 import Redis
+import Streams
 import Testing
 import Transfer
 
@@ -147,6 +149,78 @@ struct DeliveryTests {
             #expect(sync["notifications"]?.array?.first?["read_at"]?.string != nil)
             let fresh = try await TestSocket.synced(port: one.port, user: "ada", query: "?resume=99")
             #expect(try await fresh.first("sync")["reset"]?.bool == true)
+        }
+    }
+
+    @Test("a delivery that was appended twice is made once")
+    func twinDeliveries() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await gateway.register(user: "offline", platform: "android", token: "unavailable-once-phone")
+            try await stack.append([
+                ("user", "offline"), ("type", "payment_received"), ("title", "Paid"), ("lane", "normal"),
+            ])
+            // The next try is taken from the set and appended twice at once, as by a writer that got no answer.
+            let keys = Keyspace()
+            let script = """
+                local due = redis.call('ZPOPMIN', KEYS[1])
+                if #due == 0 then return 0 end
+                for _ = 1, 2 do redis.call('XADD', KEYS[2], '*', 'd', due[1]) end
+                return 1
+                """
+            try await eventually("the first try has failed") {
+                try await stack.connection.send(
+                    "EVAL", .text(script), "2", .text(keys.retries(.fcm, .normal)),
+                    .text(keys.deliveries(.fcm, .normal))
+                ).integer() == 1
+            }
+            try await eventually("both entries are settled") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts").count == 3
+            }
+            let outcomes = try await stack.query("SELECT outcome FROM carillon.delivery_attempts ORDER BY outcome")
+            #expect(try outcomes.map { try $0.text(0) } == ["accepted", "retry", "skipped"])
+            #expect(stack.pushed() == ["unavailable-once-phone": ["Paid"]])
+        }
+    }
+
+    @Test("many sockets resume at once: each gets what it has missed, and no other's")
+    func manyResume() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let users = (0..<100).map { "user-\($0)" }
+            // Of every four users one has all three, one none, one lacks the last, and one has never been here.
+            let versions: [Int64?] = [3, 0, 2, nil]
+            for number in 1...3 {
+                try await stack.append([
+                    ("users", String(decoding: JSONWriter.bytes(of: .array(users.map { .string($0) })), as: UTF8.self)),
+                    ("type", "invoice_created"), ("title", "job \(number)"),
+                ])
+            }
+            try await eventually("all are stored") {
+                try await stack.query("SELECT 1 FROM carillon.inboxes WHERE version = 3").count == users.count
+            }
+            let sockets = try await withThrowingTaskGroup(of: (Int, TestSocket).self) { group in
+                for (index, user) in users.enumerated() {
+                    let query = versions[index % 4].map { "?resume=\($0)" } ?? ""
+                    group.addTask {
+                        (index, try await TestSocket.synced(port: gateway.port, user: user, query: query))
+                    }
+                }
+                return try await group.reduce(into: [Int: TestSocket]()) { $0[$1.0] = $1.1 }
+            }
+            for index in users.indices {
+                let sync = try await #require(sockets[index]).first("sync")
+                let titles = (sync["notifications"]?.array ?? []).compactMap { $0["title"]?.string }
+                let expected = [[], ["job 1", "job 2", "job 3"], ["job 3"], ["job 3", "job 2", "job 1"]][index % 4]
+                #expect(titles == expected, "\(users[index])")
+                #expect(sync["version"]?.integer == 3)
+                #expect(sync["reset"]?.bool == false)
+                #expect(sync["unread"]?.integer == 3)
+            }
+            let ahead = try await TestSocket.synced(port: gateway.port, user: users[0], query: "?resume=99")
+            #expect(try await ahead.first("sync")["reset"]?.bool == true)
         }
     }
 }

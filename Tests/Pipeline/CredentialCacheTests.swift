@@ -16,8 +16,8 @@ struct CredentialCacheTests {
         let made = Mutex(0)
         let isRefusing = Mutex(false)
 
-        func cache() -> CredentialCache {
-            CredentialCache(now: { self.now.withLock { $0 } }) { moment in
+        func cache(leastAge: Duration = .zero) -> CredentialCache {
+            CredentialCache(leastAge: leastAge, now: { self.now.withLock { $0 } }) { moment in
                 if self.isRefusing.withLock({ $0 }) { throw Refusal() }
                 let number = self.made.withLock { made in
                     made += 1
@@ -72,6 +72,19 @@ struct CredentialCacheTests {
         let first = try await cache.get()
         await cache.invalidate(first)
         #expect(try await cache.get() == "token 2")
+        await cache.invalidate(first)
+        #expect(try await cache.get() == "token 2")
+    }
+
+    @Test("a credential that was refused is kept until it is old enough to be replaced")
+    func leastAge() async throws {
+        let mint = Mint()
+        let cache = mint.cache(leastAge: .seconds(20))
+        let first = try await cache.get()
+        mint.pass(19)
+        await cache.invalidate(first)
+        #expect(try await cache.get() == "token 1")
+        mint.pass(20)
         await cache.invalidate(first)
         #expect(try await cache.get() == "token 2")
     }

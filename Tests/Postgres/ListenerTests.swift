@@ -67,6 +67,26 @@ struct ListenerTests {
     }
 
     @Test
+    func listenerThatIsDroppedEndsItsSessionAndItsThread() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            weak var held: Heard?
+            do {
+                let heard = Heard()
+                held = heard
+                let listener = try PostgresListener(
+                    database.configuration(applicationName: "dropped"), channels: ["news"], logger: TestLog.logger
+                ) { heard.note($0) }
+                try await eventually("it listens") { heard.all == ["listening"] }
+                withExtendedLifetime(listener) {}
+            }
+            let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dropped'"
+            try await eventually("the session has ended") { try await database.pool.number(sessions) == 0 }
+            // The thread holds what its listener tells.
+            try await eventually("the thread has ended") { held == nil }
+        }
+    }
+
+    @Test
     func lossIsToldAndTheChannelsAreListenedToAgain() async throws {
         try await Self.with { pool, heard in
             let terminated = try await pool.number(

@@ -44,7 +44,8 @@ struct APNSAnswerTests {
             (400, "BadCollapseId"), (400, "BadExpirationDate"), (400, "BadMessageId"), (400, "BadPriority"),
             (400, "BadTopic"),
             (400, "MissingTopic"), (400, "MissingDeviceToken"), (400, "DuplicateHeaders"), (400, "InvalidPushType"),
-            (400, "PayloadEmpty"), (404, "BadPath"), (405, "MethodNotAllowed"), (413, "PayloadTooLarge"),
+            (400, "PayloadEmpty"), (400, "TopicDisallowed"), (404, "BadPath"), (405, "MethodNotAllowed"),
+            (413, "PayloadTooLarge"),
             (400, "SomethingNew"),
         ]
     )
@@ -59,11 +60,11 @@ struct APNSAnswerTests {
     }
 
     @Test(
-        "A credential or a topic that Apple does not accept is a matter of configuration",
+        "A credential that Apple does not accept is a matter of configuration",
         arguments: [
             (403, "InvalidProviderToken"), (403, "MissingProviderToken"), (403, "BadCertificate"),
             (403, "BadCertificateEnvironment"), (403, "UnrelatedKeyIdInToken"), (403, "BadEnvironmentKeyIdInToken"),
-            (403, "BadEnvironmentKeyInToken"), (403, "Forbidden"), (400, "TopicDisallowed"), (403, "SomethingNew"),
+            (403, "BadEnvironmentKeyInToken"), (403, "Forbidden"), (403, "SomethingNew"),
         ]
     )
     func configuration(status: Int, reason: String) {

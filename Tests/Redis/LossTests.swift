@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Fixtures
+import NIOPosix
 import Redis
 import Testing
 
@@ -38,6 +39,32 @@ struct LossTests {
             let error = await blocked
             #expect(error?.code == .connectionLost)
             #expect(error?.wasNotSent == false)
+        }
+    }
+
+    @Test
+    func shortDeadlineHoldsBehindALongCall() async throws {
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration()) { redis in
+            let connection = try await redis.number("CLIENT", "ID")
+            async let blocked = redis.send("BLPOP", "list", "0", timeout: .seconds(30))
+            try await Self.waitUntilBlocked(server)
+            let clock = ContinuousClock()
+            let start = clock.now
+            async let batch = redis.outcome(of: ["one", "two"], timeout: .milliseconds(400))
+            let error = await redis.failure(of: "ECHO", "three", timeout: .milliseconds(300))
+            #expect(error?.code == .timeout)
+            #expect(await batch == .failure(RedisError(.timeout, "no reply in time")))
+            #expect(clock.now - start < .seconds(5))
+            // The replies that nobody waits for any more keep their places.
+            async let later = redis.text("ECHO", "four", timeout: .seconds(30))
+            try await TestRedis.with(try server.configuration(clientName: "pusher")) { pusher in
+                _ = try await pusher.send("RPUSH", "list", "pushed")
+            }
+            #expect(try await blocked.strings() == ["list", "pushed"])
+            #expect(try await later == "four")
+            let same = try await redis.number("CLIENT", "ID")
+            #expect(same == connection)
         }
     }
 
@@ -142,5 +169,30 @@ struct LossTests {
         #expect(await waiting?.code == .closed)
         let second = await redis.failure(of: "PING")
         #expect(second?.code == .closed)
+    }
+
+    @Test
+    func connectionsThatAreDroppedAreClosed() async throws {
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration(clientName: "watcher")) { watcher in
+            func clients() async throws -> Int {
+                try await watcher.text("CLIENT", "LIST")?.split(separator: "\n").count { $0.contains("dropped") } ?? 0
+            }
+            do {
+                let configuration = try server.configuration(clientName: "dropped")
+                let connection = try TestRedis.connect(configuration)
+                let subscription = try RedisSubscription(
+                    configuration, channels: ["news"], on: MultiThreadedEventLoopGroup.singleton.next(),
+                    logger: TestLog.logger
+                ) { _ in }
+                try await connection.send("PING")
+                try await eventually("both are there") {
+                    let isSubscribed = await subscription.isSubscribed
+                    let count = try await clients()
+                    return isSubscribed && count == 2
+                }
+            }
+            try await eventually("both are gone") { try await clients() == 0 }
+        }
     }
 }

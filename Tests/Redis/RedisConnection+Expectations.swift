@@ -15,6 +15,19 @@ extension RedisConnection {
         try await self.send(arguments).integer()
     }
 
+    /// What a batch of ECHO comes to.
+    nonisolated func outcome(of words: [String], timeout: Duration) async -> Result<[String], RedisError> {
+        var batch = RedisBatch()
+        for word in words { batch.append("ECHO", .text(word)) }
+        do throws(RedisError) {
+            var echoes: [String] = []
+            for reply in try await self.send(batch, timeout: timeout) { echoes.append(try reply.string() ?? "") }
+            return .success(echoes)
+        } catch {
+            return .failure(error)
+        }
+    }
+
     /// The error that a command ends with; nil if it succeeds.
     nonisolated func failure(of arguments: RedisArgument..., timeout: Duration? = nil) async -> RedisError? {
         do throws(RedisError) {

@@ -19,7 +19,7 @@ struct SubscriptionTests {
             let word =
                 switch event {
                 case .subscribed(let isFirst): isFirst ? "first" : "again"
-                case .lost: "lost"
+                case .lost(let reason): "lost: \(reason)"
                 case .message(let channel, let payload): "\(channel)=\(String(decoding: payload, as: UTF8.self))"
                 }
             self.words.withLock { $0.append(word) }
@@ -63,10 +63,12 @@ struct SubscriptionTests {
         let heard = Heard()
         let subscription = try await Self.subscribe(try server.configuration(), to: ["news", "more"], heard)
         try await server.kill()
-        try await eventually("the loss is told") { heard.all == ["first", "lost"] }
+        try await eventually("the loss is told") {
+            heard.all.count == 2 && heard.all.last?.hasPrefix("lost: ") == true
+        }
         #expect(await subscription.isSubscribed == false)
         try await server.start()
-        try await eventually("the channels are back") { heard.all == ["first", "lost", "again"] }
+        try await eventually("the channels are back") { heard.all.count == 3 && heard.all.last == "again" }
         #expect(await subscription.isSubscribed)
         try await TestRedis.with(try server.configuration()) { redis in
             let receivers = try await redis.number("PUBLISH", "more", "hello")
@@ -82,7 +84,9 @@ struct SubscriptionTests {
         let heard = Heard()
         let subscription = try await Self.subscribe(try server.configuration(), to: ["news"], heard)
         try await server.stall()
-        try await eventually("the silence is told", within: .seconds(20)) { heard.all == ["first", "lost"] }
+        try await eventually("the silence is told", within: .seconds(20)) {
+            heard.all == ["first", "lost: no answer to a probe in time"]
+        }
         server.resume()
         try await eventually("the channel is back", within: .seconds(20)) { heard.all.last == "again" }
         await subscription.close()

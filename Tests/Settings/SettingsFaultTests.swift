@@ -104,7 +104,7 @@ struct SettingsFaultTests {
         let common = ["REDIS_URL", "DATABASE_URL", "DATABASE_CONNECTIONS", "CATALOG", "LOG_LEVEL", "LOG_FORMAT"]
         #expect(
             Set(names(readings.gatewayFaults).map(String.init))
-                == Set(common + ["GATEWAY_PORT", "GATEWAY_TLS_CERT", "AUTH_JWT_SECRET"]))
+                == Set(common + ["GATEWAY_PORT", "GATEWAY_TLS_CERT", "AUTH_JWT_SECRET", "APNS_ENVIRONMENT"]))
         #expect(
             Set(names(readings.dispatcherFaults).map(String.init))
                 == Set(common + ["METRICS_PORT", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC", "APNS_ENVIRONMENT"]))

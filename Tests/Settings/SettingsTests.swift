@@ -37,6 +37,7 @@ struct SettingsTests {
             "LOG_LEVEL": "debug", "LOG_FORMAT": "json", "GATEWAY_HOST": "0.0.0.0", "GATEWAY_PORT": "0",
             "PUBLIC_URL": "https://n.example", "GATEWAY_TLS_CERT": "c.pem", "GATEWAY_TLS_KEY": "k.pem",
             "AUTH_JWKS": "keys.json", "AUTH_ISSUER": "iss", "AUTH_AUDIENCE": "aud", "AUTH_USER_CLAIM": "uid",
+            "APNS_ENVIRONMENT": "sandbox",
             "AUTH_JWT_SECRET_PREVIOUS": "fedcba9876543210fedcba9876543210", "AUTH_JWKS_CA": "jwks.pem",
             "AUTH_CLOCK_SKEW": "5", "AUTH_COOKIE": "session",
             "ALLOWED_ORIGINS": "https://App.example, http://localhost:3000",
@@ -63,6 +64,7 @@ struct SettingsTests {
         #expect(settings.authentication.keySet == .file("keys.json"))
         #expect(settings.authentication.issuer == "iss" && settings.authentication.audience == "aud")
         #expect(settings.authentication.userClaim == "uid")
+        #expect(settings.apnsEnvironment == .sandbox)
     }
 
     @Test(

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Model
-import NIOCore
 import Testing
+import WebSocket
 
 @testable import Sockets
 
@@ -116,7 +116,7 @@ struct NativeDialectTests {
                 + #""deleted":["\#(Self.id)","\#(Self.other)"]}"#)
     }
 
-    @Test("A change is put in its frame once, for all sockets of a user")
+    @Test("A change is told by its kind")
     func nodeChange() {
         let table: [(NodeChange.Kind, String, String)] = [
             (.notification, "{}", #"{"type":"notification","version":2,"unread":1,"notification":{}}"#),
@@ -127,9 +127,8 @@ struct NativeDialectTests {
         for (kind, body, json) in table {
             let change = NodeChange(
                 kind: kind, user: "u", previous: 1, version: 2, unread: 1, id: Self.ids[0], awaitingLane: nil,
-                body: Array(body.utf8))
-            let bytes = Array(change.nativeFrame.readableBytesView)
-            #expect(bytes == [0x81, UInt8(json.utf8.count)] + Array(json.utf8))
+                body: .init(canonical: Array(body.utf8)))
+            #expect(Self.text(NativeDialect.change(change)) == json)
             #expect(change.isNotification == (kind == .notification))
         }
     }

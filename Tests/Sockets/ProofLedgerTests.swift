@@ -16,10 +16,10 @@ struct ProofLedgerTests {
     func pongs() {
         var ledger = ProofLedger()
         #expect(ledger.isEmpty)
-        ledger.await(Self.id(1), lane: .critical)
-        ledger.await(Self.id(2), lane: nil)
+        _ = ledger.await(Self.id(1), lane: .critical)
+        _ = ledger.await(Self.id(2), lane: nil)
         #expect(ledger.nextSequence() == 1)
-        ledger.await(Self.id(3), lane: .bulk)
+        _ = ledger.await(Self.id(3), lane: .bulk)
         #expect(ledger.nextSequence() == 2)
         let proven = ledger.confirm(1)
         #expect(Self.numbers(proven) == [1, 2])
@@ -34,7 +34,7 @@ struct ProofLedgerTests {
     func laterPong() {
         var ledger = ProofLedger()
         for number: UInt64 in 1...5 {
-            ledger.await(Self.id(number), lane: .normal)
+            _ = ledger.await(Self.id(number), lane: .normal)
             _ = ledger.nextSequence()
         }
         #expect(Self.numbers(ledger.confirm(4)) == [1, 2, 3, 4])
@@ -44,9 +44,9 @@ struct ProofLedgerTests {
     @Test("A number that was never sent proves nothing", arguments: [2, 3, .max] as [UInt64])
     func forged(sequence: UInt64) {
         var ledger = ProofLedger()
-        ledger.await(Self.id(1), lane: .normal)
+        _ = ledger.await(Self.id(1), lane: .normal)
         _ = ledger.nextSequence()
-        ledger.await(Self.id(2), lane: .normal)
+        _ = ledger.await(Self.id(2), lane: .normal)
         #expect(ledger.confirm(sequence).isEmpty)
         #expect(ledger.confirm(0).isEmpty)
         #expect(Self.numbers(ledger.confirm(1)) == [1])
@@ -55,7 +55,7 @@ struct ProofLedgerTests {
     @Test("A client may acknowledge by name, once, and only what it was sent")
     func acknowledges() {
         var ledger = ProofLedger()
-        for number: UInt64 in 1...3 { ledger.await(Self.id(number), lane: .normal) }
+        for number: UInt64 in 1...3 { _ = ledger.await(Self.id(number), lane: .normal) }
         _ = ledger.nextSequence()
         #expect(Self.numbers(ledger.acknowledge([Self.id(2), Self.id(9)])) == [2])
         #expect(ledger.acknowledge([Self.id(2)]).isEmpty)
@@ -65,9 +65,9 @@ struct ProofLedgerTests {
     @Test("It is bounded: more than 4,096 are left to their deadline")
     func bounded() {
         var ledger = ProofLedger()
-        for number: UInt64 in 1...5_000 { ledger.await(Self.id(number), lane: .normal) }
+        for number: UInt64 in 1...5_000 { _ = ledger.await(Self.id(number), lane: .normal) }
         #expect(ledger.confirm(ledger.nextSequence()).count == 4_096)
-        ledger.await(Self.id(1), lane: .normal)
+        _ = ledger.await(Self.id(1), lane: .normal)
         #expect(ledger.confirm(ledger.nextSequence()).count == 1)
     }
 }

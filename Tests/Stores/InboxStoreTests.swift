@@ -45,6 +45,21 @@ struct InboxStoreTests {
         }
     }
 
+    @Test("the changes of many inboxes come in one read, each bounded and in its own order")
+    func manyChanges() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let batch = (0..<7).map { Samples.notification($0, user: $0 < 5 ? "a" : "b") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await inbox.markRead(user: "a", ids: [batch[0].id], at: Samples.start)
+            _ = try await inbox.delete(user: "b", id: batch[6].id, at: Samples.start)
+            let changes = try await inbox.changes([("b", 0), ("a", 4), ("nobody", 0), ("a", 0), ("b", 3)], limit: 3)
+            #expect(changes.map { $0.map(\.title) } == [["n5", "n6"], ["n4", "n0"], [], ["n1", "n2", "n3"], []])
+            #expect(changes[0].map { $0.deletedAt != nil } == [false, true])
+            #expect(try await inbox.changes([], limit: 3).isEmpty)
+        }
+    }
+
     @Test("pages go from the newest to the oldest without gap or repeat")
     func pages() async throws {
         try await Samples.withStores { pool in
@@ -76,6 +91,53 @@ struct InboxStoreTests {
             #expect(unread[ExactText("a")]?.map(\.title) == ["n3", "n2"])
             #expect(unread[ExactText("b")]?.map(\.title) == ["n5"])
             #expect(unread[ExactText("c")] == nil)
+        }
+    }
+
+    @Test("a page and its state come from one moment; a state that is known spares the rows")
+    func knownState() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            #expect(try await inbox.page(user: "nobody", filter: .init(limit: 10)).state == InboxStore.State())
+            let batch = (0..<5).map { Samples.notification($0, user: "a") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let page = try await inbox.page(user: "a", filter: .init(limit: 3))
+            #expect(page.notifications.map(\.title) == ["n4", "n3", "n2"])
+            #expect(page.state.version == 5)
+            #expect(page.state.total == 5)
+            let known = try await inbox.page(user: "a", filter: .init(limit: 3), unless: page.state)
+            #expect(known.notifications.isEmpty)
+            #expect(known.state == page.state)
+            let changes = try await inbox.changes(user: "a", since: 3, limit: 10, unless: nil)
+            #expect(changes.notifications.map(\.title) == ["n3", "n4"])
+            #expect(try await inbox.changes(user: "a", since: 6, limit: 10, unless: nil).notifications.isEmpty)
+            #expect(try await inbox.changes(user: "a", since: 3, limit: 10, unless: page.state).notifications.isEmpty)
+        }
+    }
+
+    @Test("receipts: the first opening counts, a delivery is told with its lane, what is suppressed was never received")
+    func receipts() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let batch = [
+                Samples.notification(0, user: "a") { $0.lane = .critical },
+                Samples.notification(1, user: "a") { $0.channels = [.push] },
+                Samples.notification(2, user: "a") { $0.status = .suppressed },
+            ]
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let now = Samples.start
+            #expect(try await inbox.markOpened(user: "a", id: batch[0].id, at: now))
+            #expect(try await inbox.markOpened(user: "a", id: batch[0].id, at: now + .seconds(9)))
+            #expect(try await inbox.find(user: "a", id: batch[0].id)?.openedAt == now)
+            #expect(try await inbox.markDelivered(user: "a", id: batch[0].id, at: now, via: "client") == .critical)
+            #expect(
+                try await inbox.markDelivered(user: "a", id: batch[0].id, at: now + .seconds(9), via: "x") == .critical)
+            let delivered = try await inbox.find(user: "a", id: batch[0].id)
+            #expect(delivered?.status == .delivered)
+            #expect(delivered?.deliveredAt == now)
+            #expect(try await inbox.markDelivered(user: "a", id: batch[1].id, at: now, via: "client") == .normal)
+            #expect(try await inbox.markDelivered(user: "a", id: batch[2].id, at: now, via: "client") == nil)
+            #expect(try await inbox.markOpened(user: "b", id: batch[0].id, at: now) == false)
         }
     }
 }

@@ -31,6 +31,21 @@ struct NotificationStoreTests {
             #expect(states.map(\.version) == [3, 1, 0])
             #expect(states.map(\.unread) == [3, 1, 0])
             #expect(states.map(\.total) == [3, 1, 0])
+            // A batch on inboxes that exist goes on where the last one ended; whoever is new becomes a user.
+            let next = [
+                Samples.notification(6, user: "c"), Samples.notification(7, user: "b"),
+                Samples.notification(8, user: "a"), Samples.notification(9, user: "b"),
+            ]
+            #expect(
+                try await store.store(next, areRepeats: false) == [
+                    .stored(version: 1, unread: 1), .stored(version: 2, unread: 2), .stored(version: 4, unread: 4),
+                    .stored(version: 3, unread: 3),
+                ]
+            )
+            let users = try await pool.query("SELECT user_id FROM carillon.users ORDER BY user_id").map {
+                try $0.text(0)
+            }
+            #expect(users == ["a", "b", "c"])
         }
     }
 

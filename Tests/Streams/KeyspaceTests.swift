@@ -36,7 +36,7 @@ struct KeyspaceTests {
             + [
                 keys.deliveries(.fcm, .bulk), keys.retries(.apns, .normal), keys.dead, keys.presence("u"),
                 keys.nodeLease("n"), keys.dispatcherLease("d"), keys.nodeChannel("n"), keys.allNodesChannel,
-                keys.unconfirmed(shard: 0), keys.sweepTurn,
+                keys.unconfirmed(shard: 0), keys.sweepTurn, keys.memory,
             ]
         #expect(names.allSatisfy { $0.hasPrefix("x:") && !$0.contains("carillon") })
         #expect(Set(names).count == names.count)

@@ -22,6 +22,7 @@ struct NodeFrameBatchTests {
         NodeFrame(
             kind: .deleted, user: "", previous: -1, version: .min, unread: -1, awaitingLane: .bulk, body: [0, 0xFF]),
         NodeFrame(kind: .event, user: "u", awaitingLane: .normal, body: [UInt8](repeating: 0x61, count: 70_000)),
+        NodeFrame(kind: .notification, user: "both", version: 1, body: Array("{}".utf8), camelCaseBody: [0x7B, 0x7D]),
     ]
 
     private static func bytes(_ frames: [NodeFrame]) -> [UInt8] {
@@ -31,11 +32,14 @@ struct NodeFrameBatchTests {
         return batch.bytes
     }
 
-    @Test("The bytes of format 1 do not change: releases run side by side")
+    @Test("The bytes of format 2 do not change: releases run side by side")
     func golden() {
         let expected: [UInt8] =
-            [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 41, 0, 0, 0, 0, 0, 0, 0, 42, 0, 0, 0, 7]
-            + [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0, 2, 0x75, 0x31, 0, 0, 0, 2, 0x7B, 0x7D]
+            [2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 41, 0, 0, 0, 0, 0, 0, 0, 42, 0, 0, 0, 7]
+            + [
+                1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0, 2, 0x75, 0x31, 0, 0, 0, 2, 0x7B, 0x7D, 0, 0,
+                0, 0,
+            ]
         #expect(Self.bytes([Self.frames[0]]) == expected)
     }
 
@@ -56,9 +60,9 @@ struct NodeFrameBatchTests {
     func refusesOthers() {
         var bytes = Self.bytes([Self.frames[0]])
         #expect(NodeFrameBatch.decode([]) == nil)
-        bytes[0] = 2
-        #expect(NodeFrameBatch.decode(bytes[...]) == nil)
         bytes[0] = 1
+        #expect(NodeFrameBatch.decode(bytes[...]) == nil)
+        bytes[0] = 2
         for kind: UInt8 in [0, 5, 255] {
             bytes[1] = kind
             #expect(NodeFrameBatch.decode(bytes[...]) == nil)

@@ -102,6 +102,27 @@ struct StreamRedisTests {
         }
     }
 
+    @Test("a connection that was registered again after it was read is not forgotten")
+    func registeredAgain() async throws {
+        try await Self.with { connection, keys in
+            let registry = PresenceRegistry(connection: connection, keys: keys)
+            func entry(_ name: String, since: Int64) -> ConnectionPresence {
+                ConnectionPresence(
+                    connection: name,
+                    node: "back",
+                    dialect: .native,
+                    state: .active,
+                    since: Timestamp(milliseconds: since)
+                )
+            }
+            try await registry.register([("ada", entry("c1", since: 1)), ("ada", entry("c2", since: 1))])
+            try await registry.register([("ada", entry("c1", since: 2))])
+            try await registry.forget([("ada", entry("c1", since: 1)), ("ada", entry("c2", since: 1))])
+            let fields = try await connection.send("HKEYS", .text(keys.presence("ada"))).strings()
+            #expect(fields == ["c1"])
+        }
+    }
+
     @Test("what waits for its proof is claimed when due, comes up again, and is gone when removed")
     func unconfirmed() async throws {
         try await Self.with { connection, keys in

@@ -47,6 +47,8 @@ package enum GateRefusal: String, Sendable, CaseIterable {
     case deviceInactive = "device_inactive"
     case alreadyDelivered = "already_delivered"
     case alreadyAccepted = "already_accepted"
+    /// The same delivery is being made by another entry.
+    case underWay = "under_way"
 }
 
 /// Whether a delivery may still go out; nil lets it pass.

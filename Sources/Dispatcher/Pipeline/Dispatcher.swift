@@ -26,6 +26,8 @@ package struct Dispatcher: Sendable {
     package let providers: Set<Provider>
     package let now: @Sendable () -> Timestamp
     package let logger: Logger
+    /// What was taken and not yet acknowledged.
+    let inHand = EntriesInHand()
 
     package init(
         name: String,
@@ -57,6 +59,12 @@ package struct Dispatcher: Sendable {
 
     func group(_ stream: String) -> ConsumerGroup {
         ConsumerGroup(stream: stream, consumer: self.name, connection: self.redis)
+    }
+
+    /// Acknowledges and deletes entries of one stream, until that is done.
+    func acknowledge(_ ids: [String], _ group: ConsumerGroup) async throws {
+        try await self.untilDone("acknowledge entries") { try await group.acknowledge(ids) }
+        self.inHand.release(ids, of: group.stream)
     }
 
     /// Leaves every consumer group where nothing is pending for this dispatcher; the rest is taken over when the lease is void.

@@ -26,6 +26,7 @@ struct LaneReader: Sendable {
     let connection: RedisConnection
     let count: Int
     let queue: LaneQueue<LaneBatch>
+    let inHand: EntriesInHand
     let logger: Logger
 
     func run() async throws {
@@ -36,6 +37,7 @@ struct LaneReader: Sendable {
                 let entries = try await self.group.read(on: self.connection, count: self.count, block: Self.block)
                 failures = 0
                 guard !entries.isEmpty else { continue }
+                self.inHand.take(entries.lazy.map(\.id), of: self.group.stream)
                 await self.queue.send(
                     LaneBatch(lane: self.lane, group: self.group, entries: entries),
                     lane: self.lane

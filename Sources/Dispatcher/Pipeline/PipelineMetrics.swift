@@ -15,7 +15,7 @@ enum PipelineMetrics {
     static let dead = Counter(label: "carillon.dead.letters")
     /// Notifications that fell back to push because no proof came.
     static let unproven = Counter(label: "carillon.notifications.unproven")
-    /// Entries taken over from dispatchers that are gone.
+    /// Entries taken over from dispatchers that are gone, or whose reply never arrived.
     static let claimed = Counter(label: "carillon.entries.claimed")
     /// Rows without an owner that were fanned out again.
     static let swept = Counter(label: "carillon.notifications.swept")

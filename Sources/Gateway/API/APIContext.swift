@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 package import Hummingbird
+import Model
 package import Services
 
 /// What a request carries through its handlers.
@@ -17,7 +18,7 @@ package struct APIContext: RequestContext {
     /// The user who calls.
     ///
     /// - Throws: ``Problem`` 401 if nobody is known.
-    func user() throws -> String {
+    package func user() throws -> String {
         guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
         return caller.user
     }
@@ -27,12 +28,33 @@ package struct APIContext: RequestContext {
     /// - Parameter allowsLimited: whether a token that is limited to some jobs will do; whoever says so keeps to its limits.
     /// - Throws: ``Problem`` 401 or 403.
     @discardableResult
-    func requireService(allowsLimited: Bool = false) throws -> Caller {
+    package func requireService(allowsLimited: Bool = false) throws -> Caller {
         guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
         guard caller.isService else { throw Problem(.forbidden, "the token's scope must be service or admin") }
         guard allowsLimited || !caller.allowance.isLimited else {
             throw Problem(.forbidden, "the token is limited to sending jobs")
         }
         return caller
+    }
+
+    /// Asserts that the caller may see the system's insides.
+    ///
+    /// - Throws: ``Problem`` 401 or 403.
+    func requireAdmin() throws {
+        guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
+        guard caller.scopes.contains(.admin) else { throw Problem(.forbidden, "the token's scope must be admin") }
+    }
+
+    /// A part of the path as text of 1 to `limit` characters.
+    ///
+    /// - Throws: ``Problem`` 400 that names it.
+    func pathText(_ name: String, limit: Int) throws -> String {
+        guard let text = PercentCoding.decode(try self.parameters.require(name)),
+            (1...limit).contains(text.unicodeScalars.count), !text.utf8.contains(0)
+        else {
+            let reason = "must be text of 1 to \(limit) characters"
+            throw Problem(.badRequest, "\(name) \(reason)", faults: [JobFault(name, reason)])
+        }
+        return text
     }
 }

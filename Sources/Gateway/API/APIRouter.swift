@@ -6,10 +6,18 @@ import Services
 
 /// All routes of the canonical API.
 package enum APIRouter {
-    package static func make(_ services: APIServices) -> Router<APIContext> {
-        let router = Router(context: APIContext.self)
+    /// - Parameters:
+    ///   - refusesOtherMethods: false for the routes alone, as the description lists them.
+    ///   - extend: adds routes that stand beside the canonical ones.
+    package static func make(
+        _ services: APIServices,
+        refusesOtherMethods: Bool = true,
+        extend: (Router<APIContext>, APIServices) -> Void = { _, _ in }
+    ) -> Router<APIContext> {
+        let router = Router(context: APIContext.self, options: .autoGenerateHeadEndpoints)
         router.add(middleware: ProblemMiddleware())
         OperationRoutes(services: services).add(to: router)
+        UnsubscribeRoutes(services: services).add(to: router)
         let version = router.group("v1")
             .add(middleware: IdentityMiddleware(credentials: services.credentials, accepting: .canonical))
         InboxRoutes(services: services).add(to: version)
@@ -17,6 +25,11 @@ package enum APIRouter {
         PreferenceRoutes(services: services).add(to: version)
         JobRoutes(services: services).add(to: version)
         TokenRoutes(services: services).add(to: version)
+        UserRoutes(services: services).add(to: version)
+        TopicRoutes(services: services).add(to: version)
+        PresenceRoutes(services: services).add(to: version)
+        extend(router, services)
+        if refusesOtherMethods { MethodRefusal.add(to: router) }
         return router
     }
 }

@@ -19,6 +19,11 @@ package struct APIServices: Sendable {
     package let notifications: NotificationStore
     package let devices: DeviceStore
     package let preferences: PreferenceStore
+    package let users: UserStore
+    package let exports: UserExportStore
+    package let erasure: ErasureService
+    package let topics: TopicStore
+    package let presence: PresenceRegistry
     package let jobs: JobStream
     package let catalog: Catalog
     package let redis: RedisConnection
@@ -26,6 +31,11 @@ package struct APIServices: Sendable {
     /// Asks PostgreSQL for a sign of life.
     package let checkDatabase: @Sendable () async throws -> Void
     package let now: @Sendable () -> Timestamp
+    /// The public key of Web Push in base64url; nil where it is not configured.
+    package let webPushKey: String?
+    /// Reads the links of e-mail; nil where there is no secret to sign them with.
+    package let unsubscribeLinks: UnsubscribeLinks?
+    let userFields: UserFields
 
     package init(
         credentials: CredentialResolver,
@@ -36,12 +46,19 @@ package struct APIServices: Sendable {
         notifications: NotificationStore,
         devices: DeviceStore,
         preferences: PreferenceStore,
+        users: UserStore,
+        exports: UserExportStore,
+        erasure: ErasureService,
+        topics: TopicStore,
+        presence: PresenceRegistry,
         jobs: JobStream,
         catalog: Catalog,
         redis: RedisConnection,
         metrics: PrometheusRegistry,
         checkDatabase: @escaping @Sendable () async throws -> Void,
-        now: @escaping @Sendable () -> Timestamp
+        now: @escaping @Sendable () -> Timestamp,
+        webPushKey: String? = nil,
+        unsubscribeLinks: UnsubscribeLinks? = nil
     ) {
         self.credentials = credentials
         self.tickets = tickets
@@ -51,11 +68,19 @@ package struct APIServices: Sendable {
         self.notifications = notifications
         self.devices = devices
         self.preferences = preferences
+        self.users = users
+        self.exports = exports
+        self.erasure = erasure
+        self.topics = topics
+        self.presence = presence
         self.jobs = jobs
         self.catalog = catalog
         self.redis = redis
         self.metrics = metrics
         self.checkDatabase = checkDatabase
         self.now = now
+        self.webPushKey = webPushKey
+        self.unsubscribeLinks = unsubscribeLinks
+        self.userFields = UserFields(catalog: catalog, now: now)
     }
 }

@@ -12,19 +12,25 @@ struct JSONBody {
     private static let limit = 1024 * 1024
 
     let value: JSONValue
+    private let prefix: String
     private(set) var faults: [JobFault] = []
 
-    /// Reads and parses a body; an empty one counts as `{}`.
+    /// Reads and parses a body.
+    ///
+    /// - Parameter isRequired: whether an empty body is a fault; otherwise it counts as `{}`.
     ///
     /// - Throws: ``Problem`` 400 or 413.
-    static func read(_ request: Request) async throws -> JSONValue {
+    static func read(_ request: Request, isRequired: Bool = false) async throws -> JSONValue {
         let buffer: ByteBuffer
         do {
             buffer = try await request.body.collect(upTo: Self.limit)
         } catch is NIOTooManyBytesError {
             throw Problem(.contentTooLarge, "the body exceeds \(Self.limit) bytes")
         }
-        guard buffer.readableBytes > 0 else { return .object([]) }
+        guard buffer.readableBytes > 0 else {
+            if isRequired { throw Problem(.badRequest, "the body is missing") }
+            return .object([])
+        }
         do throws(JSONFault) {
             return try JSONParser.parse(Array(buffer.readableBytesView))
         } catch {
@@ -36,10 +42,32 @@ struct JSONBody {
     init(_ value: JSONValue) throws {
         guard value.object != nil else { throw Problem(.badRequest, "the body must be a JSON object") }
         self.value = value
+        self.prefix = ""
+    }
+
+    /// A part of a body, whose faults name their fields with `path` before them; what is no object is a fault.
+    init(_ value: JSONValue, at path: String) {
+        self.value = value
+        self.prefix = path.isEmpty ? "" : path + "."
+        if value.object == nil { self.faults.append(JobFault(path, "must be an object")) }
     }
 
     mutating func fault(_ field: String, _ reason: String) {
-        self.faults.append(JobFault(field, reason))
+        self.faults.append(JobFault(self.prefix + field, reason))
+    }
+
+    /// The elements of a member, at most `limit`; empty if it is absent or null.
+    mutating func elements(_ name: String, limit: Int, isRequired: Bool = false) -> [JSONValue] {
+        switch self.value[name] {
+        case nil, .null:
+            if isRequired { self.fault(name, "is missing") }
+            return []
+        case .array(let elements) where elements.count <= limit && (!isRequired || !elements.isEmpty):
+            return elements
+        default:
+            self.fault(name, "must be an array of \(isRequired ? 1 : 0) to \(limit) elements")
+            return []
+        }
     }
 
     /// Notes members that are none of `names`.

@@ -2,21 +2,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import HTTPTypes
-import Hummingbird
+package import Hummingbird
 import Logging
 import Postgres
 import Redis
-import Services
+package import Services
 
 /// Finds out who calls; a credential that is given must be good.
-struct IdentityMiddleware: RouterMiddleware {
-    typealias Context = APIContext
+package struct IdentityMiddleware: RouterMiddleware {
+    package typealias Context = APIContext
 
     let credentials: CredentialResolver
     /// `.canonical`, or `.compatible` for paths of existing clients.
     let accepting: CredentialKinds
 
-    func handle(
+    package init(credentials: CredentialResolver, accepting: CredentialKinds) {
+        self.credentials = credentials
+        self.accepting = accepting
+    }
+
+    package func handle(
         _ request: Request,
         context: APIContext,
         next: @concurrent (Request, APIContext) async throws -> Response
@@ -50,24 +55,29 @@ extension PresentedCredentials {
 }
 
 /// Turns every error into a problem document; what is our own fault is logged and told without details.
-struct ProblemMiddleware: RouterMiddleware {
-    typealias Context = APIContext
+package struct ProblemMiddleware: RouterMiddleware {
+    package typealias Context = APIContext
 
-    func handle(
+    package func handle(
         _ request: Request,
         context: APIContext,
         next: @concurrent (Request, APIContext) async throws -> Response
     ) async throws -> Response {
         do {
             return try await next(request, context)
-        } catch let problem as Problem {
-            return try problem.response(from: request, context: context)
-        } catch let error as HTTPError {
-            return try Problem(error.status, error.body ?? error.status.reasonPhrase)
-                .response(from: request, context: context)
         } catch {
+            return try Self.problem(error, request, context).response(from: request, context: context)
+        }
+    }
+
+    /// What to tell the caller about an error; one of our own is logged.
+    package static func problem(_ error: any Error, _ request: Request, _ context: APIContext) -> Problem {
+        switch error {
+        case let problem as Problem: return problem
+        case let error as HTTPError: return Problem(error.status, error.body ?? error.status.reasonPhrase)
+        default:
             context.logger.error("request failed", metadata: ["error": "\(error)", "path": "\(request.uri.path)"])
-            return try Self.problem(error).response(from: request, context: context)
+            return self.problem(error)
         }
     }
 

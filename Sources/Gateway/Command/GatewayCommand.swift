@@ -19,8 +19,9 @@ struct GatewayCommand: AsyncParsableCommand {
               gateway serve
               gateway token --user u1 --ttl 1h
               gateway token --user my-backend --scope service
+              gateway import users.jsonl
             """,
-        subcommands: [ServeCommand.self, MigrateCommand.self, TokenCommand.self]
+        subcommands: [ServeCommand.self, MigrateCommand.self, TokenCommand.self, ImportCommand.self]
     )
 
     /// Runs a command's work; a faulty configuration is printed and ends the process with 78.

@@ -3,6 +3,7 @@
 
 import API
 import Catalog
+import Compatibility
 import FoundationEssentials
 import Hummingbird
 import HummingbirdCore
@@ -22,6 +23,7 @@ import Sockets
 import Stores
 import Streams
 import Telemetry
+import Transports
 import UnixSignals
 
 /// Puts the gateway together: the one place that makes clients and services.
@@ -80,10 +82,13 @@ enum GatewayComposition {
         )
         let notifications = NotificationStore(pool: pool)
         let inbox = InboxStore(pool: pool)
+        let users = UserStore(pool: pool)
         let presence = PresenceRegistry(connection: redis, keys: keys)
+        let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
         let inboxService = InboxService(
             store: inbox,
             publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
+            unconfirmed: unconfirmed,
             now: now,
             logger: logger
         )
@@ -94,8 +99,10 @@ enum GatewayComposition {
             inboxService: inboxService,
             notifications: notifications,
             presence: presence,
-            unconfirmed: UnconfirmedSet(connection: redis, keys: keys),
+            users: users,
+            unconfirmed: unconfirmed,
             redis: redis,
+            catalog: catalog,
             now: now
         )
         let hub = SocketHub(
@@ -125,14 +132,30 @@ enum GatewayComposition {
                 notifications: notifications,
                 devices: DeviceStore(pool: pool),
                 preferences: PreferenceStore(pool: pool),
+                users: users,
+                exports: UserExportStore(pool: pool),
+                erasure: ErasureService(
+                    users: users,
+                    deadLetters: DeadLetterStore(pool: pool),
+                    traces: UserTraces(connection: redis, keys: keys),
+                    unconfirmed: unconfirmed
+                ),
+                topics: TopicStore(pool: pool),
+                presence: presence,
                 jobs: JobStream(connection: redis, keys: keys),
                 catalog: catalog,
                 redis: redis,
                 metrics: metrics,
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
-                now: now
+                now: now,
+                unsubscribeLinks: settings.authentication.secrets.first.map {
+                    UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
+                }
             )
-        )
+        ) { router, services in
+            let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production
+            CompatibilityRouter.add(to: router, services: services, defaults: .init(environment: environment))
+        }
         let app = try self.application(settings, router, hub, backend, tls, eventLoops, logger)
         logger.info("gateway starts", metadata: ["node.id": "\(node)"])
         let revocationService = RevocationService(register: revocations, hub: hub, logger: logger)
@@ -167,12 +190,13 @@ enum GatewayComposition {
         _ eventLoops: MultiThreadedEventLoopGroup,
         _ logger: Logger
     ) throws -> some ApplicationProtocol {
-        let door = SocketDoor(backend: backend)
+        let endpoints: [any TransportEndpoint] = [
+            NativeEndpoint(hub: hub, backend: backend), EventStreamEndpoint(hub: hub, backend: backend),
+        ]
         let plain = HTTPServerBuilder { responder in
-            SocketChannel(
+            DoorChannel(
                 responder: responder,
-                hub: hub,
-                door: door,
+                endpoints: endpoints,
                 http: HTTP1Channel.Configuration(
                     idleTimeout: .seconds(75),
                     httpDecoderConfiguration: .init(

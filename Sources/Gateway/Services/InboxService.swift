@@ -11,17 +11,20 @@ package import Streams
 package struct InboxService: Sendable {
     private let store: InboxStore
     private let publisher: FramePublisher
+    private let unconfirmed: UnconfirmedSet
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
 
     package init(
         store: InboxStore,
         publisher: FramePublisher,
+        unconfirmed: UnconfirmedSet,
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger
     ) {
         self.store = store
         self.publisher = publisher
+        self.unconfirmed = unconfirmed
         self.now = now
         self.logger = logger
     }
@@ -38,6 +41,25 @@ package struct InboxService: Sendable {
         let change = try await self.store.delete(user: user, id: id, at: self.now())
         await self.tell(user, .deleted, change, all: id == nil ? "all_read" : nil)
         return change
+    }
+
+    /// Records that a notification was opened; the first time counts.
+    ///
+    /// - Returns: whether the user has such a notification.
+    package func markOpened(user: String, id: NotificationID) async throws -> Bool {
+        try await self.store.markOpened(user: user, id: id, at: self.now())
+    }
+
+    /// Takes a client's word that it has a notification, and ends the wait for its proof.
+    ///
+    /// - Returns: whether the user has such a notification.
+    package func markDelivered(user: String, id: NotificationID) async throws -> Bool {
+        // The row first: if this process dies in between, the deadline lapses and the gate finds it delivered.
+        guard let lane = try await self.store.markDelivered(user: user, id: id, at: self.now(), via: "client") else {
+            return false
+        }
+        try await self.unconfirmed.remove([UnconfirmedNotification(id: id, user: user, lane: lane)])
+        return true
     }
 
     /// Tells the sockets.
@@ -57,6 +79,8 @@ package struct InboxService: Sendable {
             for id in change.ids { writer.string(id.description) }
             writer.endArray()
         }
+        writer.key("at")
+        writer.string(self.now().rfc3339)
         writer.endObject()
         do {
             try await self.publisher.publish(

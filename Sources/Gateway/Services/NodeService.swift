@@ -100,7 +100,7 @@ extension NodeChange {
             unread: frame.unread,
             id: frame.id,
             awaitingLane: frame.awaitingLane,
-            body: frame.body
+            body: NodeChange.Body(canonical: frame.body, camelCase: frame.camelCaseBody)
         )
     }
 }

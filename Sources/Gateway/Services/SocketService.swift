@@ -1,6 +1,7 @@
 // Carillon · SocketService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+package import Catalog
 import JSON
 package import Model
 package import Redis
@@ -16,6 +17,8 @@ package struct SocketService: SocketBackend {
     private static let syncBytes = 256 * 1024
     /// A client that is further behind starts afresh.
     private static let longestGap = 500
+    /// How many inboxes' changes are read in one round trip, each with ``longestGap`` rows at most.
+    private static let usersPerRead = 32
 
     private let node: String
     private let credentials: CredentialResolver
@@ -23,8 +26,10 @@ package struct SocketService: SocketBackend {
     private let inboxService: InboxService
     private let notifications: NotificationStore
     private let presence: PresenceRegistry
+    private let users: UserStore
     private let unconfirmed: UnconfirmedSet
     private let redis: RedisConnection
+    private let catalog: Catalog
     private let now: @Sendable () -> Timestamp
 
     package init(
@@ -34,8 +39,10 @@ package struct SocketService: SocketBackend {
         inboxService: InboxService,
         notifications: NotificationStore,
         presence: PresenceRegistry,
+        users: UserStore,
         unconfirmed: UnconfirmedSet,
         redis: RedisConnection,
+        catalog: Catalog,
         now: @escaping @Sendable () -> Timestamp
     ) {
         self.node = node
@@ -44,8 +51,10 @@ package struct SocketService: SocketBackend {
         self.inboxService = inboxService
         self.notifications = notifications
         self.presence = presence
+        self.users = users
         self.unconfirmed = unconfirmed
         self.redis = redis
+        self.catalog = catalog
         self.now = now
     }
 
@@ -84,21 +93,15 @@ package struct SocketService: SocketBackend {
                 )
             }
         )
-        let users = openings.map(\.user)
-        let (states, unread) = try await self.inbox.newestUnread(users, limit: Self.syncCount)
-        var snapshots: [InboxSnapshot] = []
-        for (opening, state) in zip(openings, states) {
-            if let since = opening.since {
-                snapshots.append(try await self.changes(opening.user, since: since, state: state))
-            } else {
-                snapshots.append(Self.snapshot(state, unread[ExactText(opening.user)] ?? []))
-            }
-        }
-        return snapshots
+        return try await self.snapshots(openings.map { ($0.user, $0.dialect, $0.since) })
     }
 
     package func close(_ connections: [(user: String, connection: String)]) async throws {
         try await self.presence.remove(connections)
+        let users = ExactText.distinct(connections.map(\.user))
+        let presences = try await self.presence.lookUp(users)
+        let gone = zip(users, presences).filter { $1 == .offline }.map(\.0)
+        try await self.users.markSeen(gone, at: self.now())
     }
 
     package func registered(user: String) async throws -> [String] {
@@ -125,17 +128,9 @@ package struct SocketService: SocketBackend {
         )
     }
 
-    package func changes(_ requests: [(user: String, since: Int64)]) async throws -> [InboxSnapshot?] {
-        let states = try await self.inbox.states(requests.map(\.user))
-        var snapshots: [InboxSnapshot?] = []
-        for (request, state) in zip(requests, states) {
-            guard state.version != request.since else {
-                snapshots.append(nil)
-                continue
-            }
-            snapshots.append(try await self.changes(request.user, since: request.since, state: state))
-        }
-        return snapshots
+    package func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] {
+        let snapshots = try await self.snapshots(questions.map { ($0.user, $0.dialect, $0.since) })
+        return zip(questions, snapshots).map { $0.since == $1.version && !$1.isReset ? nil : $1 }
     }
 
     package func confirm(_ proofs: [ReceiptProof]) async throws {
@@ -160,29 +155,74 @@ package struct SocketService: SocketBackend {
 
     // MARK: Snapshots
 
-    private func changes(_ user: String, since: Int64, state: InboxStore.State) async throws -> InboxSnapshot {
-        var snapshot = InboxSnapshot(version: state.version, unread: state.unread, total: state.total)
-        guard state.version != since else { return snapshot }
-        if since >= state.floor, since < state.version {
-            let changed = try await self.inbox.changes(user: user, since: since, limit: Self.longestGap + 1)
-            if changed.count <= Self.longestGap {
-                snapshot.version = max(state.version, changed.last?.version ?? 0)
-                snapshot.items = changed.filter { $0.deletedAt == nil }.map { Self.item($0) }
-                snapshot.deleted = changed.filter { $0.deletedAt != nil }.map(\.id)
-                return snapshot
+    /// How each inbox stands: what changed since a version, or the newest unread where there is none.
+    ///
+    /// Whoever is below the floor or too far behind gets the newest unread too, and begins anew.
+    private func snapshots(
+        _ requests: [(user: String, dialect: Dialect, since: Int64?)]
+    ) async throws -> [InboxSnapshot] {
+        var snapshots = [InboxSnapshot?](repeating: nil, count: requests.count)
+        let resuming = requests.indices.filter { requests[$0].since != nil }
+        let states = resuming.isEmpty ? [] : try await self.inbox.states(resuming.map { requests[$0].user })
+        var behind: [(index: Int, since: Int64, state: InboxStore.State)] = []
+        for (index, state) in zip(resuming, states) {
+            guard let since = requests[index].since else { continue }
+            if since == state.version {
+                snapshots[index] = InboxSnapshot(version: state.version, unread: state.unread, total: state.total)
+            } else if since >= state.floor, since < state.version {
+                behind.append((index, since, state))
             }
         }
-        let (states, unread) = try await self.inbox.newestUnread([user], limit: Self.syncCount)
-        var fresh = Self.snapshot(states.first ?? state, unread[ExactText(user)] ?? [])
-        fresh.isReset = true
-        return fresh
+        var rest = behind[...]
+        while !rest.isEmpty {
+            let batch = rest.prefix(Self.usersPerRead)
+            rest = rest.dropFirst(batch.count)
+            let changes = try await self.inbox.changes(
+                batch.map { (requests[$0.index].user, $0.since) },
+                limit: Self.longestGap + 1
+            )
+            for (item, changed) in zip(batch, changes) where changed.count <= Self.longestGap {
+                snapshots[item.index] = self.snapshot(item.state, changed: changed, requests[item.index].dialect.shape)
+            }
+        }
+        let afresh = requests.indices.filter { snapshots[$0] == nil }
+        guard !afresh.isEmpty else { return snapshots.compactMap(\.self) }
+        let (newest, unread) = try await self.inbox.newestUnread(
+            afresh.map { requests[$0].user },
+            limit: Self.syncCount
+        )
+        for (index, state) in zip(afresh, newest) {
+            let newest = unread[ExactText(requests[index].user)] ?? []
+            var snapshot = self.snapshot(state, newest, requests[index].dialect.shape)
+            snapshot.isReset = requests[index].since != nil
+            snapshots[index] = snapshot
+        }
+        return snapshots.compactMap(\.self)
     }
 
-    private static func snapshot(_ state: InboxStore.State, _ unread: [Notification]) -> InboxSnapshot {
+    private func snapshot(
+        _ state: InboxStore.State,
+        changed: [Notification],
+        _ shape: NotificationShape
+    ) -> InboxSnapshot {
+        InboxSnapshot(
+            version: max(state.version, changed.last?.version ?? 0),
+            unread: state.unread,
+            total: state.total,
+            items: changed.filter { $0.deletedAt == nil }.map { self.item($0, shape) },
+            deleted: changed.filter { $0.deletedAt != nil }.map(\.id)
+        )
+    }
+
+    private func snapshot(
+        _ state: InboxStore.State,
+        _ unread: [Notification],
+        _ shape: NotificationShape
+    ) -> InboxSnapshot {
         var snapshot = InboxSnapshot(version: state.version, unread: state.unread, total: state.total)
         var bytes = 0
         for notification in unread {
-            let item = Self.item(notification)
+            let item = self.item(notification, shape)
             bytes += item.json.count
             guard bytes <= Self.syncBytes || snapshot.items.isEmpty else { break }
             snapshot.items.append(item)
@@ -191,10 +231,16 @@ package struct SocketService: SocketBackend {
         return snapshot
     }
 
-    private static func item(_ notification: Notification) -> InboxSnapshot.Item {
-        InboxSnapshot.Item(
+    private func item(_ notification: Notification, _ shape: NotificationShape) -> InboxSnapshot.Item {
+        let json =
+            switch shape {
+            case .canonical: CanonicalShape.encode(notification)
+            case .camelCase:
+                CamelCaseShape.encode(notification, code: self.catalog[notification.type]?.code, now: self.now())
+            }
+        return InboxSnapshot.Item(
             id: notification.id,
-            json: CanonicalShape.encode(notification),
+            json: json,
             awaitsProof: notification.status == .pending,
             lane: notification.lane
         )

@@ -5,7 +5,7 @@ package import Model
 
 /// What a client needs to be up to date with an inbox.
 package struct InboxSnapshot: Sendable {
-    /// A notification in its canonical JSON.
+    /// A notification in the shape of the dialect that asked.
     package struct Item: Sendable {
         package let id: NotificationID
         package let json: [UInt8]

@@ -35,6 +35,20 @@ package struct SocketOpening: Sendable {
     }
 }
 
+/// An inbox of which a socket wants to know what changed since a version.
+package struct InboxQuestion: Sendable {
+    package let user: String
+    /// Whose shape the notifications are to have.
+    package let dialect: Dialect
+    package let since: Int64
+
+    package init(user: String, dialect: Dialect, since: Int64) {
+        self.user = user
+        self.dialect = dialect
+        self.since = since
+    }
+}
+
 /// What sockets need of the rest of the gateway.
 ///
 /// Calls come in batches from a fixed number of tasks.
@@ -64,7 +78,7 @@ package protocol SocketBackend: Sendable {
     func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
 
     /// What changed in each inbox since a version; nil for those where nothing did.
-    func changes(_ requests: [(user: String, since: Int64)]) async throws -> [InboxSnapshot?]
+    func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?]
 
     /// Records proofs of receipt.
     func confirm(_ proofs: [ReceiptProof]) async throws

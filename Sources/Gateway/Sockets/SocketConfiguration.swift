@@ -3,8 +3,6 @@
 
 /// The bounds of sockets, and what happens there.
 package struct SocketConfiguration: Sendable {
-    /// How long a connection may be silent before it sends a request: closed.
-    package var firstRequest: Duration = .seconds(10)
     /// How long a socket without a credential may wait before its first message: closed with 4401.
     package var authentication: Duration = .seconds(10)
     /// How long a socket may be silent before it is pinged.

@@ -6,9 +6,10 @@ package import Model
 /// All notification types that jobs may name.
 package struct Catalog: Sendable {
     private let types: [String: NotificationType]
+    private let topics: TopicRules
 
     /// - Throws: ``CatalogFault`` if a name or an integer code occurs twice.
-    package init(_ types: [NotificationType]) throws(CatalogFault) {
+    package init(_ types: [NotificationType], topics: [TopicRule] = []) throws(CatalogFault) {
         var byName: [String: NotificationType] = [:]
         var codes: [Int: String] = [:]
         for type in types {
@@ -20,7 +21,11 @@ package struct Catalog: Sendable {
             }
         }
         self.types = byName
+        self.topics = try TopicRules(topics)
     }
+
+    /// Whether users may subscribe to a topic themselves.
+    package func isOpen(topic: String) -> Bool { self.topics[topic]?.isOpen ?? false }
 
     package subscript(_ name: String) -> NotificationType? {
         self.types[name]

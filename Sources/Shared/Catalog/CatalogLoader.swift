@@ -14,13 +14,15 @@ package enum CatalogLoader {
             throw CatalogFault("\(path): no such file or folder")
         }
         var types: [NotificationType] = []
+        var topics: [TopicRule] = []
         for file in isFolder ? try Self.files(in: path) : [path] {
             guard let bytes = FileManager.default.contents(atPath: file),
                 let text = String(validating: bytes, as: UTF8.self)
             else { throw CatalogFault("\(file): cannot be read as UTF-8 text") }
             types += try Self.parse(text, file: file)
+            topics += try TopicReader.parse(text, file: file)
         }
-        return try Catalog(types)
+        return try Catalog(types, topics: topics)
     }
 
     private static func files(in folder: String) throws(CatalogFault) -> [String] {
@@ -45,6 +47,8 @@ package enum CatalogLoader {
         } catch {
             throw CatalogFault("\(file): \(error)")
         }
+        // A file may hold topics alone.
+        if let root = root?.mapping, root["types"] == nil, root["topics"] != nil { return [] }
         guard let types = root?.mapping?["types"]?.mapping else {
             throw CatalogFault("\(file): expected `types:` with an entry for each type")
         }

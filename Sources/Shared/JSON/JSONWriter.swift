@@ -117,6 +117,12 @@ package struct JSONWriter: Sendable {
         }
     }
 
+    /// The bytes written so far, which are taken out; what is written next goes on where they end.
+    package mutating func take() -> [UInt8] {
+        defer { self.bytes.removeAll(keepingCapacity: true) }
+        return self.bytes
+    }
+
     /// How many bytes a byte of UTF-8 takes within a string.
     package static func length(of byte: UInt8) -> Int {
         switch byte {

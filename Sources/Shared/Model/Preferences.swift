@@ -36,6 +36,8 @@ package struct UserSettings: Sendable, Equatable {
     package var quietHours: QuietHours?
     /// Refuses everything that is not required.
     package var isOptedOut = false
+    /// Refuses e-mail of everything that is not required.
+    package var isEmailOptedOut = false
 
     package init() {}
 }

@@ -12,6 +12,17 @@ package enum Presence: Sendable, Equatable {
 /// A wire format that a client speaks.
 package enum Dialect: String, Sendable, CaseIterable {
     case native, socketio, signalr, sse
+
+    /// The JSON form of a notification that its clients read.
+    package var shape: NotificationShape { self == .signalr ? .camelCase : .canonical }
+}
+
+/// A JSON form of a notification.
+package enum NotificationShape: Sendable, CaseIterable {
+    /// snake_case, types by name.
+    case canonical
+    /// camelCase, types as integers.
+    case camelCase
 }
 
 /// One connection of a user.

@@ -5,15 +5,16 @@ import Backoff
 import CLibpq
 import DequeModule
 import Logging
+import Threads
 
 /// The connections of a pool and who waits for them.
 ///
 /// `@unchecked Sendable` is sound: everything here is touched on the database thread alone, which the pool reaches by
-/// ``DatabaseThread/run(_:)``.
-final class PoolState: DatabaseThread.Owner, @unchecked Sendable {
+/// ``PollingThread/run(_:)``.
+final class PoolState: PollingThread.Owner, @unchecked Sendable {
     private let configuration: PostgresConfiguration
     private let logger: Logger
-    private let thread: DatabaseThread
+    private let thread: PollingThread
     private let clock = ContinuousClock()
 
     private var connections: [CInt: ServerConnection] = [:]
@@ -24,7 +25,7 @@ final class PoolState: DatabaseThread.Owner, @unchecked Sendable {
     private var lastFailure: String?
     private var isClosed = false
 
-    init(_ configuration: PostgresConfiguration, thread: DatabaseThread, logger: Logger) {
+    init(_ configuration: PostgresConfiguration, thread: PollingThread, logger: Logger) {
         self.configuration = configuration
         self.thread = thread
         self.logger = logger

@@ -4,6 +4,7 @@
 import Backoff
 import CLibpq
 package import Logging
+import Threads
 
 /// LISTEN on a connection of its own, opened again after every loss.
 package final class PostgresListener: Sendable {
@@ -15,10 +16,10 @@ package final class PostgresListener: Sendable {
         case notification(channel: String, payload: String)
     }
 
-    private let thread: DatabaseThread
+    private let thread: PollingThread
     private let state: ListenerState
 
-    /// Starts to listen.
+    /// Starts to listen, until ``close()``, or until nobody holds the listener any more.
     ///
     /// - Parameter channels: names of the project's own, put into the statement as they are.
     package init(
@@ -27,7 +28,8 @@ package final class PostgresListener: Sendable {
         logger: Logger,
         handle: @escaping @Sendable (Event) -> Void
     ) throws(PostgresError) {
-        self.thread = try DatabaseThread()
+        guard let thread = PollingThread() else { throw PostgresError(.unavailable, "no descriptor for epoll") }
+        self.thread = thread
         self.state = ListenerState(
             configuration,
             channels: channels.map { "\($0)" },
@@ -35,7 +37,13 @@ package final class PostgresListener: Sendable {
             logger: logger,
             handle: handle
         )
-        try self.thread.start(name: "pg-listen", owner: self.state)
+        guard thread.start(name: "pg-listen", owner: self.state) else {
+            throw PostgresError(.unavailable, "no thread for the listener")
+        }
+    }
+
+    deinit {
+        self.close()
     }
 
     /// Ends it.
@@ -47,10 +55,10 @@ package final class PostgresListener: Sendable {
 /// The listener's connection.
 ///
 /// `@unchecked Sendable` is sound: everything here is touched on the listener's thread alone.
-final class ListenerState: DatabaseThread.Owner, @unchecked Sendable {
+final class ListenerState: PollingThread.Owner, @unchecked Sendable {
     private let configuration: PostgresConfiguration
     private let channels: [String]
-    private let thread: DatabaseThread
+    private let thread: PollingThread
     private let logger: Logger
     private let handle: @Sendable (PostgresListener.Event) -> Void
     private let clock = ContinuousClock()
@@ -64,7 +72,7 @@ final class ListenerState: DatabaseThread.Owner, @unchecked Sendable {
     init(
         _ configuration: PostgresConfiguration,
         channels: [String],
-        thread: DatabaseThread,
+        thread: PollingThread,
         logger: Logger,
         handle: @escaping @Sendable (PostgresListener.Event) -> Void
     ) {
@@ -106,6 +114,8 @@ final class ListenerState: DatabaseThread.Owner, @unchecked Sendable {
 
     private func opened(_ pointer: OpaquePointer) {
         self.isOpening = false
+        // The listener was closed while this connection was opened.
+        guard !self.isClosed else { return PQfinish(pointer) }
         self.attempt = 0
         self.connection = pointer
         PQsetnonblocking(pointer, 1)
@@ -116,6 +126,7 @@ final class ListenerState: DatabaseThread.Owner, @unchecked Sendable {
 
     private func failed(_ error: PostgresError) {
         self.isOpening = false
+        guard !self.isClosed else { return }
         self.logger.warning("postgres listener failed", metadata: ["error": "\(error)"])
         self.retryAt = self.clock.now + self.configuration.reconnect.delay(attempt: self.attempt)
         self.attempt += 1

@@ -3,25 +3,33 @@
 
 package import Logging
 import Synchronization
+import Threads
 
 /// A bounded pool of pipelined PostgreSQL connections on a thread of its own.
 ///
 /// Calls are served first come, first served, and wait at most their deadline. Connections are opened as they are needed
 /// and replaced when they break.
 package final class PostgresPool: Sendable {
-    private let thread: DatabaseThread
+    private let thread: PollingThread
     private let state: PoolState
     private let configuration: PostgresConfiguration
     private let identifiers = Atomic<UInt64>(0)
 
-    /// Starts the pool.
+    /// Starts the pool, which ends with ``close()``, or when nobody holds it any more.
     ///
     /// - Throws: ``PostgresError`` if the system has no thread or descriptor for it.
     package init(_ configuration: PostgresConfiguration, logger: Logger) throws(PostgresError) {
         self.configuration = configuration
-        self.thread = try DatabaseThread()
+        guard let thread = PollingThread() else { throw PostgresError(.unavailable, "no descriptor for epoll") }
+        self.thread = thread
         self.state = PoolState(configuration, thread: self.thread, logger: logger)
-        try self.thread.start(name: "postgres", owner: self.state)
+        guard thread.start(name: "postgres", owner: self.state) else {
+            throw PostgresError(.unavailable, "no thread for the database")
+        }
+    }
+
+    deinit {
+        self.close()
     }
 
     /// Runs one statement.

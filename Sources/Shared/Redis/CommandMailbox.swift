@@ -15,11 +15,13 @@ enum ReplyWaiter: Sendable {
     case many(Many, count: Int)
     /// The connection's own login commands.
     case login(count: Int)
+    /// Whoever waited was told that there is no reply in time; the replies still have their place.
+    case nobody(count: Int)
 
     var replyCount: Int {
         switch self {
         case .one: 1
-        case .many(_, let count), .login(let count): count
+        case .many(_, let count), .login(let count), .nobody(let count): count
         }
     }
 
@@ -27,15 +29,15 @@ enum ReplyWaiter: Sendable {
         switch self {
         case .one(let continuation): continuation.resume(returning: .failure(error))
         case .many(let continuation, _): continuation.resume(returning: .failure(error))
-        case .login: break
+        case .login, .nobody: break
         }
     }
 }
 
 /// A call whose bytes wait for the next flush, or whose replies are owed.
 struct WaitingCall: Sendable {
-    let waiter: ReplyWaiter
-    let deadline: NIODeadline
+    var waiter: ReplyWaiter
+    var deadline: NIODeadline
     let byteCount: Int
 }
 

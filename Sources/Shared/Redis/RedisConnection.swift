@@ -44,7 +44,8 @@ package actor RedisConnection {
         self.eventLoop.executor.asUnownedSerialExecutor()
     }
 
-    /// Makes a connection, which opens itself at once and whenever it is lost.
+    /// Makes a connection, which opens itself at once and whenever it is lost, until ``close()``, or until nobody holds it
+    /// any more.
     ///
     /// - Throws: ``RedisError`` with code `configuration`.
     package init(
@@ -61,6 +62,15 @@ package actor RedisConnection {
             maximumBytes: configuration.maximumWaitingBytes
         )
         eventLoop.execute { self.assumeIsolated { $0.start() } }
+    }
+
+    deinit {
+        // Nobody can be waiting: whoever waits holds the connection.
+        self.deadlineTimer?.cancel()
+        switch self.phase {
+        case .ready(let channel), .loggingIn(let channel): channel.close(promise: nil)
+        case .idle, .connecting, .closed: break
+        }
     }
 
     // MARK: Calls, from any thread
@@ -193,15 +203,18 @@ package actor RedisConnection {
                 self?.assumeIsolated { $0.receive(event, from: generation) }
             }
         }.whenComplete { [weak self] result in
-            self?.assumeIsolated { $0.connected(result) }
+            guard let self else { return Self.close(result) }
+            self.assumeIsolated { $0.connected(result) }
         }
     }
 
+    /// Closes a channel that was opened for nobody.
+    private static func close(_ result: Result<any Channel, any Error>) {
+        if case .success(let channel) = result { channel.close(promise: nil) }
+    }
+
     private func connected(_ result: Result<any Channel, any Error>) {
-        guard case .connecting = self.phase else {
-            if case .success(let channel) = result { channel.close(promise: nil) }
-            return
-        }
+        guard case .connecting = self.phase else { return Self.close(result) }
         do {
             let channel = try result.get()
             self.reader = try RESPReader()
@@ -313,7 +326,7 @@ package actor RedisConnection {
 
     private func checkDeadlines() {
         let now = NIODeadline.now()
-        if self.owed.isOverdue(now) {
+        if self.owed.giveUp(now, grace: TimeAmount(self.configuration.commandTimeout)) {
             // Replies come in order, so whatever is behind the late one is late too: start afresh.
             self.disconnect(RedisError(.timeout, "no reply in time"))
         }

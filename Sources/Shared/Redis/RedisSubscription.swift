@@ -13,7 +13,8 @@ package actor RedisSubscription {
     package enum Event: Sendable {
         /// Every channel is subscribed; `isFirst` is false after a loss.
         case subscribed(isFirst: Bool)
-        case lost
+        /// No channel is subscribed any more, and why: in the network's, the server's or the client's words.
+        case lost(String)
         case message(channel: String, payload: ArraySlice<UInt8>)
     }
 
@@ -33,6 +34,9 @@ package actor RedisSubscription {
     private var wasSubscribed = false
     private var isClosed = false
     private var attempt = 0
+    /// What went wrong on the channel before it closed.
+    private var fault: String?
+    private var lastFailure: String?
     private var probe: RepeatedTask?
     private var heardSinceProbe = true
 
@@ -40,7 +44,7 @@ package actor RedisSubscription {
         self.eventLoop.executor.asUnownedSerialExecutor()
     }
 
-    /// Subscribes, and keeps it so.
+    /// Subscribes, and keeps it so until ``close()``, or until nobody holds the subscription any more.
     ///
     /// - Throws: ``RedisError`` with code `configuration`.
     package init(
@@ -57,6 +61,11 @@ package actor RedisSubscription {
         self.logger = logger
         self.handle = handle
         eventLoop.execute { self.assumeIsolated { $0.start() } }
+    }
+
+    deinit {
+        self.probe?.cancel()
+        self.channel?.close(promise: nil)
     }
 
     /// Whether every channel is subscribed now.
@@ -84,7 +93,11 @@ package actor RedisSubscription {
         self.connector.connect(on: self.eventLoop) {
             RedisChannelHandler { [weak self] event in self?.assumeIsolated { $0.receive(event) } }
         }.whenComplete { [weak self] result in
-            self?.assumeIsolated { $0.connected(result) }
+            guard let self else {
+                if case .success(let channel) = result { channel.close(promise: nil) }
+                return
+            }
+            self.assumeIsolated { $0.connected(result) }
         }
     }
 
@@ -96,6 +109,7 @@ package actor RedisSubscription {
                 return
             }
             self.channel = channel
+            self.fault = nil
             self.reader = try RESPReader()
             self.heardSinceProbe = true
             var batch = self.connector.login()
@@ -109,7 +123,10 @@ package actor RedisSubscription {
 
     private func retry(_ reason: String) {
         guard !self.isClosed else { return }
-        self.logger.warning("redis subscription lost", metadata: ["error": "\(reason)"])
+        if self.lastFailure != reason {
+            self.logger.warning("redis subscription lost", metadata: ["error": "\(reason)"])
+        }
+        self.lastFailure = reason
         let delay = self.configuration.reconnect.delay(attempt: self.attempt)
         self.attempt += 1
         self.eventLoop.scheduleTask(in: TimeAmount(delay)) { [weak self] in
@@ -128,14 +145,19 @@ package actor RedisSubscription {
                 }
                 if let fault { throw fault }
             } catch {
-                self.logger.error("redis subscription fault", metadata: ["error": "\(error)"])
-                self.channel?.close(promise: nil)
+                self.end("\(error)")
             }
         case .failed(let reason):
-            self.logger.debug("redis subscription fault", metadata: ["error": "\(reason)"])
+            self.fault = self.fault ?? reason
         case .closed:
             self.closed()
         }
+    }
+
+    /// Closes the channel for a reason; it is opened again once it is closed.
+    private func end(_ reason: String) {
+        self.fault = self.fault ?? reason
+        self.channel?.close(promise: nil)
     }
 
     private func closed() {
@@ -143,8 +165,9 @@ package actor RedisSubscription {
         self.reader = nil
         let wasComplete = self.isSubscribed
         self.subscribed = []
-        if wasComplete { self.handle(.lost) }
-        self.retry("the connection was closed")
+        let reason = self.fault ?? "the connection was closed"
+        if wasComplete { self.handle(.lost(reason)) }
+        self.retry(reason)
     }
 
     private func take(_ reply: RedisReply) throws(RedisError) {
@@ -163,6 +186,8 @@ package actor RedisSubscription {
             self.subscribed.insert(channel)
             guard self.isSubscribed else { return }
             self.attempt = 0
+            if self.lastFailure != nil { self.logger.info("redis subscribed again") }
+            self.lastFailure = nil
             self.handle(.subscribed(isFirst: !self.wasSubscribed))
             self.wasSubscribed = true
         default: break
@@ -172,11 +197,7 @@ package actor RedisSubscription {
     /// A stalled server or a dead path shows as silence: what was asked and not answered within an interval ends the connection.
     private func checkLife() {
         guard let channel = self.channel else { return }
-        guard self.heardSinceProbe else {
-            self.logger.warning("redis subscription silent")
-            channel.close(promise: nil)
-            return
-        }
+        guard self.heardSinceProbe else { return self.end("no answer to a probe in time") }
         self.heardSinceProbe = false
         var batch = RedisBatch()
         batch.append("PING")

@@ -10,6 +10,8 @@ package struct GatewaySettings: Sendable {
     package let tlsCertificate: String?
     package let tlsKey: String?
     package let authentication: AuthenticationSettings
+    /// Which of Apple's services the tokens of clients are of that do not say so.
+    package let apnsEnvironment: DispatcherSettings.APNSEnvironment
 
     /// Reads it; faults stay with the reader.
     package init(_ reader: SettingsReader) {
@@ -23,5 +25,6 @@ package struct GatewaySettings: Sendable {
             reader.fault("GATEWAY_TLS_CERT", "and GATEWAY_TLS_KEY go together; one is missing")
         }
         self.authentication = AuthenticationSettings(reader)
+        self.apnsEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
     }
 }

@@ -41,6 +41,51 @@ package struct DeadLetterStore: Sendable {
         )
     }
 
+    /// Takes a user out of the letters: those for the user alone go, those for several lose the name.
+    ///
+    /// - Returns: how many letters were changed.
+    package func erase(user: String) async throws(PostgresError) -> Int {
+        var count = 0
+        var last = (stream: "", entry: "")
+        while true {
+            let result = try await self.pool.query(
+                """
+                SELECT d.stream, d.entry, d.fields FROM carillon.dead_letters d
+                WHERE (d.stream, d.entry) > ($2, $3) AND EXISTS (
+                    SELECT FROM jsonb_array_elements(d.fields) f
+                    WHERE f ->> 0 IN ('user', 'users', 'except', 'd') AND position($1 IN f ->> 1) > 0
+                ) ORDER BY d.stream, d.entry LIMIT 500
+                """,
+                .text(user), .text(last.stream), .text(last.entry)
+            )
+            var changes: [PostgresStatement] = []
+            for row in result {
+                last = (try row.text(0), try row.text(1))
+                let fields = try row.optionalJSON(2).flatMap { try? JSONParser.parse($0) }?.array ?? []
+                switch DeadLetterErasure.change(fields, user: user) {
+                case .none: break
+                case .remove:
+                    changes.append(
+                        PostgresStatement(
+                            "DELETE FROM carillon.dead_letters WHERE stream = $1 AND entry = $2",
+                            [.text(last.stream), .text(last.entry)]
+                        )
+                    )
+                case .replace(let fields):
+                    changes.append(
+                        PostgresStatement(
+                            "UPDATE carillon.dead_letters SET fields = $3 WHERE stream = $1 AND entry = $2",
+                            [.text(last.stream), .text(last.entry), .jsonb(JSONWriter.bytes(of: .array(fields)))]
+                        )
+                    )
+                }
+            }
+            if !changes.isEmpty { try await self.pool.run(changes) }
+            count += changes.count
+            if result.isEmpty { return count }
+        }
+    }
+
     /// `[[name, value], …]`, since names may repeat; what is not text stands as `{"base64": "…"}`.
     private static func json(_ fields: [(name: String, value: ArraySlice<UInt8>)]) -> [UInt8] {
         var writer = JSONWriter()

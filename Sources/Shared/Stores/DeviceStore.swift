@@ -9,7 +9,7 @@ package struct DeviceStore: Sendable {
     /// How many active devices a user may have; the stalest goes.
     package static let limit = 5
 
-    private let pool: PostgresPool
+    let pool: PostgresPool
 
     package init(pool: PostgresPool) {
         self.pool = pool
@@ -22,11 +22,24 @@ package struct DeviceStore: Sendable {
     ///
     /// - Returns: the device as it is stored, with the id that it keeps.
     package func register(_ device: Device) async throws(PostgresError) -> Device {
-        let results = try await self.pool.run([
-            PostgresStatement(
-                "INSERT INTO carillon.users (user_id) VALUES ($1) ON CONFLICT DO NOTHING", [.text(device.user)]),
-            // Two registrations of one user take turns, so that the limit holds.
-            PostgresStatement("SELECT FROM carillon.users WHERE user_id = $1 FOR UPDATE", [.text(device.user)]),
+        let results = try await self.pool.run(Self.lock(user: device.user) + Self.registration(of: device))
+        guard results.count == 5, let row = results[3].first else {
+            throw PostgresError(.decoding, "a registration gave no row")
+        }
+        return try DeviceColumns.read(row)
+    }
+
+    /// Makes the user known, and makes two registrations of one user take turns, so that the limit holds.
+    static func lock(user: String) -> [PostgresStatement] {
+        [
+            PostgresStatement("INSERT INTO carillon.users (user_id) VALUES ($1) ON CONFLICT DO NOTHING", [.text(user)]),
+            PostgresStatement("SELECT FROM carillon.users WHERE user_id = $1 FOR UPDATE", [.text(user)]),
+        ]
+    }
+
+    /// Registers a device while its user is locked; the second result is its row.
+    static func registration(of device: Device) -> [PostgresStatement] {
+        [
             PostgresStatement(
                 """
                 DELETE FROM carillon.devices
@@ -66,11 +79,7 @@ package struct DeviceStore: Sendable {
                 """,
                 [.text(device.user), .int8(Int64(Self.limit))]
             ),
-        ])
-        guard results.count == 5, let row = results[3].first else {
-            throw PostgresError(.decoding, "a registration gave no row")
-        }
-        return try DeviceColumns.read(row)
+        ]
     }
 
     /// The user's devices, the latest used first.
@@ -100,6 +109,14 @@ package struct DeviceStore: Sendable {
         try await self.pool.query(
             "DELETE FROM carillon.devices WHERE user_id = $1 AND token = $2",
             .text(user), .text(token)
+        ).affectedRows > 0
+    }
+
+    /// Removes the user's devices with the id that their makers gave them, in every app; whether there was one.
+    package func remove(user: String, deviceID: String) async throws(PostgresError) -> Bool {
+        try await self.pool.query(
+            "DELETE FROM carillon.devices WHERE user_id = $1 AND device_id = $2",
+            .text(user), .text(deviceID)
         ).affectedRows > 0
     }
 }

@@ -27,6 +27,12 @@ package struct InboxStore: Sendable {
         package var isEmpty: Bool { self.ids.isEmpty }
     }
 
+    /// Notifications of an inbox, and how it stood when they were read.
+    package struct Page: Sendable {
+        package var state = State()
+        package var notifications: [Notification] = []
+    }
+
     /// Which notifications a list shows.
     package struct Filter: Sendable {
         package var limit: Int
@@ -43,7 +49,7 @@ package struct InboxStore: Sendable {
         }
     }
 
-    private let pool: PostgresPool
+    let pool: PostgresPool
 
     package init(pool: PostgresPool) {
         self.pool = pool
@@ -110,22 +116,104 @@ package struct InboxStore: Sendable {
         )
     }
 
+    /// For each inbox what changed after its version, deleted rows included, in the order of the changes, at most `limit`
+    /// each; in one round trip.
+    package func changes(
+        _ requests: [(user: String, since: Int64)],
+        limit: Int
+    ) async throws(PostgresError) -> [[Notification]] {
+        var changes = [[Notification]](repeating: [], count: requests.count)
+        guard !requests.isEmpty else { return changes }
+        var users = PostgresArray(.text, capacity: requests.count)
+        var versions = PostgresArray(.int8, capacity: requests.count)
+        for request in requests {
+            users.append(request.user)
+            versions.append(int8: request.since)
+        }
+        let result = try await self.pool.query(
+            """
+            SELECT \(NotificationColumns.list), r.number
+            FROM unnest($1, $2) WITH ORDINALITY AS r (user_id, since, number)
+            CROSS JOIN LATERAL (
+                SELECT * FROM carillon.notifications x
+                WHERE x.user_id = r.user_id AND x.version > r.since ORDER BY x.version, x.id LIMIT $3
+            ) n
+            ORDER BY r.number, n.version, n.id
+            """,
+            .array(users), .array(versions), .int4(Int32(clamping: limit))
+        )
+        for row in result {
+            let number = Int(try row.int8(NotificationColumns.count))
+            guard changes.indices.contains(number - 1) else { throw PostgresError(.decoding, "a row of no request") }
+            changes[number - 1].append(try NotificationColumns.read(row))
+        }
+        return changes
+    }
+
     /// A page of the inbox, the newest first.
     package func list(user: String, filter: Filter) async throws(PostgresError) -> [Notification] {
-        // Only fixed text is put together; every value is a parameter.
-        let unread = filter.unreadOnly ? "AND n.read_at IS NULL" : ""
+        try await self.page(user: user, filter: filter).notifications
+    }
+
+    /// A page of the inbox, the newest first, and the state that it belongs to, in one round trip.
+    ///
+    /// - Parameter known: the state that the caller has seen; where the inbox still stands like that, no notification is
+    ///   read.
+    package func page(user: String, filter: Filter, unless known: State? = nil) async throws(PostgresError) -> Page {
         let before = filter.before ?? NotificationID(high: .max, low: .max)
-        return try NotificationColumns.read(
-            try await self.pool.query(
-                """
-                SELECT \(NotificationColumns.list) FROM carillon.notifications n
-                WHERE n.user_id = $1 AND n.id < $2 AND n.deleted_at IS NULL AND n.version > 0
-                    AND ($3::text IS NULL OR n.type = $3) \(unread)
-                ORDER BY n.id DESC LIMIT $4
-                """,
-                .text(user), .uuid(before.halves), .text(filter.type), .int4(Int32(clamping: filter.limit))
-            )
+        return try Self.page(
+            try await self.pool.run([
+                PostgresStatement(
+                    filter.unreadOnly ? InboxSQL.unreadPage : InboxSQL.page,
+                    Self.parameters(user, known) + [
+                        .uuid(before.halves), .text(filter.type), .int4(Int32(clamping: filter.limit)),
+                    ]
+                )
+            ])
         )
+    }
+
+    /// What changed after `version`, deleted rows included, in the order of the changes, and the state of the inbox, in
+    /// one round trip.
+    ///
+    /// Nothing is read for a version that the inbox cannot tell the changes from: one below its floor or above its own.
+    package func changes(
+        user: String,
+        since version: Int64,
+        limit: Int,
+        unless known: State?
+    ) async throws(PostgresError) -> Page {
+        try Self.page(
+            try await self.pool.run([
+                PostgresStatement(
+                    InboxSQL.changes,
+                    Self.parameters(user, known) + [.int8(version), .int4(Int32(clamping: limit))]
+                )
+            ])
+        )
+    }
+
+    private static func parameters(_ user: String, _ known: State?) -> [PostgresValue] {
+        [
+            .text(user), known.map { .int8($0.version) } ?? .null(.int8),
+            known.map { .int4($0.unread) } ?? .null(.int4), known.map { .int4($0.total) } ?? .null(.int4),
+        ]
+    }
+
+    private static func page(_ results: [PostgresResult]) throws(PostgresError) -> Page {
+        guard let result = results.first, let first = result.first else {
+            throw PostgresError(.decoding, "a page gave no row")
+        }
+        var page = Page()
+        page.state.version = try first.int8(0)
+        page.state.unread = try first.int4(1)
+        page.state.total = try first.int4(2)
+        page.state.floor = try first.int8(3)
+        // An inbox without a match gives one row that holds the state alone.
+        for row in result where !row.isNull(InboxSQL.stateColumns + 1) {
+            page.notifications.append(try NotificationColumns.read(row, at: InboxSQL.stateColumns))
+        }
+        return page
     }
 
     /// One notification of a user, nil if it is not in the inbox.
@@ -216,15 +304,29 @@ package struct InboxStore: Sendable {
 
     /// Records that a notification was opened; the first time counts.
     ///
-    /// - Returns: whether the user has such a notification.
+    /// - Returns: whether the user has such a notification, in the inbox or as a push alone.
     package func markOpened(user: String, id: NotificationID, at: Timestamp) async throws(PostgresError) -> Bool {
         let result = try await self.pool.query(
-            """
-            UPDATE carillon.notifications SET opened_at = coalesce(opened_at, $3)
-            WHERE user_id = $1 AND id = $2 AND deleted_at IS NULL AND version > 0 RETURNING id
-            """,
+            InboxSQL.opened,
             .text(user), .uuid(id.halves), .timestamptz(at.microseconds)
         )
         return result.count > 0
+    }
+
+    /// Records that the client has a notification; what is final already stays as it is.
+    ///
+    /// - Returns: its lane, in which its proof may be awaited; nil if the user has no such notification.
+    package func markDelivered(
+        user: String,
+        id: NotificationID,
+        at: Timestamp,
+        via: String
+    ) async throws(PostgresError) -> Lane? {
+        let result = try await self.pool.query(
+            InboxSQL.delivered,
+            .text(user), .uuid(id.halves), .timestamptz(at.microseconds), .text(via)
+        )
+        guard let row = result.first else { return nil }
+        return Lane(rawValue: try row.text(0)) ?? .normal
     }
 }

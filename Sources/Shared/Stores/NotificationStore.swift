@@ -65,17 +65,24 @@ package struct NotificationStore: Sendable {
         areRepeats: Bool,
         onlyUnwished: Bool
     ) async throws(PostgresError) -> [Outcome]? {
-        let results = try await self.pool.run(
-            Self.statements(for: notifications, areRepeats: areRepeats, onlyUnwished: onlyUnwished)
-        )
-        if onlyUnwished, let last = results.last {
-            for row in last where try row.int4(0) < 0 { return nil }
-        }
-        guard results.count == 3, results[2].count == notifications.count else {
+        let plan = Self.plan(for: notifications, areRepeats: areRepeats, onlyUnwished: onlyUnwished)
+        let results = try await self.pool.run(plan.statements)
+        guard let rows = results.last else { throw PostgresError(.decoding, "there are no outcomes") }
+        guard let places = plan.places else { return try Self.checkedOutcomes(rows, notifications) }
+        guard rows.count > 0 || !onlyUnwished else { return nil }
+        return try places.outcomes(rows)
+    }
+
+    private static func checkedOutcomes(
+        _ rows: PostgresResult,
+        _ notifications: [Notification]
+    ) throws(PostgresError) -> [Outcome]? {
+        for row in rows where try row.int4(0) < 0 { return nil }
+        guard rows.count == notifications.count else {
             throw PostgresError(.decoding, "the number of outcomes is wrong")
         }
         var outcomes = [Outcome](repeating: .stored(version: 0, unread: 0), count: notifications.count)
-        for row in results[2] {
+        for row in rows {
             let position = Int(try row.int4(0))
             guard outcomes.indices.contains(position) else {
                 throw PostgresError(.decoding, "an outcome's position is wrong")
@@ -88,19 +95,30 @@ package struct NotificationStore: Sendable {
     /// What ``store(_:areRepeats:)`` runs, in its order, as one transaction.
     package static func statements(
         for notifications: [Notification],
-        areRepeats: Bool,
-        onlyUnwished: Bool = false
+        areRepeats: Bool
     ) -> [PostgresStatement] {
+        self.plan(for: notifications, areRepeats: areRepeats, onlyUnwished: false).statements
+    }
+
+    /// Asking what is known makes sixteen parts ready twice, so entries that are seen for the first time and have no job id
+    /// go the short way, which has places.
+    private static func plan(
+        for notifications: [Notification],
+        areRepeats: Bool,
+        onlyUnwished: Bool
+    ) -> (statements: [PostgresStatement], places: InboxPlaces?) {
+        let columns = NotificationColumns(notifications).parameters + [.bool(onlyUnwished)]
+        guard areRepeats || notifications.contains(where: { $0.jobID != nil }) else {
+            let places = InboxPlaces(notifications)
+            return ([PostgresStatement(StoreSQL.insertFresh, columns + places.parameters)], places)
+        }
         let users = PostgresArray(texts: ExactText.distinct(notifications.map(\.user)))
-        let checksKnown = areRepeats || notifications.contains { $0.jobID != nil }
-        return [
+        let statements = [
             PostgresStatement(StoreSQL.makeInboxes, [.array(users)]),
             PostgresStatement(StoreSQL.lockInboxes, [.array(users)]),
-            PostgresStatement(
-                StoreSQL.insert(checksKnown: checksKnown),
-                NotificationColumns(notifications).parameters + [.bool(onlyUnwished)]
-            ),
+            PostgresStatement(StoreSQL.insertChecked, columns),
         ]
+        return (statements, nil)
     }
 
     private static func outcome(_ row: PostgresRow, id: NotificationID) throws(PostgresError) -> Outcome {
@@ -178,6 +196,23 @@ package struct NotificationStore: Sendable {
     /// Moves the sweeper's mark: everything stored before `before` that has an owner need not be looked at again.
     package func advanceSweep(before: Timestamp) async throws(PostgresError) {
         try await self.pool.query(StoreSQL.advanceSweep, .timestamptz(before.microseconds))
+    }
+
+    /// Takes the owner from rows stored in a span of time that wait for a provider, as the deliveries that Redis had of them
+    /// are gone; the sweeper finds them again.
+    package func disownQueued(after: Timestamp, until: Timestamp) async throws(PostgresError) {
+        try await self.pool.query(
+            """
+            WITH disowned AS (
+                UPDATE carillon.notifications SET status_reason = NULL
+                WHERE stored_at > $1 AND stored_at <= $2 AND status = 'pending' AND status_reason = 'queued'
+                RETURNING stored_at
+            )
+            UPDATE carillon.sweep SET swept_until = least(swept_until, d.first - interval '1 microsecond')
+            FROM (SELECT min(stored_at) AS first FROM disowned) d WHERE d.first IS NOT NULL
+            """,
+            .timestamptz(after.microseconds), .timestamptz(until.microseconds)
+        )
     }
 
     /// The notifications of these (user, id), in any order; those that do not exist are left out.

@@ -33,36 +33,69 @@ package struct PreferenceStore: Sendable {
 
     /// Sets preferences of the types named; the others stay.
     package func set(user: String, preferences: [String: TypePreference]) async throws(PostgresError) {
-        func flag(_ value: Bool?) -> PostgresValue { value.map { .bool($0) } ?? .null(.bool) }
         try await self.pool.run(
-            [PostgresStatement(Self.makeUser, [.text(user)])]
-                + preferences.sorted { $0.key < $1.key }.map { type, preference in
-                    PostgresStatement(
-                        """
-                        INSERT INTO carillon.preferences (user_id, type, in_app, push, email) VALUES ($1, $2, $3, $4, $5)
-                        ON CONFLICT (user_id, type)
-                        DO UPDATE SET in_app = excluded.in_app, push = excluded.push, email = excluded.email
-                        """,
-                        [
-                            .text(user), .text(type), flag(preference.inApp), flag(preference.push),
-                            flag(preference.email),
-                        ]
-                    )
-                }
+            [PostgresStatement(Self.makeUser, [.text(user)])] + Self.statements(user: user, preferences: preferences)
         )
     }
+
+    /// What ``set(user:preferences:)`` runs for a user who is known.
+    static func statements(user: String, preferences: [String: TypePreference]) -> [PostgresStatement] {
+        func flag(_ value: Bool?) -> PostgresValue { value.map { .bool($0) } ?? .null(.bool) }
+        return preferences.sorted { $0.key < $1.key }.map { type, preference in
+            PostgresStatement(
+                """
+                INSERT INTO carillon.preferences (user_id, type, in_app, push, email) VALUES ($1, $2, $3, $4, $5)
+                ON CONFLICT (user_id, type)
+                DO UPDATE SET in_app = excluded.in_app, push = excluded.push, email = excluded.email
+                """,
+                [
+                    .text(user), .text(type), flag(preference.inApp), flag(preference.push), flag(preference.email),
+                ]
+            )
+        }
+    }
+
+    /// Switches e-mail of a type off, or all e-mail if `type` is nil; the user's other wishes stay.
+    ///
+    /// Nothing is stored about a user who is not known, such as one who was erased since the mail went out.
+    package func stopEmail(user: String, type: String?) async throws(PostgresError) {
+        if let type {
+            try await self.pool.query(
+                """
+                INSERT INTO carillon.preferences (user_id, type, email)
+                SELECT u.user_id, $2, false FROM carillon.users u WHERE u.user_id = $1
+                ON CONFLICT (user_id, type) DO UPDATE SET email = false
+                """,
+                .text(user), .text(type)
+            )
+        } else {
+            try await self.pool.query(
+                """
+                INSERT INTO carillon.user_settings (user_id, email_opted_out)
+                SELECT u.user_id, true FROM carillon.users u WHERE u.user_id = $1
+                ON CONFLICT (user_id) DO UPDATE SET email_opted_out = true
+                """,
+                .text(user)
+            )
+        }
+    }
+
+    private static let settingsColumns = """
+        zone, locale, email, quiet_start::int4, quiet_end::int4, coalesce(quiet_weekdays, 127)::int4, opted_out, \
+        email_opted_out
+        """
 
     /// The user's settings.
     package func settings(user: String) async throws(PostgresError) -> UserSettings {
         let result = try await self.pool.query(
-            """
-            SELECT zone, locale, email, quiet_start::int4, quiet_end::int4, coalesce(quiet_weekdays, 127)::int4, opted_out
-            FROM carillon.user_settings WHERE user_id = $1
-            """,
+            "SELECT \(Self.settingsColumns) FROM carillon.user_settings WHERE user_id = $1",
             .text(user)
         )
+        return try result.first.map { (row) throws(PostgresError) in try Self.settings(row) } ?? UserSettings()
+    }
+
+    private static func settings(_ row: PostgresRow) throws(PostgresError) -> UserSettings {
         var settings = UserSettings()
-        guard let row = result.first else { return settings }
         settings.zone = try row.optionalText(0)
         settings.locale = try row.optionalText(1)
         settings.email = try row.optionalText(2)
@@ -74,29 +107,67 @@ package struct PreferenceStore: Sendable {
             )
         }
         settings.isOptedOut = try row.bool(6)
+        settings.isEmailOptedOut = try row.bool(7)
         return settings
     }
 
-    /// Replaces the user's settings.
-    package func set(user: String, settings: UserSettings) async throws(PostgresError) {
-        func number(_ value: Int?) -> PostgresValue { value.map { .int4(Int32(clamping: $0)) } ?? .null(.int4) }
-        try await self.pool.run([
+    /// Replaces the user's settings, but for what `kept` names.
+    ///
+    /// - Returns: the settings as they are stored.
+    @discardableResult
+    package func set(
+        user: String,
+        settings: UserSettings,
+        keeping kept: KeptSettings = []
+    ) async throws(PostgresError) -> UserSettings {
+        let results = try await self.pool.run([
             PostgresStatement(Self.makeUser, [.text(user)]),
-            PostgresStatement(
-                """
-                INSERT INTO carillon.user_settings
-                    (user_id, zone, locale, email, quiet_start, quiet_end, quiet_weekdays, opted_out)
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-                ON CONFLICT (user_id) DO UPDATE SET zone = excluded.zone, locale = excluded.locale,
-                    email = excluded.email, quiet_start = excluded.quiet_start, quiet_end = excluded.quiet_end,
-                    quiet_weekdays = excluded.quiet_weekdays, opted_out = excluded.opted_out
-                """,
-                [
-                    .text(user), .text(settings.zone), .text(settings.locale), .text(settings.email),
-                    number(settings.quietHours?.start), number(settings.quietHours?.end),
-                    number(settings.quietHours.map { Int($0.weekdays) }), .bool(settings.isOptedOut),
-                ]
-            ),
+            Self.statement(user: user, settings: settings, keeping: kept),
         ])
+        guard let row = results.last?.first else { throw PostgresError(.decoding, "settings gave no row") }
+        return try Self.settings(row)
     }
+
+    /// What ``set(user:settings:keeping:)`` runs for a user who is known.
+    static func statement(user: String, settings: UserSettings, keeping kept: KeptSettings) -> PostgresStatement {
+        func number(_ value: Int?) -> PostgresValue { value.map { .int4(Int32(clamping: $0)) } ?? .null(.int4) }
+        return PostgresStatement(
+            """
+            INSERT INTO carillon.user_settings AS s
+                (user_id, zone, locale, email, quiet_start, quiet_end, quiet_weekdays, opted_out, email_opted_out)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+            ON CONFLICT (user_id) DO UPDATE SET
+                zone = CASE WHEN $12 THEN s.zone ELSE excluded.zone END,
+                locale = CASE WHEN $12 THEN s.locale ELSE excluded.locale END,
+                email = CASE WHEN $12 THEN s.email ELSE excluded.email END,
+                opted_out = CASE WHEN $12 THEN s.opted_out ELSE excluded.opted_out END,
+                quiet_start = CASE WHEN $10 THEN s.quiet_start ELSE excluded.quiet_start END,
+                quiet_end = CASE WHEN $10 THEN s.quiet_end ELSE excluded.quiet_end END,
+                quiet_weekdays = CASE WHEN $10 THEN s.quiet_weekdays ELSE excluded.quiet_weekdays END,
+                email_opted_out = CASE WHEN $11 THEN s.email_opted_out ELSE excluded.email_opted_out END
+            RETURNING \(Self.settingsColumns)
+            """,
+            [
+                .text(user), .text(settings.zone), .text(settings.locale), .text(settings.email),
+                number(settings.quietHours?.start), number(settings.quietHours?.end),
+                number(settings.quietHours.map { Int($0.weekdays) }), .bool(settings.isOptedOut),
+                .bool(settings.isEmailOptedOut), .bool(kept.contains(.quietHours)),
+                .bool(kept.contains(.emailOptOut)), .bool(kept.contains(.general)),
+            ]
+        )
+    }
+}
+
+/// Parts of a user's settings that a change leaves as they are.
+package struct KeptSettings: OptionSet, Sendable {
+    package let rawValue: Int
+
+    package init(rawValue: Int) {
+        self.rawValue = rawValue
+    }
+
+    package static let quietHours = KeptSettings(rawValue: 1)
+    package static let emailOptOut = KeptSettings(rawValue: 2)
+    /// Zone, locale, e-mail address and opt-out.
+    package static let general = KeptSettings(rawValue: 4)
 }

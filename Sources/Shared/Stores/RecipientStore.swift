@@ -28,11 +28,12 @@ package struct RecipientStore: Sendable {
         let types = PostgresArray(texts: keys.map(\.type))
         let result = try await self.pool.query(
             """
-            SELECT (k.n - 1)::int4, p.in_app, p.push, p.email, coalesce(s.opted_out, false)
+            SELECT (k.n - 1)::int4, p.in_app, p.push, CASE WHEN s.email_opted_out THEN false ELSE p.email END,
+                coalesce(s.opted_out, false)
             FROM unnest($1, $2) WITH ORDINALITY AS k (user_id, type, n)
             LEFT JOIN carillon.preferences p ON p.user_id = k.user_id AND p.type = k.type
             LEFT JOIN carillon.user_settings s ON s.user_id = k.user_id
-            WHERE p.user_id IS NOT NULL OR s.opted_out
+            WHERE p.user_id IS NOT NULL OR s.opted_out OR s.email_opted_out
             """,
             .array(users), .array(types)
         )

@@ -5,7 +5,7 @@
 enum StoreSQL {
     /// Makes the inboxes that are missing.
     ///
-    /// $1: users, sorted, so that two batches never wait for each other crosswise.
+    /// $1: users, ordered by bytes, so that two batches never wait for each other crosswise.
     static let makeInboxes = """
         WITH fresh AS (
             INSERT INTO carillon.inboxes (user_id)
@@ -17,50 +17,69 @@ enum StoreSQL {
         INSERT INTO carillon.users (user_id) SELECT user_id FROM fresh ON CONFLICT DO NOTHING
         """
 
-    /// Locks the inboxes in order of user.
+    /// Locks the inboxes in order of user, by bytes as everywhere.
     ///
     /// $1: users.
     static let lockInboxes = """
-        SELECT FROM carillon.inboxes WHERE user_id = ANY($1) ORDER BY user_id FOR UPDATE
+        SELECT FROM carillon.inboxes WHERE user_id = ANY($1) ORDER BY user_id COLLATE "C" FOR UPDATE
         """
 
-    /// Inserts what is new, numbers it and raises the inboxes.
+    /// Raises the inboxes, makes those that are missing, and inserts a batch of which nothing is stored yet.
     ///
-    /// Inboxes are looked up one by one (`LIMIT 1`) and raised by their place, which their lock holds still: a join would
-    /// leave the choice of a plan to statistics that may be of a time when the table was empty.
-    /// The inboxes are locked by now, and a statement of its own sees what was committed while it waited for them.
+    /// One statement: raising an inbox locks it, in the order of $28, until the commit. So the order of versions is the
+    /// order of commits, and nothing needs to be looked up that the raise does not return.
+    /// $1 to $25: the columns. $26: as of ``insertChecked``. $27: of each row, how many listed ones of its user come after
+    /// it in the batch. $28: the users once each, ordered by bytes. $29: of each user, how many listed rows. $30: of each
+    /// row, its user's place in $28, from 1. Rows: of each user in the order of $28 version and unread count after the
+    /// batch; none if a wish kept it from being stored.
+    ///
+    /// The arrays stand in for a join, of which a plan could make the square of the batch. A row that was inserted has no
+    /// `xmax`; one that was raised has, as it was locked first, and would at worst greet a user who is known.
+    static let insertFresh = """
+        WITH wished AS MATERIALIZED (
+            SELECT $26 AND EXISTS (SELECT FROM unnest($2, $7) AS i (user_id, type) WHERE \(Self.hasWish)) AS is_so
+        ),
+        raised AS (
+            INSERT INTO carillon.inboxes AS b (user_id, version, unread, total)
+            SELECT u.user_id, u.listed, u.listed, u.listed FROM unnest($28, $29) AS u (user_id, listed)
+            WHERE NOT (SELECT is_so FROM wished)
+            ON CONFLICT (user_id) DO UPDATE
+            SET version = b.version + EXCLUDED.version, unread = b.unread + EXCLUDED.unread,
+                total = b.total + EXCLUDED.total
+            RETURNING b.user_id, b.version, b.unread, b.xmax = 0 AS is_new
+        ),
+        reached AS MATERIALIZED (
+            SELECT array_agg(r.version) AS versions, array_agg(r.unread) AS unread
+            FROM (SELECT version, unread FROM raised ORDER BY user_id COLLATE "C") r
+        ),
+        greeted AS (
+            INSERT INTO carillon.users (user_id)
+            SELECT user_id FROM raised WHERE is_new
+            ON CONFLICT DO NOTHING
+        ),
+        stored AS (
+            INSERT INTO carillon.notifications (\(Self.columns))
+            SELECT user_id, id, CASE WHEN listed THEN x.versions[place] - behind ELSE 0 END, job_entry, org_id, job_id,
+                type, severity, delivery, lane, channels, title, body, data, extras, category, entity_type, entity_id,
+                collapse_key, status, status_reason, created_at, expires_at, keep_until
+            FROM reached x
+            CROSS JOIN unnest(\(Self.parameters), $27, $30) AS t (\(Self.names), behind, place)
+            WHERE x.versions IS NOT NULL
+        )
+        SELECT u.version, u.unread FROM reached x CROSS JOIN unnest(x.versions, x.unread) AS u (version, unread)
+        """
+
+    /// Inserts what is new, numbers it and raises the inboxes; for batches of which some may be stored already, by their
+    /// id or their job's.
+    ///
+    /// The inboxes are locked by now, and a statement of its own sees what was committed while it waited for them. They
+    /// are looked up one by one (`LIMIT 1`) and raised by their place, which their lock holds still: a join would leave the
+    /// choice of a plan to statistics that may be of a time when the table was empty.
     /// Rows: position, version, unread; and for a known one its id, status and status reason. With $26, nothing is stored
     /// if any of the users has said what they want of the type or of everything; that is a row of position -1.
-    ///
-    /// - Parameter checksKnown: whether rows may be there already, by their id or their job's. Asking makes sixteen parts
-    ///   ready twice, so entries that are seen for the first time and have no job id go without.
-    static func insert(checksKnown: Bool) -> String { checksKnown ? self.insertChecked : self.insertFresh }
-
-    private static let insertFresh = Self.insertHead + Self.insertTail(unless: "") + Self.insertRows
-    private static let insertChecked =
-        Self.insertHead + Self.known + Self.insertTail(unless: "AND NOT EXISTS (SELECT FROM known WHERE known.n = i.n)")
-        + Self.insertRows + Self.knownRows
-
-    private static let insertHead = """
-        WITH input AS MATERIALIZED (
-            SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-                $20, $21, $22, $23, $24, $25)
-            AS t (n, user_id, id, job_entry, org_id, job_id, type, severity, delivery, lane, channels, listed, title,
-                body, data, extras, category, entity_type, entity_id, collapse_key, status, status_reason, created_at,
-                expires_at, keep_until)
-        ),
-        wished AS MATERIALIZED (
-            SELECT $26 AND EXISTS (
-                SELECT FROM input i
-                WHERE (SELECT true FROM carillon.preferences p
-                        WHERE p.user_id = i.user_id AND p.type = i.type LIMIT 1) IS NOT NULL
-                    OR (SELECT s.opted_out FROM carillon.user_settings s WHERE s.user_id = i.user_id LIMIT 1)
-            ) AS is_so
-        ),
-
-        """
-
-    private static let known = """
+    static let insertChecked = """
+        WITH input AS MATERIALIZED (SELECT * FROM unnest(\(Self.parameters)) AS t (\(Self.names))),
+        wished AS MATERIALIZED (SELECT $26 AND EXISTS (SELECT FROM input i WHERE \(Self.hasWish)) AS is_so),
         known AS MATERIALIZED (
             SELECT i.n, x.*
             FROM input i
@@ -74,52 +93,56 @@ enum StoreSQL {
                 LIMIT 1
             ) x
         ),
-
-        """
-
-    private static func insertTail(unless condition: String) -> String {
-        """
-        numbered AS MATERIALIZED (
+        stepped AS MATERIALIZED (
             SELECT i.*, b.version AS base, b.unread AS base_unread, b.place,
                 count(*) FILTER (WHERE i.listed) OVER (PARTITION BY i.user_id ORDER BY i.n) AS step,
                 row_number() OVER (PARTITION BY i.user_id ORDER BY i.n DESC) AS from_last
             FROM input i CROSS JOIN LATERAL (
                 SELECT x.version, x.unread, x.ctid AS place FROM carillon.inboxes x WHERE x.user_id = i.user_id LIMIT 1
             ) b
-            WHERE NOT (SELECT is_so FROM wished) \(condition)
+            WHERE NOT (SELECT is_so FROM wished) AND NOT EXISTS (SELECT FROM known WHERE known.n = i.n)
         ),
         raised AS (
             UPDATE carillon.inboxes b
             SET version = b.version + l.step, unread = b.unread + l.step, total = b.total + l.step
-            FROM numbered l
+            FROM stepped l
             WHERE l.from_last = 1 AND l.step > 0 AND b.ctid = l.place
         ),
+        numbered AS MATERIALIZED (
+            SELECT s.*, CASE WHEN listed THEN base + step ELSE 0 END AS version,
+                (base_unread + step)::int4 AS unread
+            FROM stepped s
+        ),
         stored AS (
-            INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, job_id, type, severity, delivery,
-                lane, channels, title, body, data, extras, category, entity_type, entity_id, collapse_key, status,
-                status_reason, created_at, expires_at, keep_until)
-            SELECT user_id, id, CASE WHEN listed THEN base + step ELSE 0 END, job_entry, org_id, job_id, type, severity,
-                delivery, lane, channels, title, body, data, extras, category, entity_type, entity_id, collapse_key,
-                status, status_reason, created_at, expires_at, keep_until
-            FROM numbered
+            INSERT INTO carillon.notifications (\(Self.columns)) SELECT \(Self.columns) FROM numbered
         )
-
-        """
-    }
-
-    private static let insertRows = """
-        SELECT n, CASE WHEN listed THEN base + step ELSE 0 END, (base_unread + step)::int4, NULL::uuid, NULL, NULL
-        FROM numbered
+        SELECT n, version, unread, NULL::uuid, NULL, NULL FROM numbered
         UNION ALL
         SELECT -1, 0, 0, NULL, NULL, NULL FROM wished WHERE is_so
-        """
-
-    private static let knownRows = """
-
         UNION ALL
         SELECT k.n, k.version, b.unread, k.id, k.status, k.status_reason
         FROM known k JOIN input i USING (n)
         CROSS JOIN LATERAL (SELECT x.unread FROM carillon.inboxes x WHERE x.user_id = i.user_id LIMIT 1) b
+        """
+
+    /// The first 25 parameters, and their names.
+    private static let parameters = (1...25).map { "$\($0)" }.joined(separator: ", ")
+    private static let names = """
+        n, user_id, id, job_entry, org_id, job_id, type, severity, delivery, lane, channels, listed, title, body, data,
+        extras, category, entity_type, entity_id, collapse_key, status, status_reason, created_at, expires_at, keep_until
+        """
+
+    /// What is stored of a notification.
+    private static let columns = """
+        user_id, id, version, job_entry, org_id, job_id, type, severity, delivery, lane, channels, title, body, data,
+        extras, category, entity_type, entity_id, collapse_key, status, status_reason, created_at, expires_at, keep_until
+        """
+
+    /// Whether the user of `i` has said what they want of its type, or of everything.
+    private static let hasWish = """
+        (SELECT true FROM carillon.preferences p WHERE p.user_id = i.user_id AND p.type = i.type LIMIT 1) IS NOT NULL
+            OR (SELECT s.opted_out OR s.email_opted_out
+                FROM carillon.user_settings s WHERE s.user_id = i.user_id LIMIT 1)
         """
 
     static let markDelivered = """

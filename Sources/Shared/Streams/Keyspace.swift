@@ -36,6 +36,9 @@ package struct Keyspace: Sendable {
     /// Whose turn it is to sweep.
     package var sweepTurn: String { self.prefix + "sweep" }
 
+    /// Is there as long as Redis remembers what it was given.
+    package var memory: String { self.prefix + "memory" }
+
     package var dead: String { self.prefix + "dead" }
 
     package func presence(_ user: String) -> String { "\(self.prefix)presence:{\(user)}" }

@@ -29,6 +29,8 @@ package struct NodeFrame: Sendable, Equatable {
     /// The notification's id; zero for the other kinds.
     package var id: NotificationID
     package var body: [UInt8]
+    /// The notification in camelCase, if the user's connections need it; empty otherwise.
+    package var camelCaseBody: [UInt8]
 
     package init(
         kind: Kind,
@@ -38,7 +40,8 @@ package struct NodeFrame: Sendable, Equatable {
         unread: Int32 = 0,
         awaitingLane: Lane? = nil,
         id: NotificationID = NotificationID(high: 0, low: 0),
-        body: [UInt8]
+        body: [UInt8],
+        camelCaseBody: [UInt8] = []
     ) {
         self.kind = kind
         self.user = user
@@ -48,12 +51,13 @@ package struct NodeFrame: Sendable, Equatable {
         self.awaitingLane = awaitingLane
         self.id = id
         self.body = body
+        self.camelCaseBody = camelCaseBody
     }
 }
 
 /// Frames as they travel in one pub/sub message: a format number, then the frames, integers big-endian.
 package struct NodeFrameBatch: Sendable {
-    private static let format: UInt8 = 1
+    private static let format: UInt8 = 2
     /// A message is closed when it is larger than this, so that no node swallows megabytes at once.
     package static let softLimit = 256 * 1024
 
@@ -75,8 +79,10 @@ package struct NodeFrameBatch: Sendable {
         self.append(frame.id.low)
         self.append(UInt16(clamping: frame.user.utf8.count))
         self.bytes.append(contentsOf: frame.user.utf8)
-        self.append(UInt32(clamping: frame.body.count))
-        self.bytes.append(contentsOf: frame.body)
+        for body in [frame.body, frame.camelCaseBody] {
+            self.append(UInt32(clamping: body.count))
+            self.bytes.append(contentsOf: body)
+        }
     }
 
     private static func code(_ lane: Lane?) -> UInt8 {
@@ -118,7 +124,9 @@ package struct NodeFrameBatch: Sendable {
                 let userLength = reader.integer(UInt16.self),
                 let user = reader.slice(Int(userLength)),
                 let bodyLength = reader.integer(UInt32.self),
-                let body = reader.slice(Int(bodyLength))
+                let body = reader.slice(Int(bodyLength)),
+                let camelCaseLength = reader.integer(UInt32.self),
+                let camelCaseBody = reader.slice(Int(camelCaseLength))
             else { return nil }
             frames.append(
                 NodeFrame(
@@ -129,7 +137,8 @@ package struct NodeFrameBatch: Sendable {
                     unread: unread,
                     awaitingLane: Self.lane(code: lane),
                     id: NotificationID(high: high, low: low),
-                    body: Array(body)
+                    body: Array(body),
+                    camelCaseBody: Array(camelCaseBody)
                 )
             )
         }

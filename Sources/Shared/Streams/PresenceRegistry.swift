@@ -55,18 +55,32 @@ package final class PresenceRegistry: Sendable {
             found.append(connections)
         }
         let held = try await self.held(nodes)
-        var void: [(user: String, connection: String)] = []
+        var void: [(user: String, connection: ConnectionPresence)] = []
         let presences = zip(users, found).map { user, connections in
             let live = connections.filter { held.contains($0.node) }
             if live.count < connections.count {
                 for connection in connections where !held.contains(connection.node) {
-                    void.append((user, connection.connection))
+                    void.append((user, connection))
                 }
             }
             return live.isEmpty ? Presence.offline : .online(live)
         }
-        if !void.isEmpty { try await self.remove(void) }
+        if !void.isEmpty { try await self.forget(void) }
         return presences
+    }
+
+    /// Removes connections of void nodes, unless they were registered again since they were read: a node that was out of
+    /// reach comes back and registers the sockets that stayed open.
+    package func forget(_ entries: [(user: String, connection: ConnectionPresence)]) async throws(RedisError) {
+        var batch = RedisBatch()
+        for (user, connection) in entries {
+            batch.append(
+                StreamScripts.forgetPresence,
+                keys: [.text(self.keys.presence(user))],
+                arguments: [.text(connection.connection), .text(Self.text(connection))]
+            )
+        }
+        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
     }
 
     /// Asks again about a node that seems to be gone.

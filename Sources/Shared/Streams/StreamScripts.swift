@@ -7,6 +7,7 @@ import Redis
 /// The Lua scripts of the folder `Scripts`.
 enum StreamScripts {
     static let acknowledge = Self.script("acknowledge", PackageResources.acknowledge_lua)
+    static let forgetPresence = Self.script("forget_presence", PackageResources.forget_presence_lua)
     static let moveDue = Self.script("move_due", PackageResources.move_due_lua)
     static let claimDue = Self.script("claim_due", PackageResources.claim_due_lua)
     static let renewLease = Self.script("renew_lease", PackageResources.renew_lease_lua)

@@ -55,6 +55,19 @@ package struct UnconfirmedSet: Sendable {
         batch.append("ZREM", self.key(notification.user), .text(notification.text))
     }
 
+    /// Ends the wait for these.
+    ///
+    /// - Returns: how many were waited for.
+    @discardableResult
+    package func remove(_ notifications: [UnconfirmedNotification]) async throws(RedisError) -> Int {
+        var batch = RedisBatch()
+        for notification in notifications { self.remove(notification, in: &batch) }
+        guard !batch.isEmpty else { return 0 }
+        var count = 0
+        for reply in try await self.connection.send(batch) { count += Int(try reply.integer()) }
+        return count
+    }
+
     /// Claims up to `limit` of one shard that are due; they come up again `hold` later unless they are removed.
     package func claimDue(
         shard: Int,

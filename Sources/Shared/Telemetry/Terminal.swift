@@ -15,4 +15,9 @@ package enum Terminal {
     package static func error(_ text: String) {
         FileDescriptorOutput.standardError.write(Data((text + "\n").utf8))
     }
+
+    /// Writes text over the last line of standard error, for a terminal; empty text clears it.
+    package static func progress(_ text: String) {
+        FileDescriptorOutput.standardError.write(Data(("\r\u{1B}[K" + text).utf8))
+    }
 }

@@ -3,6 +3,7 @@
 
 import Glibc
 package import Logging
+import Threads
 
 /// Sends HTTP requests over HTTP/2 connections that are shared and kept.
 ///
@@ -29,7 +30,7 @@ package final class TransferClient: Sendable {
             wake: { multi.wake() }
         )
         self.mailbox = mailbox
-        let isStarted = TransferThread.start {
+        let isStarted = DetachedThread.run(name: "transfer") {
             TransferLoop(configuration, multi: multi, mailbox: mailbox, logger: logger).run()
         }
         guard isStarted else {

@@ -7,6 +7,7 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
         case get = "GET"
         case post = "POST"
         case put = "PUT"
+        case patch = "PATCH"
         case delete = "DELETE"
     }
 

@@ -19,6 +19,7 @@ struct JobLoad: Sendable {
         while index < count {
             if let rate {
                 let due = start + .seconds(Double(index) / rate)
+                // The asked rate, job by job.
                 if due > .now { try await Task.sleep(until: due, tolerance: .zero) }
             }
             var batch = RedisBatch()

@@ -59,6 +59,7 @@ final class SocketLoad: Sendable {
                 throw ValidationError(
                     "only \(self.seen.withLock { $0.open } - before) of \(users.count) sockets opened")
             }
+            // Sockets count themselves on their loops; often enough for a figure in seconds.
             try await Task.sleep(for: .milliseconds(20))
         }
     }

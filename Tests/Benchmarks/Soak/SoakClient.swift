@@ -59,6 +59,7 @@ final class SoakClient: Sendable {
                 } catch is NIOConnectionError {
                 }
             }
+            // A client reconnects after a moment, each after its own.
             try? await Task.sleep(for: .milliseconds(Int.random(in: 50...500)))
         }
     }

@@ -57,6 +57,7 @@ actor SoakServices {
         self.kills[self.slots[index].kind.rawValue, default: 0] += 1
         self.forgetPort(index)
         try await program.end()
+        // As long as a supervisor may take to start it again.
         try await Task.sleep(for: .milliseconds(Int.random(in: 0...2_000)))
         try await self.start(index)
     }

@@ -75,6 +75,7 @@ final class ChildProgram: Sendable {
             if let reason = state.startFailure { throw Failure(description: "\(program) does not start: \(reason)") }
             return state.pid == nil
         }) {
+            // The thread that starts the program leaves its id here, within moments.
             try await Task.sleep(for: .milliseconds(2))
         }
     }
@@ -100,6 +101,7 @@ final class ChildProgram: Sendable {
         let deadline = ContinuousClock.now + .seconds(60)
         while self.exit == nil {
             if ContinuousClock.now > deadline { self.send(SIGKILL) }
+            // The thread that waits for the program leaves its end here.
             try await Task.sleep(for: .milliseconds(5))
         }
     }
@@ -117,6 +119,7 @@ final class ChildProgram: Sendable {
                 let tail = lines.suffix(5).joined(separator: "\n")
                 throw Failure(description: "\(self.name) did not say \"\(prefix)\": \(tail)")
             }
+            // The program writes to a file, which is read until the line is there.
             try await Task.sleep(for: .milliseconds(10))
         }
     }

@@ -109,8 +109,8 @@ final class Stack: Sendable {
     // MARK: Programs
 
     /// Starts a gateway and waits until it listens.
-    func startGateway(name: String = "gateway") async throws -> Gateway {
-        let process = try await self.spawn("gateway", ["serve"], name: name)
+    func startGateway(name: String = "gateway", environment: [String: String] = [:]) async throws -> Gateway {
+        let process = try await self.spawn("gateway", ["serve"], name: name, environment: environment)
         let line = try await process.waitForLine("ready ")
         guard let url = line.split(separator: " ").last, let port = url.split(separator: ":").last.flatMap({ Int($0) })
         else { throw FixtureError("gateway said \(line)") }
@@ -227,6 +227,14 @@ struct Gateway: Sendable {
         let status: Int
         let type: String?
         let body: JSONValue
+        let response: TransferResponse
+
+        func header(_ name: String) -> String? { self.response.header(name) }
+
+        /// The fields that a problem names.
+        var faults: Set<String> {
+            Set(self.body["errors"]?.array?.compactMap { $0["field"]?.string } ?? [])
+        }
     }
 
     /// Calls the API; `json` is the body's text.
@@ -243,12 +251,18 @@ struct Gateway: Sendable {
             url: "http://127.0.0.1:\(self.port)\(path)",
             headers: authorization + headers + [(name: "content-type", value: "application/json")],
             body: json.map { Array($0.utf8) } ?? [],
-            timeout: .seconds(10)
+            timeout: .seconds(10),
+            maximumResponseBytes: 16 * 1024 * 1024
         )
         switch await self.http.perform(request) {
         case .answered(let response):
             let body = response.body.isEmpty ? JSONValue.null : (try? JSONParser.parse(response.body)) ?? .null
-            return Answer(status: response.status, type: response.header("content-type"), body: body)
+            return Answer(
+                status: response.status,
+                type: response.header("content-type"),
+                body: body,
+                response: response
+            )
         case .unanswered(let failure):
             throw FixtureError("\(method.rawValue) \(path): \(failure)")
         }

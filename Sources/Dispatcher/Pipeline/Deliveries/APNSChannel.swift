@@ -10,6 +10,7 @@ package struct APNSChannel: ProviderChannel {
     /// Apple takes a token for an hour and wants it renewed no more often than every 20 minutes.
     private static let renewal: Duration = .seconds(50 * 60)
     private static let lifetime: Duration = .seconds(60 * 60)
+    private static let leastAge: Duration = .seconds(20 * 60)
 
     package let provider = Provider.apns
     private let endpoints: [ProviderEnvironment: String]
@@ -23,7 +24,7 @@ package struct APNSChannel: ProviderChannel {
             .sandbox: endpoint ?? "https://api.sandbox.push.apple.com",
         ]
         self.topic = topic
-        self.credentials = CredentialCache(now: now) { moment in
+        self.credentials = CredentialCache(leastAge: Self.leastAge, now: now) { moment in
             CredentialCache.Credential(
                 text: try await key.token(now: moment),
                 renewAt: moment + Self.renewal,

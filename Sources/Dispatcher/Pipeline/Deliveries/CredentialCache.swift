@@ -12,12 +12,20 @@ actor CredentialCache {
         let expiresAt: Timestamp
     }
 
+    private let leastAge: Duration
     private let now: @Sendable () -> Timestamp
     private let make: @Sendable (Timestamp) async throws -> Credential
     private var current: Credential?
+    private var madeAt: Timestamp?
     private var making: Task<Credential, any Error>?
 
-    init(now: @escaping @Sendable () -> Timestamp, make: @escaping @Sendable (Timestamp) async throws -> Credential) {
+    /// - Parameter leastAge: how old a credential must be before another may be made in its place.
+    init(
+        leastAge: Duration = .zero,
+        now: @escaping @Sendable () -> Timestamp,
+        make: @escaping @Sendable (Timestamp) async throws -> Credential
+    ) {
+        self.leastAge = leastAge
         self.now = now
         self.make = make
     }
@@ -35,9 +43,10 @@ actor CredentialCache {
         }
     }
 
-    /// Makes the next call get a new one, if `text` is still the current one.
+    /// Makes the next call get a new one, if `text` is still the current one and old enough.
     func invalidate(_ text: String) {
-        if self.current?.text == text { self.current = nil }
+        guard self.current?.text == text, let madeAt, madeAt + self.leastAge <= self.now() else { return }
+        self.current = nil
     }
 
     private func start(_ now: Timestamp) -> Task<Credential, any Error> {
@@ -46,6 +55,7 @@ actor CredentialCache {
             defer { self.making = nil }
             let fresh = try await self.make(now)
             self.current = fresh
+            self.madeAt = now
             return fresh
         }
         self.making = task

@@ -91,6 +91,7 @@ package struct DeliveriesService: Service {
                     connection: connection,
                     count: Self.batchSize,
                     queue: queue,
+                    inHand: self.dispatcher.inHand,
                     logger: self.dispatcher.logger
                 )
                 group.addTask { try await reader.run() }

@@ -62,11 +62,23 @@ struct DeliverySender: Sendable {
         areRepeats: Bool,
         settle: @Sendable (DeliveryOutcome) async -> Void
     ) async throws -> [Item] {
+        struct Target: Hashable {
+            let notification: NotificationID
+            let device: NotificationID
+        }
         var works: [(StreamEntry, DeliveryWork)] = []
+        var targets: Set<Target> = []
         for entry in batch.entries {
             do throws(DeliveryWork.Fault) {
                 guard let text = entry[DeliveryWork.field] else { throw .malformed }
                 let work = try DeliveryWork(text)
+                // Appended twice because nobody knew whether the first had arrived. The attempts do not know yet either, and
+                // the other entry stays until it is settled.
+                guard targets.insert(Target(notification: work.notification, device: work.device)).inserted else {
+                    let twin = Item(entry: entry, work: work, facts: nil)
+                    await settle(self.outcome(entry, batch, twin, .refused(.underWay)))
+                    continue
+                }
                 works.append((entry, areRepeats ? work.asRepeat : work))
             } catch .newerFormat {
                 continue
@@ -103,7 +115,10 @@ struct DeliverySender: Sendable {
 
     /// Nil if this process may no longer act: somebody else takes the entry over.
     private func send(_ item: Item, _ batch: LaneBatch) async -> DeliveryOutcome? {
-        guard await self.mayAct(on: item.entry, batch.group) else { return nil }
+        guard await self.mayAct(on: item.entry, batch.group) else {
+            self.dispatcher.inHand.release([item.entry.id], of: batch.group.stream)
+            return nil
+        }
         guard let facts = item.facts else { return self.outcome(item.entry, batch, item, .gone) }
         let now = self.dispatcher.now()
         if let refusal = self.gate(facts, now: now) {

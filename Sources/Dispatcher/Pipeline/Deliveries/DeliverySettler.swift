@@ -36,7 +36,7 @@ struct DeliverySettler: Sendable {
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(ledger.dead)
         try await self.schedule(ledger.retries)
         for (group, ids) in ledger.finished.values {
-            try await self.dispatcher.untilDone("acknowledge deliveries") { try await group.acknowledge(ids) }
+            try await self.dispatcher.acknowledge(ids, group)
         }
     }
 

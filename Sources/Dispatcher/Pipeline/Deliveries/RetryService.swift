@@ -35,7 +35,7 @@ package struct RetryService: Service {
                 }
             }
             // Redis tells nobody that a retry has come due, so it is asked.
-            try? await Task.sleep(for: Self.interval)
+            await pause(for: Self.interval)
         }
     }
 }

@@ -65,6 +65,7 @@ package struct JobsService: Service {
                     connection: connection,
                     count: Self.batchSize,
                     queue: queue,
+                    inHand: self.dispatcher.inHand,
                     logger: self.dispatcher.logger
                 )
                 group.addTask { try await reader.run() }

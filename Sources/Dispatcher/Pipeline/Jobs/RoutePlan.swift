@@ -30,7 +30,18 @@ struct RoutePlan {
         self.full + self.filling.map { ($0.key, $0.value) }
     }
 
-    mutating func publish(_ notification: Notification, unread: Int32, to presence: Presence) {
+    /// - Parameters:
+    ///   - code: the type's integer code, for clients that know types by it.
+    ///   - now: as of when the notification is described.
+    mutating func publish(
+        _ notification: Notification,
+        unread: Int32,
+        code: Int?,
+        now: Timestamp,
+        to presence: Presence
+    ) {
+        guard case .online(let connections) = presence else { return }
+        let needsCamelCase = connections.contains { $0.dialect.shape == .camelCase }
         let isListed = notification.version > 0
         self.append(
             NodeFrame(
@@ -41,7 +52,8 @@ struct RoutePlan {
                 unread: unread,
                 awaitingLane: notification.channels.contains(.push) ? notification.lane : nil,
                 id: notification.id,
-                body: CanonicalShape.encode(notification)
+                body: CanonicalShape.encode(notification),
+                camelCaseBody: needsCamelCase ? CamelCaseShape.encode(notification, code: code, now: now) : []
             ),
             to: presence
         )

@@ -23,9 +23,7 @@ struct Router: Sendable {
         try await self.route(batch.open)
         try await self.publish(batch.events)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(batch.dead)
-        try await self.dispatcher.untilDone("acknowledge jobs") {
-            try await batch.group.acknowledge(batch.finished)
-        }
+        try await self.dispatcher.acknowledge(batch.finished, batch.group)
         PipelineMetrics.jobs.increment(by: batch.finished.count)
     }
 
@@ -109,7 +107,7 @@ struct Router: Sendable {
         for step in decide(facts) {
             switch step {
             case .publish:
-                plan.publish(notification, unread: item.unread, to: presence)
+                plan.publish(notification, unread: item.unread, code: type.code, now: facts.now, to: presence)
             case .awaitProof(let deadline):
                 plan.awaitProof(notification, deadline: facts.now + deadline)
             case .push:

@@ -7,7 +7,7 @@ import Model
 import ServiceLifecycle
 import Streams
 
-/// Takes over the work of dispatchers whose lease is void, one entry at a time.
+/// Takes over the work of dispatchers whose lease is void, one entry at a time; and its own whose reply got lost.
 ///
 /// An entry that was handed out before is worked on alone, so that one that kills its dispatcher takes no other with it;
 /// after three such deaths it is set aside.
@@ -15,6 +15,8 @@ package struct ClaimService: Service {
     private static let interval: Duration = .seconds(3)
     /// Two that claim at once: the second finds the entry handed out just now, and lets it be.
     private static let idle: Duration = .seconds(5)
+    /// No reply arrives this late: the call that would take it has ended (``LaneReader``).
+    private static let lostReply: Duration = .seconds(10)
     private static let batchSize = 100
     /// The first time in a batch, then three times alone.
     private static let mostDeliveries = 4
@@ -41,7 +43,7 @@ package struct ClaimService: Service {
                 }
             }
             // A lease that lapses tells nobody, so leases are looked at; well within the 30 s in which work is taken over.
-            try? await Task.sleep(for: Self.interval)
+            await pause(for: Self.interval)
         }
     }
 
@@ -55,7 +57,11 @@ package struct ClaimService: Service {
     private func claim(_ stream: String, _ work: (StreamEntry) async throws -> Void) async {
         let group = self.dispatcher.group(stream)
         do {
-            for consumer in try await group.consumers() where consumer.name != self.dispatcher.name {
+            for consumer in try await group.consumers() {
+                if consumer.name == self.dispatcher.name {
+                    try await self.findLost(consumer.pending, group, work)
+                    continue
+                }
                 let lease = self.dispatcher.keys.dispatcherLease(consumer.name)
                 if try await Lease.isHeld(lease, connection: self.dispatcher.redis) { continue }
                 if try await self.takeOver(consumer.name, group, work) { try await group.remove(consumer.name) }
@@ -94,6 +100,24 @@ package struct ClaimService: Service {
         }
     }
 
+    /// Works on what was handed out to this process in a reply that never arrived.
+    private func findLost(
+        _ pendingCount: Int,
+        _ group: ConsumerGroup,
+        _ work: (StreamEntry) async throws -> Void
+    ) async throws {
+        let known = self.dispatcher.inHand.count(of: group.stream)
+        guard pendingCount > known else { return }
+        for item in try await group.pending(of: self.dispatcher.name, count: known + Self.batchSize) {
+            if Task.isShuttingDownGracefully { return }
+            if self.dispatcher.inHand.contains(item.id, of: group.stream) { continue }
+            // Still idle if it really is lost; if the reply is only on its way, nothing is claimed.
+            guard let entry = try await group.claim(item.id, idle: Self.lostReply) else { continue }
+            PipelineMetrics.claimed.increment()
+            try await work(entry)
+        }
+    }
+
     private func setAside(_ entry: StreamEntry, _ group: ConsumerGroup) async throws {
         let letter = DeadLetter(
             stream: group.stream,
@@ -103,6 +127,6 @@ package struct ClaimService: Service {
             fields: entry.fields ?? []
         )
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside([letter])
-        try await group.acknowledge([entry.id])
+        try await self.dispatcher.acknowledge([entry.id], group)
     }
 }

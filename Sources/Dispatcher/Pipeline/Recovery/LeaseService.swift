@@ -43,7 +43,7 @@ package final class LeaseService: Service {
     package func run() async throws {
         while !Task.isShuttingDownGracefully, !Task.isCancelled {
             // The time until the next renewal, cut short by the shutdown.
-            await cancelWhenGracefulShutdown { try? await Task.sleep(for: Lease.renewal) }
+            await pause(for: Lease.renewal)
             do {
                 try await self.renew()
             } catch {

@@ -31,7 +31,7 @@ package struct ProofService: Service {
                 }
             }
             // Redis tells nobody that a deadline has passed; four looks a second keep the push within six seconds.
-            try? await Task.sleep(for: Self.interval)
+            await pause(for: Self.interval)
         }
     }
 

@@ -17,6 +17,9 @@ package struct SweepService: Service {
     private static let interval: Duration = .seconds(20)
     private static let age: Duration = .seconds(120)
     private static let batchSize = 256
+    /// How far back deliveries may have waited in Redis, and in which steps their rows are looked for.
+    private static let memory: Duration = .seconds(7 * 24 * 3_600)
+    private static let memoryStep: Duration = .seconds(3_600)
 
     private let dispatcher: Dispatcher
 
@@ -34,8 +37,8 @@ package struct SweepService: Service {
             } catch {
                 self.dispatcher.logger.warning("sweep failed", metadata: ["error": "\(error)"])
             }
-            // In short steps, so that a shutdown does not wait.
-            for _ in 0..<80 where !Task.isShuttingDownGracefully { try? await Task.sleep(for: Self.interval / 80) }
+            // Nothing tells that a row has lost its owner, so rows are looked at.
+            await pause(for: Self.interval)
         }
     }
 
@@ -45,6 +48,7 @@ package struct SweepService: Service {
     /// waits for its proof then is found again by the next round, unless it was confirmed meanwhile.
     private func sweep() async throws {
         guard try await self.takeTurn() else { return }
+        try await self.disownForgotten()
         let before = Timestamp(microseconds: self.dispatcher.now().microseconds - Self.age.inMicroseconds)
         var last: NotificationStore.Unowned?
         while !Task.isShuttingDownGracefully {
@@ -62,6 +66,23 @@ package struct SweepService: Service {
             PipelineMetrics.swept.increment(by: page.count)
         }
         try await self.dispatcher.notifications.advanceSweep(before: before)
+    }
+
+    /// A Redis that was emptied has lost its deliveries and retries too: what waited for a provider has no owner any more.
+    ///
+    /// What a provider has accepted meanwhile is known by its attempts and not sent again.
+    private func disownForgotten() async throws {
+        let key = RedisArgument.text(self.dispatcher.keys.memory)
+        guard try await self.dispatcher.redis.send("EXISTS", key).integer() == 0 else { return }
+        let now = self.dispatcher.now()
+        var after = Timestamp(microseconds: now.microseconds - Self.memory.inMicroseconds)
+        while after < now {
+            let until = after + Self.memoryStep
+            try await self.dispatcher.notifications.disownQueued(after: after, until: until)
+            after = until
+        }
+        // Last, so that a round that was cut short is begun again.
+        try await self.dispatcher.redis.send("SET", key, .text(self.dispatcher.name))
     }
 
     /// Two that sweep at once would publish twice, which nodes notice, and push twice, which the attempts tell; a turn a

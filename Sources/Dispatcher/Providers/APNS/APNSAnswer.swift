@@ -27,8 +27,7 @@ package enum APNSAnswer {
         case "ExpiredProviderToken":
             return .staleCredential(reason: reason)
         case "InvalidProviderToken", "MissingProviderToken", "BadCertificate", "BadCertificateEnvironment",
-            "UnrelatedKeyIdInToken", "BadEnvironmentKeyIdInToken", "BadEnvironmentKeyInToken", "Forbidden",
-            "TopicDisallowed":
+            "UnrelatedKeyIdInToken", "BadEnvironmentKeyIdInToken", "BadEnvironmentKeyInToken", "Forbidden":
             return .configuration(reason: reason)
         case "TooManyProviderTokenUpdates": return .retry(reason: reason, after: Self.tokenDelay)
         case "TooManyRequests": return .retry(reason: reason, after: Self.deviceDelay)

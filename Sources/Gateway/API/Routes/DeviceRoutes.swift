@@ -9,9 +9,6 @@ import Stores
 
 /// Devices: `/v1/devices`.
 struct DeviceRoutes {
-    /// FCM's tokens have some 160 characters, a Web Push subscription may have 2,000.
-    private static let longestToken = 4_096
-
     let services: APIServices
 
     func add(to group: RouterGroup<APIContext>) {
@@ -20,46 +17,15 @@ struct DeviceRoutes {
         devices.get(use: self.list)
         devices.delete("current", use: self.removeCurrent)
         devices.delete(":id", use: self.remove)
+        group.get("web-push/key", use: self.webPushKey)
     }
 
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request))
-        body.allow([
-            "platform", "provider", "token", "app", "environment", "name", "device_id", "app_version", "locale",
-        ])
-        let platform = body.choice("platform", of: Platform.self, isRequired: true)
-        var provider = body.choice("provider", of: Provider.self)
-        let token = body.text("token", limit: Self.longestToken, isRequired: true)
-        let app = body.text("app", limit: 64) ?? "default"
-        let environment = body.choice("environment", of: ProviderEnvironment.self) ?? .production
-        let name = body.text("name", limit: 128)
-        let deviceID = body.text("device_id", limit: 128)
-        let appVersion = body.text("app_version", limit: 64)
-        let locale = body.text("locale", limit: 35)
-        if provider == nil, let platform {
-            provider = platform == .ios ? .apns : platform == .android ? .fcm : .webpush
-        }
-        if provider == .email { body.fault("provider", "must be one of fcm, apns, webpush") }
-        if provider == .apns, let token, !token.utf8.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) {
-            body.fault("token", "must be hexadecimal for apns")
-        }
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
+        let device = self.services.userFields.device(&body, user: user)
         try body.finish()
-        guard let platform, let provider, let token else { throw Problem(.badRequest, "fields are missing") }
-        var device = Device(
-            id: NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID,
-            user: user,
-            platform: platform,
-            provider: provider,
-            app: app,
-            environment: environment,
-            token: token,
-            registeredAt: self.services.now()
-        )
-        device.name = name
-        device.deviceID = deviceID
-        device.appVersion = appVersion
-        device.locale = locale
+        guard let device else { throw Problem(.badRequest, "fields are missing") }
         let stored = try await self.services.devices.register(device)
         var writer = JSONWriter()
         Self.write(stored, to: &writer)
@@ -83,21 +49,52 @@ struct DeviceRoutes {
         return Response(status: .noContent)
     }
 
-    /// Removes the device whose token the body names, as an app does when its user logs out.
+    /// Removes the device that the call names, as an app does when its user logs out.
+    ///
+    /// It goes by its token, or by the `device_id` that it was registered with. Some clients cannot send a body with
+    /// DELETE; `device_id` may stand in the query, but not the token, which would end in logs.
     private func removeCurrent(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        var query = QueryFields(request, allowing: ["device_id"])
+        let named = query.text("device_id", limit: 128)
+        try query.finish()
         var body = try JSONBody(try await JSONBody.read(request))
-        body.allow(["token"])
-        let token = body.text("token", limit: Self.longestToken, isRequired: true)
-        try body.finish()
-        guard let token, try await self.services.devices.remove(user: try context.user(), token: token) else {
-            throw Problem.notFound
+        body.allow(["token", "device_id"])
+        let token = body.text("token", limit: UserFields.longestToken)
+        let deviceID = body.text("device_id", limit: 128)
+        if [token, deviceID, named].count(where: { $0 != nil }) != 1 {
+            body.fault("token", "or device_id must name the device; give one of them")
         }
+        try body.finish()
+        let isRemoved =
+            if let token {
+                try await self.services.devices.remove(user: user, token: token)
+            } else {
+                try await self.services.devices.remove(user: user, deviceID: deviceID ?? named ?? "")
+            }
+        guard isRemoved else { throw Problem.notFound }
         return Response(status: .noContent)
     }
 
+    /// The public key that a browser subscribes with (RFC 8292 section 4.1).
+    private func webPushKey(_ request: Request, _ context: APIContext) async throws -> Response {
+        guard let key = self.services.webPushKey else {
+            throw Problem(.notFound, "Web Push is not configured here: VAPID_KEY is not set")
+        }
+        return Response.object { writer in
+            writer.key("key")
+            writer.string(key)
+        }
+    }
+
     /// A device as its owner sees it; the token stays out.
-    private static func write(_ device: Device, to writer: inout JSONWriter) {
+    static func write(_ device: Device, to writer: inout JSONWriter) {
         writer.beginObject()
+        Self.writeMembers(device, to: &writer)
+        writer.endObject()
+    }
+
+    static func writeMembers(_ device: Device, to writer: inout JSONWriter) {
         writer.key("id")
         writer.string(device.id.description)
         writer.key("platform")
@@ -124,6 +121,5 @@ struct DeviceRoutes {
         writer.string(device.registeredAt.rfc3339)
         writer.key("last_used_at")
         writer.string(device.lastUsedAt.rfc3339)
-        writer.endObject()
     }
 }

@@ -12,6 +12,7 @@ import Stores
 struct InboxRoutes {
     private static let largestPage = 100
     private static let changesLimit = 500
+    private static let largestChange = 1_000
 
     let services: APIServices
 
@@ -35,65 +36,64 @@ struct InboxRoutes {
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let query = request.uri.queryParameters
-        if let since = query["since_version"] {
-            guard let version = Int64(since), version >= 0 else {
-                throw Problem(.badRequest, "since_version must be a whole number from 0")
-            }
-            return try await self.changes(user, since: version)
-        }
-        guard let limit = Int(query["limit"] ?? "20"), (1...Self.largestPage).contains(limit) else {
-            throw Problem(.badRequest, "limit must be a whole number from 1 to \(Self.largestPage)")
-        }
+        var query = QueryFields(request, allowing: ["limit", "cursor", "unread_only", "type", "since_version"])
+        let limit = Int(query.integer("limit", in: 1...Int64(Self.largestPage)) ?? 20)
+        let since = query.integer("since_version", in: 0...Int64.max)
         // One more than asked for tells whether there is a next page.
         var filter = InboxStore.Filter(limit: limit + 1)
-        if let cursor = query["cursor"] {
-            guard let id = NotificationID(cursor) else { throw Problem(.badRequest, "cursor is not one of ours") }
-            filter.before = id
+        if let cursor = query.text("cursor", limit: JobLimits.id) {
+            filter.before = NotificationID(cursor)
+            if filter.before == nil { query.fault("cursor", "is not one of ours") }
         }
-        switch query["unread_only"] {
-        case nil, "false": break
-        case "true": filter.unreadOnly = true
-        default: throw Problem(.badRequest, "unread_only must be true or false")
-        }
-        filter.type = query["type"].map { String($0) }
-        let state = try await self.services.inbox.states([user]).first ?? InboxStore.State()
-        let found = try await self.services.inbox.list(user: user, filter: filter)
-        return Response.object { writer in
-            writer.key("notifications")
-            writer.beginArray()
-            for notification in found.prefix(limit) { CanonicalShape.write(notification, to: &writer) }
-            writer.endArray()
-            writer.key("next_cursor")
-            writer.string(found.count > limit ? found[limit - 1].id.description : nil)
-            self.write(state, to: &writer)
+        filter.unreadOnly = query.flag("unread_only")
+        filter.type = query.text("type", limit: JobLimits.name)
+        try query.finish()
+        let known = InboxTag.known(request)
+        if let since { return try await self.changes(user, since: since, known: known) }
+        let page = try await self.services.inbox.page(user: user, filter: filter, unless: known)
+        return InboxTag.answer(page.state, unless: known) {
+            Response.object { writer in
+                writer.key("notifications")
+                writer.beginArray()
+                for notification in page.notifications.prefix(limit) {
+                    CanonicalShape.write(notification, to: &writer)
+                }
+                writer.endArray()
+                writer.key("next_cursor")
+                let hasMore = page.notifications.count > limit
+                writer.string(hasMore ? page.notifications[limit - 1].id.description : nil)
+                self.write(page.state, to: &writer)
+            }
         }
     }
 
-    private func changes(_ user: String, since: Int64) async throws -> Response {
-        let state = try await self.services.inbox.states([user]).first ?? InboxStore.State()
-        let isReset = since < state.floor || since > state.version
-        let found =
-            isReset ? [] : try await self.services.inbox.changes(user: user, since: since, limit: Self.changesLimit)
-        return Response.object { writer in
-            writer.key("reset")
-            writer.bool(isReset)
-            writer.key("notifications")
-            writer.beginArray()
-            for notification in found where notification.deletedAt == nil {
-                CanonicalShape.write(notification, to: &writer)
+    /// What changed since a version; a client that is too far behind for one answer begins afresh.
+    private func changes(_ user: String, since: Int64, known: InboxStore.State?) async throws -> Response {
+        let limit = Self.changesLimit
+        let page = try await self.services.inbox.changes(user: user, since: since, limit: limit + 1, unless: known)
+        let state = page.state
+        let isReset = since < state.floor || since > state.version || page.notifications.count > limit
+        let found = isReset ? [] : page.notifications
+        return InboxTag.answer(state, unless: known) {
+            Response.object { writer in
+                writer.key("reset")
+                writer.bool(isReset)
+                writer.key("notifications")
+                writer.beginArray()
+                for notification in found where notification.deletedAt == nil {
+                    CanonicalShape.write(notification, to: &writer)
+                }
+                writer.endArray()
+                writer.key("deleted")
+                writer.beginArray()
+                for notification in found where notification.deletedAt != nil {
+                    writer.string(notification.id.description)
+                }
+                writer.endArray()
+                writer.key("next_version")
+                writer.integer(state.version)
+                self.write(state, to: &writer)
             }
-            writer.endArray()
-            writer.key("deleted")
-            writer.beginArray()
-            for notification in found where notification.deletedAt != nil {
-                writer.string(notification.id.description)
-            }
-            writer.endArray()
-            // The last change may share its version with others beyond the limit; they come again.
-            writer.key("next_version")
-            writer.integer(found.count == Self.changesLimit ? (found.last?.version ?? since) - 1 : state.version)
-            self.write(state, to: &writer)
         }
     }
 
@@ -108,7 +108,9 @@ struct InboxRoutes {
 
     private func unreadCount(_ request: Request, _ context: APIContext) async throws -> Response {
         let state = try await self.services.inbox.states([try context.user()]).first ?? InboxStore.State()
-        return Response.object { self.write(state, to: &$0) }
+        return InboxTag.answer(state, unless: InboxTag.known(request)) {
+            Response.object { self.write(state, to: &$0) }
+        }
     }
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -135,22 +137,27 @@ struct InboxRoutes {
     private func read(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let id = try self.id(context)
-        guard try await self.services.inbox.find(user: user, id: id) != nil else { throw Problem.notFound }
-        return self.answer(try await self.services.inboxService.markRead(user: user, ids: [id]))
+        let change = try await self.services.inboxService.markRead(user: user, ids: [id])
+        // Nothing changed: it was read before, or there is no such notification.
+        if change.isEmpty, try await self.services.inbox.find(user: user, id: id) == nil { throw Problem.notFound }
+        return self.answer(change)
     }
 
     private func readMany(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request))
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
         body.allow(["ids", "all"])
+        let isAll = body.flag("all") == true
         var ids: [NotificationID]?
-        if body.flag("all") != true {
-            let texts = body.value["ids"]?.strings ?? []
-            let parsed = texts.compactMap { NotificationID($0) }
-            if parsed.isEmpty || parsed.count != texts.count || parsed.count > 1_000 {
-                body.fault("ids", "must be an array of 1 to 1000 notification ids, or give all: true")
+        if let value = body.value["ids"], value != .null {
+            let parsed = value.array?.compactMap { $0.string.flatMap { NotificationID($0) } } ?? []
+            if parsed.isEmpty || parsed.count != value.array?.count || parsed.count > Self.largestChange {
+                body.fault("ids", "must be an array of 1 to \(Self.largestChange) notification ids")
             }
+            if isAll { body.fault("ids", "does not go with all") }
             ids = parsed
+        } else if !isAll {
+            body.fault("ids", "is missing; give ids, or all: true")
         }
         try body.finish()
         return self.answer(try await self.services.inboxService.markRead(user: user, ids: ids))
@@ -158,20 +165,17 @@ struct InboxRoutes {
 
     private func opened(_ request: Request, _ context: APIContext) async throws -> Response {
         let id = try self.id(context)
-        let isKnown = try await self.services.inbox.markOpened(
-            user: try context.user(),
-            id: id,
-            at: self.services.now()
-        )
-        guard isKnown else { throw Problem.notFound }
+        guard try await self.services.inboxService.markOpened(user: try context.user(), id: id) else {
+            throw Problem.notFound
+        }
         return Response(status: .noContent)
     }
 
     private func delivered(_ request: Request, _ context: APIContext) async throws -> Response {
-        let user = try context.user()
         let id = try self.id(context)
-        guard try await self.services.inbox.find(user: user, id: id) != nil else { throw Problem.notFound }
-        try await self.services.notifications.markDelivered([(user, id, self.services.now())], via: "client")
+        guard try await self.services.inboxService.markDelivered(user: try context.user(), id: id) else {
+            throw Problem.notFound
+        }
         return Response(status: .noContent)
     }
 

@@ -9,7 +9,7 @@ import Postgres
 import Redis
 import Telemetry
 
-/// What operators and their tools ask: `/healthz`, `/readyz`, `/metrics`.
+/// What operators and their tools ask: `/healthz`, `/readyz`, `/metrics`, `/openapi.json`.
 struct OperationRoutes {
     let services: APIServices
 
@@ -26,6 +26,16 @@ struct OperationRoutes {
                 status: .ok,
                 headers: [.contentType: "text/plain; version=0.0.4"],
                 body: ResponseBody(byteBuffer: ByteBuffer(string: self.services.metrics.render()))
+            )
+        }
+        // Rendered once; a document that cannot be put together is an error of the build, which a test finds.
+        let description = (try? OpenAPIDocument.make()).map { ByteBuffer(bytes: JSONWriter.bytes(of: $0)) }
+        router.get("openapi.json") { _, _ -> Response in
+            guard let description else { throw Problem(.internalServerError, "the description cannot be read") }
+            return Response(
+                status: .ok,
+                headers: [.contentType: "application/json", .cacheControl: "public, max-age=300"],
+                body: ResponseBody(byteBuffer: description)
             )
         }
         router.get("v1/socket") { _, _ -> Response in

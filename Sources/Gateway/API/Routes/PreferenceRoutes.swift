@@ -58,28 +58,9 @@ struct PreferenceRoutes {
 
     private func setPreferences(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request))
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
         body.allow(["types"])
-        var preferences: [String: TypePreference] = [:]
-        let entries = body.value["types"]?.array ?? []
-        if entries.isEmpty { body.fault("types", "must be an array of objects with type, in_app, push and email") }
-        for (index, entry) in entries.enumerated() {
-            guard let name = entry["type"]?.string, let type = self.services.catalog[name] else {
-                body.fault("types[\(index)].type", "is not in the catalog")
-                continue
-            }
-            guard !type.isRequired else {
-                body.fault("types[\(index)].type", "is required and cannot be switched off")
-                continue
-            }
-            var entryBody = try JSONBody(entry)
-            preferences[name] = TypePreference(
-                inApp: entryBody.flag("in_app"),
-                push: entryBody.flag("push"),
-                email: entryBody.flag("email")
-            )
-            for fault in entryBody.faults { body.fault("types[\(index)].\(fault.field)", fault.reason) }
-        }
+        let preferences = self.services.userFields.preferences("types", &body, isRequired: true)
         try body.finish()
         try await self.services.preferences.set(user: user, preferences: preferences)
         return try await self.answerPreferences(user)
@@ -93,84 +74,26 @@ struct PreferenceRoutes {
 
     private func setSettings(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request))
-        body.allow(["zone", "locale", "email", "opted_out", "quiet_hours"])
-        var settings = try await self.services.preferences.settings(user: user)
-        settings.zone = body.text("zone", limit: 64)
-        settings.locale = body.text("locale", limit: 35)
-        settings.email = body.text("email", limit: 254)
-        settings.isOptedOut = body.flag("opted_out") ?? false
-        if let zone = settings.zone, !ZoneNames.isKnown(zone) { body.fault("zone", "is no IANA time zone") }
-        if let value = body.value["quiet_hours"] { settings.quietHours = Self.quietHours(value, &body) }
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
+        let (settings, kept) = UserFields.settings(&body)
         try body.finish()
-        try await self.services.preferences.set(user: user, settings: settings)
-        return self.answer(settings)
+        return self.answer(try await self.services.preferences.set(user: user, settings: settings, keeping: kept))
     }
 
     private func setQuietHours(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        var body = try JSONBody(try await JSONBody.read(request))
-        let quietHours = Self.quietHours(body.value, &body)
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
+        var settings = UserSettings()
+        settings.quietHours = UserFields.quietHours(&body)
         try body.finish()
-        var settings = try await self.services.preferences.settings(user: user)
-        settings.quietHours = quietHours
-        try await self.services.preferences.set(user: user, settings: settings)
-        return self.answer(settings)
-    }
-
-    /// `{"start":"22:00","end":"07:00","weekdays":[1,…,7]}` with 1 for Monday; start = end means none.
-    private static func quietHours(_ value: JSONValue, _ body: inout JSONBody) -> QuietHours? {
-        if value == .null { return nil }
-        guard let start = Self.minutes(value["start"]), let end = Self.minutes(value["end"]) else {
-            body.fault("quiet_hours", "must have start and end as HH:MM")
-            return nil
-        }
-        var weekdays: UInt8 = 0x7F
-        if let days = value["weekdays"] {
-            let numbers = days.array?.compactMap(\.integer) ?? []
-            guard numbers.count == days.array?.count, numbers.allSatisfy({ (1...7).contains($0) }) else {
-                body.fault("weekdays", "must be an array of numbers from 1 (Monday) to 7")
-                return nil
-            }
-            weekdays = numbers.reduce(0) { $0 | 1 << UInt8($1 - 1) }
-        }
-        return start == end ? nil : QuietHours(start: start, end: end, weekdays: weekdays)
-    }
-
-    private static func minutes(_ value: JSONValue?) -> Int? {
-        guard let parts = value?.string?.split(separator: ":"), parts.count == 2, parts.allSatisfy({ $0.count == 2 }),
-            let hours = Int(parts[0]), let minutes = Int(parts[1]), (0..<24).contains(hours), (0..<60).contains(minutes)
-        else { return nil }
-        return hours * 60 + minutes
-    }
-
-    private static func clock(_ minutes: Int) -> String {
-        func two(_ value: Int) -> String { (value < 10 ? "0" : "") + String(value) }
-        return two(minutes / 60) + ":" + two(minutes % 60)
+        return self.answer(
+            try await self.services.preferences.set(user: user, settings: settings, keeping: [.general, .emailOptOut])
+        )
     }
 
     private func answer(_ settings: UserSettings) -> Response {
-        Response.object { writer in
-            writer.key("zone")
-            writer.string(settings.zone)
-            writer.key("locale")
-            writer.string(settings.locale)
-            writer.key("email")
-            writer.string(settings.email)
-            writer.key("opted_out")
-            writer.bool(settings.isOptedOut)
-            writer.key("quiet_hours")
-            guard let quietHours = settings.quietHours else { return writer.null() }
-            writer.beginObject()
-            writer.key("start")
-            writer.string(Self.clock(quietHours.start))
-            writer.key("end")
-            writer.string(Self.clock(quietHours.end))
-            writer.key("weekdays")
-            writer.beginArray()
-            for day in 1...7 where quietHours.weekdays & 1 << UInt8(day - 1) != 0 { writer.integer(day) }
-            writer.endArray()
-            writer.endObject()
-        }
+        var writer = JSONWriter()
+        SettingsJSON.write(settings, to: &writer)
+        return .json(writer)
     }
 }

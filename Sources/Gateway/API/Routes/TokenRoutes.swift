@@ -32,9 +32,7 @@ struct TokenRoutes {
 
     private func revoke(_ request: Request, _ context: APIContext) async throws -> Response {
         try context.requireService()
-        guard let user = Self.decoded(try context.parameters.require("id")),
-            (1...JobLimits.user).contains(user.unicodeScalars.count), !user.utf8.contains(0)
-        else { throw Problem(.badRequest, "a user id has 1 to \(JobLimits.user) characters") }
+        let user = try context.pathText("id", limit: JobLimits.user)
         try await Self.expectNothing(request)
         let before = try await self.services.revocations.revoke(user: user)
         return Response.object { writer in
@@ -43,23 +41,6 @@ struct TokenRoutes {
             writer.key("revoked_before")
             writer.string(before.rfc3339)
         }
-    }
-
-    /// A part of a path as it was meant (RFC 3986 section 2.1); nil if it is not well formed or no UTF-8.
-    private static func decoded(_ part: String) -> String? {
-        var bytes: [UInt8] = []
-        var rest = part.utf8[...]
-        while let byte = rest.popFirst() {
-            guard byte == UInt8(ascii: "%") else {
-                bytes.append(byte)
-                continue
-            }
-            let digits = rest.prefix(2).compactMap { Character(Unicode.Scalar($0)).hexDigitValue }
-            guard digits.count == 2 else { return nil }
-            bytes.append(UInt8(digits[0] << 4 | digits[1]))
-            rest = rest.dropFirst(2)
-        }
-        return String(validating: bytes, as: UTF8.self)
     }
 
     /// Neither call takes anything; what it does not understand changes nothing.

@@ -5,6 +5,7 @@ import CoreMetrics
 import JSON
 import Model
 import NIOCore
+import Transports
 
 /// The sockets of one event loop.
 ///
@@ -13,9 +14,9 @@ final class HubShard {
     let eventLoop: any EventLoop
     let configuration: SocketConfiguration
     private let hub: SocketHub
-    private var sockets: [ObjectIdentifier: SocketHandler] = [:]
-    private var byUser: [ExactText: [SocketHandler]] = [:]
-    private var holding: [ObjectIdentifier: SocketHandler] = [:]
+    private var sockets: [ObjectIdentifier: SocketSession] = [:]
+    private var byUser: [ExactText: [SocketSession]] = [:]
+    private var holding: [ObjectIdentifier: SocketSession] = [:]
     private var ticks: [RepeatedTask] = []
     private var isDraining = false
 
@@ -46,18 +47,18 @@ final class HubShard {
 
     // MARK: Sockets
 
-    func add(_ socket: SocketHandler) {
+    func add(_ socket: SocketSession) {
         self.sockets[ObjectIdentifier(socket)] = socket
         self.hub.socketAdded()
         if let identity = socket.identity { self.identified(socket, identity: identity) }
         if self.isDraining { socket.sayGoodbye(reconnectAfter: self.spreadDelay()) }
     }
 
-    func identified(_ socket: SocketHandler, identity: SocketIdentity) {
+    func identified(_ socket: SocketSession, identity: SocketIdentity) {
         self.byUser[ExactText(identity.user), default: []].append(socket)
     }
 
-    func remove(_ socket: SocketHandler) {
+    func remove(_ socket: SocketSession) {
         guard self.sockets.removeValue(forKey: ObjectIdentifier(socket)) != nil else { return }
         self.holding[ObjectIdentifier(socket)] = nil
         self.hub.socketRemoved()
@@ -69,27 +70,21 @@ final class HubShard {
     }
 
     /// Registers a socket and brings it up to date.
-    func open(_ socket: SocketHandler, identity: SocketIdentity, since: Int64?) {
+    func open(_ socket: SocketSession, identity: SocketIdentity, since: Int64?) {
         let opening = SocketOpening(
             user: identity.user,
             connection: socket.connection,
-            dialect: .native,
+            dialect: socket.dialect,
             since: since
         )
         if !self.hub.open(opening, self.reference(socket)) { socket.failed() }
     }
 
-    /// Has a token checked; false if too many are being checked already.
-    func authenticate(_ socket: SocketHandler, token: String, reference: [UInt8]?) -> Bool {
-        self.request(.authenticate(socket, token: token, reference: reference))
-    }
-
     /// What a socket wants of the backend.
     enum Request {
-        case authenticate(SocketHandler, token: String, reference: [UInt8]?)
-        case markRead(SocketHandler, user: String, ids: [NotificationID]?, reference: [UInt8]?)
-        case unread(SocketHandler, user: String, reference: [UInt8]?)
-        case changes(SocketHandler, user: String, since: Int64)
+        case authenticate(SocketSession, token: String, reference: [UInt8]?)
+        case markRead(SocketSession, user: String, ids: [NotificationID]?, reference: [UInt8]?)
+        case unread(SocketSession, user: String, reference: [UInt8]?)
     }
 
     /// Hands a request on; false if too many wait already.
@@ -101,21 +96,23 @@ final class HubShard {
             self.hub.request(.markRead(self.reference(socket), user: user, ids: ids, reference: reference))
         case .unread(let socket, let user, let reference):
             self.hub.request(.unread(self.reference(socket), user: user, reference: reference))
-        case .changes(let socket, let user, let since):
-            self.hub.requestChanges(user: user, since: since, self.reference(socket))
         }
     }
 
-    private func reference(_ socket: SocketHandler) -> SocketReference {
-        SocketReference(socket, eventLoop: self.eventLoop)
+    /// Has the inbox read from a version on; false if too many wait already.
+    func requestChanges(_ socket: SocketSession, user: String, since: Int64) -> Bool {
+        self.hub.requestChanges(
+            InboxQuestion(user: user, dialect: socket.dialect, since: since),
+            self.reference(socket)
+        )
+    }
+
+    private func reference(_ socket: SocketSession) -> LoopReference<SocketSession> {
+        LoopReference(socket, eventLoop: self.eventLoop)
     }
 
     func prove(_ user: String, _ id: NotificationID, lane: Lane?) {
         self.hub.prove(user, id, lane: lane)
-    }
-
-    func countSlowReader() {
-        SocketMetrics.slowReaders.increment()
     }
 
     // MARK: Frames
@@ -124,13 +121,14 @@ final class HubShard {
     ///
     /// - Returns: the users of whom this loop has no socket.
     func deliver(_ changes: [NodeChange]) -> Set<ExactText> {
-        var touched: [SocketHandler] = []
+        var touched: [SocketSession] = []
         var missing: Set<ExactText> = []
         for change in changes {
             guard let sockets = self.byUser[change.user] else {
                 missing.insert(change.user)
                 continue
             }
+            let change = LoopChange(change)
             for socket in sockets {
                 socket.deliver(change)
                 touched.append(socket)
@@ -177,6 +175,7 @@ final class HubShard {
             return HubRoster.Entry(
                 user: identity.user,
                 connection: socket.connection,
+                dialect: socket.dialect,
                 lastVersion: socket.lastVersion,
                 reference: self.reference(socket)
             )

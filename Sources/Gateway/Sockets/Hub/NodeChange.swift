@@ -3,12 +3,11 @@
 
 import JSON
 package import Model
-import NIOCore
 
-/// What a node was told about one user: a change of the inbox or an event, encoded once for all of the user's sockets.
+/// What a node was told about one user: a change of the inbox or an event.
 package struct NodeChange: Sendable {
     package enum Kind: Sendable {
-        /// The body is the notification's canonical JSON.
+        /// The body is the notification's JSON.
         case notification
         /// The body is `{"ids":[…]}` or `{"all":true}`.
         case read
@@ -18,15 +17,27 @@ package struct NodeChange: Sendable {
         case event
     }
 
+    /// A notification's JSON, or what else happened.
+    package struct Body: Sendable {
+        let canonical: [UInt8]
+        /// Empty if no connection of the user's needed it when this was published.
+        let camelCase: [UInt8]
+
+        package init(canonical: [UInt8], camelCase: [UInt8] = []) {
+            self.canonical = canonical
+            self.camelCase = camelCase
+        }
+    }
+
     let user: ExactText
     package let previous: Int64
     /// The inbox version; 0 for an event.
     package let version: Int64
     package let id: NotificationID
     package let awaitingLane: Lane?
-    let isNotification: Bool
-    /// The WebSocket frame of the native dialect.
-    let nativeFrame: ByteBuffer
+    let kind: Kind
+    let unread: Int32
+    let body: Body
 
     package init(
         kind: Kind,
@@ -36,23 +47,24 @@ package struct NodeChange: Sendable {
         unread: Int32,
         id: NotificationID,
         awaitingLane: Lane?,
-        body: [UInt8]
+        body: Body
     ) {
+        self.kind = kind
         self.user = ExactText(user)
         self.previous = previous
         self.version = version
+        self.unread = unread
         self.id = id
         self.awaitingLane = awaitingLane
-        self.isNotification = kind == .notification
-        let json =
-            switch kind {
-            case .notification: NativeDialect.notification(body, version: version, unread: unread)
-            case .read: NativeDialect.change("read", body, version: version, unread: unread)
-            case .deleted: NativeDialect.change("deleted", body, version: version, unread: unread)
-            case .event: NativeDialect.event(body)
-            }
-        var frame = ByteBufferAllocator().buffer(capacity: json.count + 10)
-        WebSocketFraming.writeText(json, to: &frame)
-        self.nativeFrame = frame
+        self.body = body
     }
+
+    /// Whether a dialect can tell it with what came along.
+    ///
+    /// What a dialect lacks is in the inbox, and was there before the connection that needs it was known.
+    func isComplete(for dialect: Dialect) -> Bool {
+        self.kind != .notification || dialect.shape == .canonical || !self.body.camelCase.isEmpty
+    }
+
+    var isNotification: Bool { self.kind == .notification }
 }

@@ -22,10 +22,11 @@ struct ProofLedger {
 
     var isEmpty: Bool { self.awaited.isEmpty }
 
-    /// Notes a notification that the next ping will prove.
-    mutating func await(_ id: NotificationID, lane: Lane?) {
-        guard self.awaited.count < Self.limit else { return }
+    /// Notes a notification that the next ping will prove; false if too many wait already.
+    mutating func await(_ id: NotificationID, lane: Lane?) -> Bool {
+        guard self.awaited.count < Self.limit else { return false }
         self.awaited.append(Awaited(sequence: self.sequence + 1, id: id, lane: lane))
+        return true
     }
 
     /// The number for the next ping.

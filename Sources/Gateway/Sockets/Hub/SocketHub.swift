@@ -10,13 +10,14 @@ package import NIOCore
 import Queues
 import ServiceLifecycle
 import Synchronization
+import Transports
 
 /// All sockets of a node: a shard for each event loop, and the tasks that talk to the backend for them.
 package final class SocketHub: Service {
     enum Request: Sendable {
-        case authenticate(SocketReference, token: String, reference: [UInt8]?)
-        case markRead(SocketReference, user: String, ids: [NotificationID]?, reference: [UInt8]?)
-        case unread(SocketReference, user: String, reference: [UInt8]?)
+        case authenticate(LoopReference<SocketSession>, token: String, reference: [UInt8]?)
+        case markRead(LoopReference<SocketSession>, user: String, ids: [NotificationID]?, reference: [UInt8]?)
+        case unread(LoopReference<SocketSession>, user: String, reference: [UInt8]?)
     }
 
     private static let batchSize = 256
@@ -31,9 +32,10 @@ package final class SocketHub: Service {
     private let eventLoops: [any EventLoop]
     private let openCount = Atomic<Int>(0)
 
-    private let openings = BatchQueue<(SocketOpening, SocketReference)>(capacity: 50_000)
+    private let openings = BatchQueue<(SocketOpening, LoopReference<SocketSession>)>(capacity: 50_000)
     private let requests = BatchQueue<Request>(capacity: 10_000)
-    private let holes = BatchQueue<(user: String, since: Int64, reference: SocketReference)>(capacity: 100_000)
+    private let holes = BatchQueue<(question: InboxQuestion, reference: LoopReference<SocketSession>)>(
+        capacity: 100_000)
     private let departures = BatchQueue<(user: String, connection: String)>(capacity: 200_000)
     private let proofs = BatchQueue<ReceiptProof>(capacity: 200_000)
     private let repairs = BatchQueue<Void>(capacity: 1)
@@ -82,7 +84,7 @@ package final class SocketHub: Service {
         SocketMetrics.open.set(self.openCount.wrappingSubtract(1, ordering: .relaxed).newValue)
     }
 
-    func open(_ opening: SocketOpening, _ reference: SocketReference) -> Bool {
+    func open(_ opening: SocketOpening, _ reference: LoopReference<SocketSession>) -> Bool {
         self.counted(self.openings.offer((opening, reference)))
     }
 
@@ -90,8 +92,8 @@ package final class SocketHub: Service {
         self.counted(self.requests.offer(request))
     }
 
-    func requestChanges(user: String, since: Int64, _ reference: SocketReference) -> Bool {
-        self.counted(self.holes.offer((user, since, reference)))
+    func requestChanges(_ question: InboxQuestion, _ reference: LoopReference<SocketSession>) -> Bool {
+        self.counted(self.holes.offer((question, reference)))
     }
 
     /// A departure that is lost here leaves a presence behind; frames for it find nobody, and that mends it.
@@ -216,16 +218,16 @@ package final class SocketHub: Service {
         case .markRead(let socket, let user, let ids, let reference):
             do {
                 let count = try await self.backend.markRead(user: user, ids: ids)
-                socket.call { $0.answerUnread(count, reference: reference) }
+                socket.call { $0.answer(.read(unread: count), reference: reference) }
             } catch {
-                socket.call { $0.answerError("the change could not be made, try again", reference: reference) }
+                socket.call { $0.answer(.error("the change could not be made, try again"), reference: reference) }
             }
         case .unread(let socket, let user, let reference):
             do {
                 let count = try await self.backend.unreadCount(user: user)
-                socket.call { $0.answerUnread(count, reference: reference) }
+                socket.call { $0.answer(.unread(count), reference: reference) }
             } catch {
-                socket.call { $0.answerError("the count could not be read, try again", reference: reference) }
+                socket.call { $0.answer(.error("the count could not be read, try again"), reference: reference) }
             }
         }
     }
@@ -233,7 +235,7 @@ package final class SocketHub: Service {
     private func serveHoles() async {
         while let batch = await self.holes.next(limit: Self.batchSize) {
             do {
-                let snapshots = try await self.backend.changes(batch.map { ($0.user, $0.since) })
+                let snapshots = try await self.backend.changes(batch.map(\.question))
                 for (hole, snapshot) in zip(batch, snapshots) {
                     if snapshot != nil { SocketMetrics.filled.increment() }
                     hole.reference.call { $0.filled(snapshot) }
@@ -321,7 +323,7 @@ package final class SocketHub: Service {
             while !rest.isEmpty {
                 let batch = Array(rest.prefix(Self.batchSize))
                 do {
-                    try await self.backend.register(batch.map { ($0.user, $0.connection, .native, self.now()) })
+                    try await self.backend.register(batch.map { ($0.user, $0.connection, $0.dialect, self.now()) })
                     rest = rest.dropFirst(batch.count)
                 } catch {
                     // Redis is out of reach again; the same batch is registered when it is back.
@@ -330,7 +332,8 @@ package final class SocketHub: Service {
                 }
                 for entry in batch {
                     guard let version = entry.lastVersion else { continue }
-                    await self.holes.send((entry.user, version, entry.reference))
+                    let question = InboxQuestion(user: entry.user, dialect: entry.dialect, since: version)
+                    await self.holes.send((question, entry.reference))
                 }
             }
         }

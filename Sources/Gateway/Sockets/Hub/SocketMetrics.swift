@@ -16,6 +16,10 @@ enum SocketMetrics {
     static let proofs = Counter(label: "carillon.sockets.proofs")
     /// Proofs, requests or departures that found their queue full.
     static let overflows = Counter(label: "carillon.sockets.overflows")
+    /// Changes that found too many waiting at their socket; they are read from the inbox instead.
+    static let dropped = Counter(label: "carillon.sockets.dropped")
+    /// Notifications of whose receipt no proof was asked, as too many waited for theirs; push goes out instead.
+    static let unproven = Counter(label: "carillon.sockets.unproven")
     /// Frames that came over pub/sub.
     static let frames = Counter(label: "carillon.sockets.frames")
     /// Presences that stayed behind and were removed.

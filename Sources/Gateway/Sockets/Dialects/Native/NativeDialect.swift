@@ -3,6 +3,7 @@
 
 import JSON
 import Model
+import WebSocket
 
 /// The native dialect: JSON objects `{"type": …}` in WebSocket text messages.
 ///
@@ -99,6 +100,16 @@ enum NativeDialect {
             writer.beginArray()
             for id in snapshot.deleted { writer.string(id.description) }
             writer.endArray()
+        }
+    }
+
+    /// A change of the inbox, or an event.
+    static func change(_ change: NodeChange) -> [UInt8] {
+        switch change.kind {
+        case .notification: self.notification(change.body.canonical, version: change.version, unread: change.unread)
+        case .read: self.change("read", change.body.canonical, version: change.version, unread: change.unread)
+        case .deleted: self.change("deleted", change.body.canonical, version: change.version, unread: change.unread)
+        case .event: self.event(change.body.canonical)
         }
     }
 

@@ -1,0 +1,9 @@
+// Carillon · Pause.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ServiceLifecycle
+
+/// Lets time pass for a service that looks again and again; a shutdown or a cancellation cuts it short.
+func pause(for duration: Duration) async {
+    await cancelWhenGracefulShutdown { try? await Task.sleep(for: duration) }
+}

@@ -1,0 +1,75 @@
+// Carillon · QueryFields.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Hummingbird
+import Model
+
+/// The query of a request, with checked access to its parameters.
+struct QueryFields {
+    private var values: [String: String] = [:]
+    private var faults: [JobFault] = []
+
+    /// Reads a query; what is none of `names`, or occurs twice, is a fault.
+    init(_ request: Request, allowing names: Set<String>) {
+        guard let fields = PercentCoding.fields(request.uri.query ?? "") else {
+            self.fault("query", "is not percent-encoded UTF-8")
+            return
+        }
+        for (name, value) in fields {
+            if !names.contains(name) {
+                self.fault(String(name.prefix(64)), "is not a parameter here")
+            } else if self.values.updateValue(value, forKey: name) != nil {
+                self.fault(name, "occurs twice")
+            }
+        }
+    }
+
+    mutating func fault(_ name: String, _ reason: String) {
+        self.faults.append(JobFault(name, reason))
+    }
+
+    /// A parameter's text of 1 to `limit` characters; nil if it is absent.
+    mutating func text(_ name: String, limit: Int, isRequired: Bool = false) -> String? {
+        guard let text = self.values[name] else {
+            if isRequired { self.fault(name, "is missing") }
+            return nil
+        }
+        guard (1...limit).contains(text.unicodeScalars.count), !text.utf8.contains(0) else {
+            self.fault(name, "must be text of 1 to \(limit) characters")
+            return nil
+        }
+        return text
+    }
+
+    /// A whole number in a range; nil if it is absent.
+    mutating func integer(_ name: String, in range: ClosedRange<Int64>) -> Int64? {
+        guard let text = self.values[name] else { return nil }
+        if let value = Int64(text), range.contains(value), text.utf8.first != UInt8(ascii: "+") { return value }
+        self.fault(
+            name,
+            range.upperBound == .max
+                ? "must be a whole number from \(range.lowerBound)"
+                : "must be a whole number from \(range.lowerBound) to \(range.upperBound)"
+        )
+        return nil
+    }
+
+    /// `true` or `false`; false if it is absent.
+    mutating func flag(_ name: String) -> Bool {
+        switch self.values[name] {
+        case nil, "false": return false
+        case "true": return true
+        default:
+            self.fault(name, "must be true or false")
+            return false
+        }
+    }
+
+    /// - Throws: ``Problem`` 400 with every fault.
+    func finish() throws {
+        guard self.faults.isEmpty else {
+            let reasons = self.faults.map(\.description).joined(separator: "; ")
+            throw Problem(.badRequest, reasons, faults: self.faults)
+        }
+    }
+}

@@ -1,0 +1,43 @@
+// Carillon · SettingsJSON.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+
+/// A user's settings as JSON.
+enum SettingsJSON {
+    static func write(_ settings: UserSettings, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.key("zone")
+        writer.string(settings.zone)
+        writer.key("locale")
+        writer.string(settings.locale)
+        writer.key("email")
+        writer.string(settings.email)
+        writer.key("opted_out")
+        writer.bool(settings.isOptedOut)
+        writer.key("email_opted_out")
+        writer.bool(settings.isEmailOptedOut)
+        writer.key("quiet_hours")
+        if let quietHours = settings.quietHours {
+            writer.beginObject()
+            writer.key("start")
+            writer.string(Self.clock(quietHours.start))
+            writer.key("end")
+            writer.string(Self.clock(quietHours.end))
+            writer.key("weekdays")
+            writer.beginArray()
+            for day in 1...7 where quietHours.weekdays & 1 << UInt8(day - 1) != 0 { writer.integer(day) }
+            writer.endArray()
+            writer.endObject()
+        } else {
+            writer.null()
+        }
+        writer.endObject()
+    }
+
+    private static func clock(_ minutes: Int) -> String {
+        func two(_ value: Int) -> String { (value < 10 ? "0" : "") + String(value) }
+        return two(minutes / 60) + ":" + two(minutes % 60)
+    }
+}

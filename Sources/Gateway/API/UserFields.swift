@@ -1,0 +1,234 @@
+// Carillon · UserFields.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Catalog
+package import JSON
+package import Model
+package import Stores
+
+/// Reads what bodies say about a user: settings, preferences, devices, topics.
+///
+/// Every faulty field is named with its path.
+package struct UserFields: Sendable {
+    /// FCM's tokens have some 160 characters, a Web Push subscription some 600; an index of PostgreSQL takes 2,700 bytes.
+    static let longestToken = 2_048
+    private static let mostPreferences = 1_000
+    static let mostTopics = 1_000
+
+    private let catalog: Catalog
+    private let now: @Sendable () -> Timestamp
+
+    package init(catalog: Catalog, now: @escaping @Sendable () -> Timestamp) {
+        self.catalog = catalog
+        self.now = now
+    }
+
+    // MARK: Settings
+
+    /// Reads settings, and which of them the body leaves out and so keeps.
+    static func settings(_ body: inout JSONBody) -> (UserSettings, keeping: KeptSettings) {
+        body.allow(["zone", "locale", "email", "opted_out", "email_opted_out", "quiet_hours"])
+        var settings = UserSettings()
+        var kept: KeptSettings = []
+        settings.zone = body.text("zone", limit: 64)
+        settings.locale = Self.locale(&body)
+        settings.email = body.text("email", limit: 254)
+        settings.isOptedOut = body.flag("opted_out") ?? false
+        if let zone = settings.zone, !ZoneNames.isKnown(zone) { body.fault("zone", "is no IANA time zone") }
+        if let email = settings.email, !Self.isAddress(email) { body.fault("email", "is no e-mail address") }
+        if let isOptedOut = body.flag("email_opted_out") {
+            settings.isEmailOptedOut = isOptedOut
+        } else {
+            kept.insert(.emailOptOut)
+        }
+        switch body.value["quiet_hours"] {
+        case nil: kept.insert(.quietHours)
+        case .null: break
+        case let value?:
+            var part = JSONBody(value, at: "quiet_hours")
+            settings.quietHours = Self.quietHours(&part)
+            for fault in part.faults { body.fault(fault.field, fault.reason) }
+        }
+        return (settings, kept)
+    }
+
+    /// `{"start":"22:00","end":"07:00","weekdays":[1,…,7]}` with 1 for Monday; start = end means none.
+    static func quietHours(_ body: inout JSONBody) -> QuietHours? {
+        body.allow(["start", "end", "weekdays"])
+        let start = Self.minutes("start", &body)
+        let end = Self.minutes("end", &body)
+        var weekdays: UInt8 = 0x7F
+        if let days = body.value["weekdays"], days != .null {
+            let numbers = days.array?.compactMap(\.integer) ?? []
+            if numbers.isEmpty || numbers.count > 7 || numbers.count != days.array?.count
+                || !numbers.allSatisfy({ (1...7).contains($0) })
+            {
+                body.fault("weekdays", "must be an array of 1 to 7 numbers from 1 (Monday) to 7")
+            } else {
+                weekdays = numbers.reduce(0) { $0 | 1 << UInt8($1 - 1) }
+            }
+        }
+        guard let start, let end, start != end else { return nil }
+        return QuietHours(start: start, end: end, weekdays: weekdays)
+    }
+
+    private static func minutes(_ name: String, _ body: inout JSONBody) -> Int? {
+        guard let text = body.text(name, limit: 64, isRequired: true) else { return nil }
+        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+        guard parts.count == 2, parts.allSatisfy({ $0.utf8.count == 2 && $0.utf8.allSatisfy(Self.isDigit) }),
+            let hours = Int(parts[0]), let minutes = Int(parts[1]), (0..<24).contains(hours), (0..<60).contains(minutes)
+        else {
+            body.fault(name, "must be a time of day as HH:MM")
+            return nil
+        }
+        return hours * 60 + minutes
+    }
+
+    private static func isDigit(_ byte: UInt8) -> Bool { (0x30...0x39).contains(byte) }
+
+    /// One `@` with something on both sides, and nothing that could break out of a header.
+    private static func isAddress(_ text: String) -> Bool {
+        let parts = text.split(separator: "@", omittingEmptySubsequences: false)
+        return parts.count == 2 && parts.allSatisfy { !$0.isEmpty }
+            && text.unicodeScalars.allSatisfy { $0.value > 0x20 && !(0x7F...0x9F).contains($0.value) }
+            && !text.contains { "<>,;:\"()[]\\".contains($0) || $0.isWhitespace }
+    }
+
+    /// A language tag such as `de-CH`; an underscore passes for the hyphen, as phones write it.
+    private static func locale(_ body: inout JSONBody) -> String? {
+        guard let text = body.text("locale", limit: 35) else { return nil }
+        let parts = text.utf8.split(omittingEmptySubsequences: false) {
+            $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_")
+        }
+        let isTag = parts.allSatisfy { part in
+            (1...8).contains(part.count)
+                && part.allSatisfy { Self.isDigit($0) || (0x61...0x7A).contains($0 | 0x20) }
+        }
+        if !isTag { body.fault("locale", "must be a language tag such as de or de-CH") }
+        return text
+    }
+
+    // MARK: Preferences
+
+    /// Reads a list of `{"type":…,"in_app":…,"push":…,"email":…}`.
+    func preferences(_ name: String, _ body: inout JSONBody, isRequired: Bool) -> [String: TypePreference] {
+        var preferences: [String: TypePreference] = [:]
+        let entries = body.elements(name, limit: Self.mostPreferences, isRequired: isRequired)
+        for (index, entry) in entries.enumerated() {
+            var part = JSONBody(entry, at: "\(name)[\(index)]")
+            part.allow(["type", "in_app", "push", "email"])
+            let preference = TypePreference(
+                inApp: part.flag("in_app"),
+                push: part.flag("push"),
+                email: part.flag("email")
+            )
+            if entry.object != nil, let typeName = part.text("type", limit: JobLimits.name, isRequired: true) {
+                if let type = self.catalog[typeName] {
+                    if type.isRequired { part.fault("type", "is required and cannot be switched off") }
+                    if preferences.updateValue(preference, forKey: typeName) != nil {
+                        part.fault("type", "occurs twice")
+                    }
+                } else {
+                    part.fault("type", "is not in the catalog")
+                }
+            }
+            for fault in part.faults { body.fault(fault.field, fault.reason) }
+        }
+        return preferences
+    }
+
+    // MARK: Devices
+
+    /// Reads a device as an app registers it; nil with a fault if it cannot be one.
+    func device(_ body: inout JSONBody, user: String) -> Device? {
+        body.allow([
+            "platform", "provider", "token", "app", "environment", "name", "device_id", "app_version", "locale",
+        ])
+        let platform = body.choice("platform", of: Platform.self, isRequired: true)
+        var provider = body.choice("provider", of: Provider.self)
+        let token = body.text("token", limit: Self.longestToken, isRequired: true)
+        let app = body.text("app", limit: 64) ?? "default"
+        let environment = body.choice("environment", of: ProviderEnvironment.self) ?? .production
+        let name = body.text("name", limit: 128)
+        let deviceID = body.text("device_id", limit: 128)
+        let appVersion = body.text("app_version", limit: 64)
+        let locale = Self.locale(&body)
+        if provider == nil, let platform {
+            provider = platform == .ios ? .apns : platform == .android ? .fcm : .webpush
+        }
+        if provider == .email { body.fault("provider", "must be one of fcm, apns, webpush") }
+        if let token, !token.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) {
+            body.fault("token", "must be printable ASCII")
+        }
+        if provider == .apns, let token, !token.utf8.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) {
+            body.fault("token", "must be hexadecimal for apns")
+        }
+        guard let platform, let provider, let token else { return nil }
+        var device = Device(
+            id: NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID,
+            user: user,
+            platform: platform,
+            provider: provider,
+            app: app,
+            environment: environment,
+            token: token,
+            registeredAt: self.now()
+        )
+        device.name = name
+        device.deviceID = deviceID
+        device.appVersion = appVersion
+        device.locale = locale
+        return device
+    }
+
+    // MARK: All at once
+
+    /// Reads a record: `settings`, `preferences`, `devices` and `topics`, each as its own call takes it.
+    ///
+    /// - Parameter user: the user; nil if the record says it as `user_id`.
+    /// - Throws: ``JobFaults`` with every fault.
+    package func record(_ value: JSONValue, user: String?) throws(JobFaults) -> UserRecord {
+        guard value.object != nil else { throw JobFaults([JobFault("record", "must be a JSON object")]) }
+        var body = JSONBody(value, at: "")
+        var names: Set<String> = ["settings", "preferences", "devices", "topics"]
+        if user == nil { names.insert("user_id") }
+        body.allow(names)
+        let user = user ?? body.text("user_id", limit: JobLimits.user, isRequired: true) ?? ""
+        var record = UserRecord(user: user)
+        if let settings = value["settings"], settings != .null {
+            var part = JSONBody(settings, at: "settings")
+            let (settings, kept) = Self.settings(&part)
+            record.settings = settings
+            record.keptSettings = kept
+            for fault in part.faults { body.fault(fault.field, fault.reason) }
+        }
+        record.preferences = self.preferences("preferences", &body, isRequired: false)
+        for (index, element) in body.elements("devices", limit: DeviceStore.limit).enumerated() {
+            var part = JSONBody(element, at: "devices[\(index)]")
+            if element.object != nil, let device = self.device(&part, user: user) { record.devices.append(device) }
+            for fault in part.faults { body.fault(fault.field, fault.reason) }
+        }
+        for (index, element) in body.elements("topics", limit: Self.mostTopics).enumerated() {
+            if let topic = element.string, (1...JobLimits.name).contains(topic.unicodeScalars.count) {
+                record.topics.append(topic)
+            } else {
+                body.fault("topics[\(index)]", "must be text of 1 to \(JobLimits.name) characters")
+            }
+        }
+        guard body.faults.isEmpty else { throw JobFaults(body.faults) }
+        return record
+    }
+
+    /// Reads a list of 1 to `limit` user ids.
+    static func users(_ name: String, _ body: inout JSONBody, limit: Int) -> [String] {
+        var users: [String] = []
+        for (index, element) in body.elements(name, limit: limit, isRequired: true).enumerated() {
+            if let user = element.string, (1...JobLimits.user).contains(user.unicodeScalars.count) {
+                users.append(user)
+            } else {
+                body.fault("\(name)[\(index)]", "must be text of 1 to \(JobLimits.user) characters")
+            }
+        }
+        return users
+    }
+}

@@ -1,0 +1,50 @@
+// Carillon · AllowancePreferenceRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import API
+import Hummingbird
+import JSON
+import Model
+import Stores
+
+/// The family-finance app's `/api/v1/notifications/preferences`.
+struct AllowancePreferenceRoutes {
+    let services: APIServices
+    let types: CodedTypes
+
+    func add(to group: RouterGroup<APIContext>) {
+        group.get("preferences", use: self.preferences)
+        group.put("preferences", use: self.setPreferences)
+        group.put("preferences/quiet-hours", use: self.setQuietHours)
+    }
+
+    private func preferences(_ request: Request, _ context: APIContext) async throws -> Response {
+        try await self.answer(try context.user())
+    }
+
+    private func answer(_ user: String) async throws -> Response {
+        let wishes = try await self.services.preferences.preferences(user: user)
+        let quietHours = try await self.services.preferences.settings(user: user).quietHours
+        return Answer.object { AllowanceShape.write(self.types, wishes: wishes, quietHours: quietHours, to: &$0) }
+    }
+
+    private func setPreferences(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        var fields = try await RequestFields.read(request)
+        let wishes = try await self.services.preferences.preferences(user: user)
+        let changed = AllowanceRequests.preferences(&fields, types: self.types, wishes: wishes)
+        try fields.finish()
+        try await self.services.preferences.set(user: user, preferences: changed)
+        return try await self.answer(user)
+    }
+
+    private func setQuietHours(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        var fields = try await RequestFields.read(request)
+        var settings = try await self.services.preferences.settings(user: user)
+        settings.quietHours = AllowanceRequests.quietHours(&fields, current: settings.quietHours)
+        try fields.finish()
+        try await self.services.preferences.set(user: user, settings: settings)
+        return try await self.answer(user)
+    }
+}

@@ -1,0 +1,70 @@
+// Carillon · AllowanceRequests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+
+/// What the family-finance app's clients send about preferences, checked.
+enum AllowanceRequests {
+    /// A catalog has some dozens of types; a client sends each once.
+    private static let mostPreferences = 1_000
+
+    /// `UpdateNotificationPreferencesDto`: the user's words after it, by type.
+    ///
+    /// Clients send every type back, those that cannot be refused among them: they may come as they are.
+    static func preferences(
+        _ fields: inout RequestFields,
+        types: CodedTypes,
+        wishes: [String: TypePreference]
+    ) -> [String: TypePreference] {
+        guard let items = fields.value["preferences"]?.array, items.count <= Self.mostPreferences else {
+            fields.fault("preferences", "must be an array of at most \(Self.mostPreferences) objects")
+            return [:]
+        }
+        var changed: [String: TypePreference] = [:]
+        for (index, item) in items.enumerated() {
+            var entry = RequestFields(item, at: "preferences[\(index)].")
+            let code = entry.integer("notificationType", isRequired: true)
+            let inApp = entry.flag("inAppEnabled")
+            let push = entry.flag("pushEnabled")
+            let email = entry.flag("emailEnabled")
+            let type = code.flatMap { types[$0] }
+            if code != nil, type == nil { entry.fault("notificationType", "is not in the catalog") }
+            if let type, type.isRequired, inApp == false || push == false {
+                entry.fault("notificationType", "is required and cannot be switched off")
+            }
+            if let type {
+                var wish = changed[type.name] ?? wishes[type.name] ?? TypePreference()
+                if !type.isRequired {
+                    wish.inApp = inApp ?? wish.inApp
+                    wish.push = push ?? wish.push
+                }
+                wish.email = email ?? wish.email
+                changed[type.name] = wish
+            }
+            fields.add(entry)
+        }
+        return changed
+    }
+
+    /// `UpdateQuietHoursDto`: nil for none.
+    ///
+    /// - Parameter current: whose weekdays stay.
+    static func quietHours(_ fields: inout RequestFields, current: QuietHours?) -> QuietHours? {
+        guard let isEnabled = fields.flag("enabled") else {
+            if fields.faults.isEmpty { fields.fault("enabled", "is missing") }
+            return nil
+        }
+        let start = Self.minutes("startTime", isRequired: isEnabled, &fields)
+        let end = Self.minutes("endTime", isRequired: isEnabled, &fields)
+        guard isEnabled, let start, let end, start != end else { return nil }
+        return QuietHours(start: start, end: end, weekdays: current?.weekdays ?? 0x7F)
+    }
+
+    private static func minutes(_ name: String, isRequired: Bool, _ fields: inout RequestFields) -> Int? {
+        guard let text = fields.text(name, limit: 16, isRequired: isRequired) else { return nil }
+        if let minutes = WallClock.minutes(text) { return minutes }
+        fields.fault(name, "must be a time such as 22:00 or 22:00:00")
+        return nil
+    }
+}

@@ -1,0 +1,71 @@
+// Carillon · NewsDeviceRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import API
+import Catalog
+import HTTPTypes
+import Hummingbird
+import JSON
+import Model
+import Stores
+
+/// The news app's `/device-token`; its tokens are FCM's.
+struct NewsDeviceRoutes {
+    /// The name under which a token is stored: the app keeps one a user and platform, and a newer one replaces it.
+    private static let deviceName = "device-token"
+
+    let devices: DeviceKeeper
+    private var services: APIServices { self.devices.services }
+
+    func add(to groups: CompatibilityGroups) {
+        let group = groups.group("device-token", style: .news)
+        group.post("register", use: self.register)
+        group.post("unregister", use: self.unregister)
+        group.get("status", use: self.status)
+    }
+
+    private func register(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        var fields = try await RequestFields.read(request)
+        let token = fields.token("fcm_token")
+        let platform = fields.choice("platform", of: Platform.self) ?? .ios
+        let version = fields.text("app_version", limit: 64)
+        try fields.finish()
+        _ = try await self.devices.register(
+            DeviceKeeper.Registration(
+                platform: platform,
+                provider: .fcm,
+                token: token ?? "",
+                name: Self.deviceName,
+                appVersion: version
+            ),
+            user: user
+        )
+        return Answer.object { NewsShape.writeOutcome("Device token registered successfully", to: &$0) }
+    }
+
+    private func unregister(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        var fields = try await RequestFields.read(request)
+        let token = fields.token("fcm_token")
+        try fields.finish()
+        _ = try await self.services.devices.remove(user: user, token: token ?? "")
+        return Answer.object { NewsShape.writeOutcome("Device token unregistered successfully", to: &$0) }
+    }
+
+    private func status(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        let devices = try await self.devices.active(user: user)
+        let settings = try await self.services.preferences.settings(user: user)
+        let wishes = try await self.services.preferences.preferences(user: user)
+        return Answer.object { writer in
+            NewsShape.writeStatus(
+                devices: devices,
+                isOptedOut: settings.isOptedOut,
+                types: self.services.catalog.all,
+                wishes: wishes,
+                to: &writer
+            )
+        }
+    }
+}

@@ -1,0 +1,46 @@
+// Carillon · NewsShape.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+
+/// The news app's JSON.
+enum NewsShape {
+    /// The category of the types that its settings page shows.
+    static let category = "news"
+
+    /// The answer to a registration and to its end.
+    static func writeOutcome(_ message: String, to writer: inout JSONWriter) {
+        writer.key("success")
+        writer.bool(true)
+        writer.key("message")
+        writer.string(message)
+    }
+
+    /// How a user stands: whether breaking news reaches a phone, which one, and what it may be about.
+    ///
+    /// - Parameter devices: those that are sent to, the latest used first.
+    static func writeStatus(
+        devices: [Device],
+        isOptedOut: Bool,
+        types: [NotificationType],
+        wishes: [String: TypePreference],
+        to writer: inout JSONWriter
+    ) {
+        writer.key("notifications_enabled")
+        writer.bool(!devices.isEmpty && !isOptedOut)
+        writer.key("has_token")
+        writer.bool(!devices.isEmpty)
+        writer.key("token_count")
+        writer.integer(devices.count)
+        writer.key("platform")
+        writer.string(devices.first?.platform.rawValue)
+        writer.key("preferences")
+        writer.beginObject()
+        for type in types where type.category == Self.category {
+            writer.key(escaping: type.name)
+            writer.bool(EffectiveWish.push(wishes[type.name] ?? TypePreference(), type))
+        }
+        writer.endObject()
+    }
+}

@@ -1,0 +1,39 @@
+// Carillon · CompatibilityRouter.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import API
+import Catalog
+package import Hummingbird
+package import Model
+
+/// The REST paths of the systems whose clients come along unchanged; no path belongs to two of them.
+package enum CompatibilityRouter {
+    /// What their registrations leave open.
+    package struct Defaults: Sendable {
+        /// The app whose credentials serve their devices.
+        package var app = "default"
+        /// Which of Apple's services their APNs tokens are of; the clients do not say.
+        package var environment: ProviderEnvironment
+
+        package init(environment: ProviderEnvironment) {
+            self.environment = environment
+        }
+    }
+
+    /// Adds all of them.
+    package static func add(to router: Router<APIContext>, services: APIServices, defaults: Defaults) {
+        let groups = CompatibilityGroups(router: router, services: services)
+        let devices = DeviceKeeper(services: services, defaults: defaults)
+        HybridInboxRoutes(services: services).add(to: groups)
+        HybridDeviceRoutes(devices: devices).add(to: groups)
+        let types = CodedTypes(services.catalog.all)
+        let inbox = groups.group("api/v1/notifications", style: .allowance)
+        AllowanceInboxRoutes(services: services, types: types).add(to: inbox)
+        AllowancePreferenceRoutes(services: services, types: types).add(to: inbox)
+        AllowanceDeviceRoutes(devices: devices).add(to: groups.group("api/v1/devices", style: .allowance))
+        NewsDeviceRoutes(devices: devices).add(to: groups)
+        TaskDeviceRoutes(devices: devices).add(to: groups)
+        EdgeTokenRoutes(devices: devices).add(to: groups)
+        EdgeEventRoutes(services: services).add(to: groups)
+    }
+}

@@ -1,0 +1,105 @@
+// Carillon · EdgeRequests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import API
+import HTTPTypes
+import JSON
+import Model
+
+/// Rows as the scheduler's clients send them, checked.
+enum EdgeRequests {
+    /// The most rows of one call.
+    private static let mostRows = 100
+
+    /// What a client says of a token.
+    struct Token: Equatable {
+        var platform: Platform
+        var token: String
+        var deviceID: String?
+    }
+
+    /// What a client changes of its tokens; nil for what stays.
+    struct Change: Equatable {
+        var token: String?
+        var deviceID: String?
+    }
+
+    /// What a client tells of a notification.
+    struct Event: Equatable {
+        enum Kind: String, CaseIterable {
+            case delivered, opened
+        }
+
+        var id: NotificationID
+        var kind: Kind
+    }
+
+    /// New tokens, or old ones that are seen again; times and ids are the server's.
+    ///
+    /// - Throws: `Problem` 400 with every fault, or 403 for another user's row.
+    static func tokens(_ body: JSONValue?, user: String) throws -> [Token] {
+        try self.rows(body) { fields in
+            try self.requireOwner(&fields, user: user)
+            let platform = fields.choice("platform", of: Platform.self, isRequired: true)
+            if platform == .web { fields.fault("platform", "must be ios or android") }
+            let token = fields.token("token")
+            let deviceID = fields.text("device_id", limit: DeviceKeeper.longestName)
+            guard let platform, let token else { return nil }
+            if platform == .ios, !token.utf8.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) {
+                fields.fault("token", "must be hexadecimal for ios")
+            }
+            return Token(platform: platform, token: token, deviceID: deviceID)
+        }
+    }
+
+    /// A change of tokens that are there; whatever it names, they are seen.
+    ///
+    /// - Throws: `Problem` 400 with every fault, or 403 for another user's row.
+    static func change(_ body: JSONValue?, user: String) throws -> Change {
+        let changes = try self.rows(body) { fields in
+            try self.requireOwner(&fields, user: user)
+            return Change(
+                token: fields.token("token", isRequired: false),
+                deviceID: fields.text("device_id", limit: DeviceKeeper.longestName)
+            )
+        }
+        guard changes.count == 1, let change = changes.first else {
+            throw Problem(.badRequest, "the body must be one JSON object")
+        }
+        return change
+    }
+
+    /// - Throws: `Problem` 400 with every fault.
+    static func events(_ body: JSONValue?) throws -> [Event] {
+        try self.rows(body) { fields in
+            let text = fields.text("notification_id", limit: 36, isRequired: true)
+            let id = text.flatMap { NotificationID($0) }
+            if text != nil, id == nil { fields.fault("notification_id", "must be a notification's id") }
+            let kind = fields.choice("event", of: Event.Kind.self, isRequired: true)
+            guard let id, let kind else { return nil }
+            return Event(id: id, kind: kind)
+        }
+    }
+
+    private static func requireOwner(_ fields: inout RequestFields, user: String) throws {
+        guard let named = fields.text("user_id", limit: JobLimits.user), named != user else { return }
+        throw Problem(.forbidden, "a row of user_push_tokens belongs to its user")
+    }
+
+    /// Reads one object, or an array of them.
+    private static func rows<Row>(_ body: JSONValue?, _ read: (inout RequestFields) throws -> Row?) throws -> [Row] {
+        let values = body?.array ?? body.map { [$0] } ?? []
+        guard (1...Self.mostRows).contains(values.count), values.allSatisfy({ $0.object != nil }) else {
+            throw Problem(.badRequest, "the body must be a JSON object, or an array of 1 to \(Self.mostRows) of them")
+        }
+        var rows: [Row] = []
+        var faults: [JobFault] = []
+        for (index, value) in values.enumerated() {
+            var fields = RequestFields(value, at: body?.array == nil ? "" : "[\(index)].")
+            if let row = try read(&fields) { rows.append(row) }
+            faults += fields.faults
+        }
+        guard faults.isEmpty else { throw Problem(.badRequest, "some fields are at fault", faults: faults) }
+        return rows
+    }
+}

@@ -1,0 +1,19 @@
+// Carillon · CompatibilityGroups.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import API
+import Hummingbird
+import Services
+
+/// Makes the groups of paths; the one place that says who may call them.
+struct CompatibilityGroups {
+    let router: Router<APIContext>
+    let services: APIServices
+
+    /// The paths of one system under a prefix, its errors in the form that its clients read.
+    func group(_ path: RouterPath, style: ErrorStyle) -> RouterGroup<APIContext> {
+        self.router.group(path)
+            .add(middleware: ErrorMiddleware(style: style))
+            .add(middleware: IdentityMiddleware(credentials: self.services.credentials, accepting: .compatible))
+    }
+}

@@ -1,0 +1,56 @@
+// Carillon · DeviceKeeper.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import API
+import Model
+import Stores
+
+/// What several systems do with devices.
+struct DeviceKeeper {
+    /// FCM's tokens have some 160 characters, a Web Push subscription may have 2,000.
+    static let longestToken = 4_096
+    static let longestName = 128
+
+    let services: APIServices
+    let defaults: CompatibilityRouter.Defaults
+
+    /// A device as a client describes it.
+    struct Registration {
+        var platform: Platform
+        var provider: Provider
+        var token: String
+        var name: String?
+        var deviceID: String?
+        var appVersion: String?
+    }
+
+    /// Registers a device; what the same name or the same `deviceID` had registered before goes.
+    func register(_ registration: Registration, user: String) async throws -> Device {
+        var device = Device(
+            id: NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID,
+            user: user,
+            platform: registration.platform,
+            provider: registration.provider,
+            app: self.defaults.app,
+            environment: registration.provider == .apns ? self.defaults.environment : .production,
+            token: registration.token,
+            registeredAt: self.services.now()
+        )
+        device.name = registration.name
+        device.deviceID = registration.deviceID
+        device.appVersion = registration.appVersion
+        return try await self.services.devices.registerReplacing(device)
+    }
+
+    /// The user's devices that are sent to, the latest used first.
+    func active(user: String) async throws -> [Device] {
+        try await self.services.devices.list(user: user).filter(\.isActive)
+    }
+}
+
+extension RequestFields {
+    /// A token of FCM or of a browser.
+    mutating func token(_ name: String, isRequired: Bool = true) -> String? {
+        self.text(name, limit: DeviceKeeper.longestToken, isRequired: isRequired)
+    }
+}

@@ -1,0 +1,95 @@
+// Carillon · ErrorStyle.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import API
+import HTTPTypes
+import JSON
+import Model
+
+/// How a system's clients want to hear that something is wrong.
+///
+/// Every body is a problem document (RFC 9457) whose `detail` names each faulty field, with the same words as `error` and
+/// `message`, under which one client or another looks for them.
+struct ErrorStyle: Sendable {
+    /// The system, as metrics name it.
+    let system: String
+    /// The status for fields at fault.
+    let invalid: HTTPResponse.Status
+    /// Whether `errors` is an object with an array of reasons for each field, as ASP.NET writes it.
+    var groupsFaults = false
+    /// Whether `code`, `details` and `hint` stand beside `message`, as PostgREST writes it.
+    var hasCode = false
+
+    static let hybrid = ErrorStyle(system: "socketio-hybrid", invalid: .unprocessableContent)
+    static let allowance = ErrorStyle(system: "allowance", invalid: .badRequest, groupsFaults: true)
+    static let news = ErrorStyle(system: "breaking-news", invalid: .unprocessableContent)
+    static let tasks = ErrorStyle(system: "task-reminders", invalid: .badRequest)
+    static let edge = ErrorStyle(system: "edge-scheduler", invalid: .badRequest, hasCode: true)
+
+    func status(of problem: Problem) -> HTTPResponse.Status {
+        problem.faults.isEmpty ? problem.status : self.invalid
+    }
+
+    func body(of problem: Problem) -> [UInt8] {
+        let status = self.status(of: problem)
+        let text =
+            problem.faults.isEmpty
+            ? problem.detail : problem.faults.map { "\($0.field) \($0.reason)" }.joined(separator: "; ")
+        var writer = JSONWriter(capacity: 512)
+        writer.beginObject()
+        writer.key("type")
+        writer.string("about:blank")
+        writer.key("title")
+        writer.string(status.reasonPhrase)
+        writer.key("status")
+        writer.integer(status.code)
+        for key in ["detail", "error", "message"] as [StaticString] {
+            writer.key(key)
+            writer.string(text)
+        }
+        if !problem.faults.isEmpty {
+            writer.key("errors")
+            if self.groupsFaults {
+                self.writeGroups(problem, to: &writer)
+            } else {
+                self.writeList(problem, to: &writer)
+            }
+        }
+        if self.hasCode {
+            writer.key("code")
+            writer.string(String(status.code))
+            writer.key("details")
+            writer.null()
+            writer.key("hint")
+            writer.null()
+        }
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private func writeList(_ problem: Problem, to writer: inout JSONWriter) {
+        writer.beginArray()
+        for fault in problem.faults {
+            writer.beginObject()
+            writer.key("field")
+            writer.string(fault.field)
+            writer.key("reason")
+            writer.string(fault.reason)
+            writer.endObject()
+        }
+        writer.endArray()
+    }
+
+    private func writeGroups(_ problem: Problem, to writer: inout JSONWriter) {
+        var fields: [String] = []
+        for fault in problem.faults where !fields.contains(fault.field) { fields.append(fault.field) }
+        writer.beginObject()
+        for field in fields {
+            writer.key(escaping: field)
+            writer.beginArray()
+            for fault in problem.faults where fault.field == field { writer.string(fault.reason) }
+            writer.endArray()
+        }
+        writer.endObject()
+    }
+}

@@ -1,0 +1,72 @@
+// Carillon · HybridDeviceRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import API
+import HTTPTypes
+import Hummingbird
+import JSON
+import Model
+import Stores
+
+/// The accounting app's `/api/push`; its tokens are FCM's on every platform.
+struct HybridDeviceRoutes {
+    let devices: DeviceKeeper
+
+    func add(to groups: CompatibilityGroups) {
+        let group = groups.group("api/push", style: .hybrid)
+        group.post("register", use: self.register)
+        group.delete("unregister", use: self.unregister)
+        group.post("unregister", use: self.unregister)
+        group.get("devices", use: self.list)
+    }
+
+    private func register(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        var fields = try await RequestFields.read(request)
+        let token = fields.token("fcm_token")
+        let platform = fields.choice("platform", of: Platform.self, isRequired: true)
+        let deviceID = fields.text("device_id", limit: DeviceKeeper.longestName)
+        try fields.finish()
+        guard let token, let platform else { throw Problem(.badRequest, "fields are missing") }
+        let device = try await self.devices.register(
+            DeviceKeeper.Registration(platform: platform, provider: .fcm, token: token, deviceID: deviceID),
+            user: user
+        )
+        return Answer.object { writer in
+            writer.key("status")
+            writer.string("registered")
+            writer.key("device")
+            HybridShape.write(device, to: &writer)
+        }
+    }
+
+    /// Removes the token that the body names, or the query where a proxy drops the body of a DELETE.
+    ///
+    /// One that is not known is gone already, so that logging out twice is no error.
+    private func unregister(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        var fields = try await RequestFields.read(request)
+        if !fields.isPresent, let token = request.uri.queryParameters["fcm_token"] {
+            fields = RequestFields(.object([JSONMember("fcm_token", .string(String(token)))]))
+        }
+        let token = fields.token("fcm_token")
+        try fields.finish()
+        let isRemoved = try await self.devices.services.devices.remove(user: user, token: token ?? "")
+        return Answer.object { writer in
+            writer.key("status")
+            writer.string("unregistered")
+            writer.key("removed")
+            writer.integer(isRemoved ? 1 : 0)
+        }
+    }
+
+    private func list(_ request: Request, _ context: APIContext) async throws -> Response {
+        let devices = try await self.devices.active(user: try context.user())
+        return Answer.object { writer in
+            writer.key("devices")
+            writer.beginArray()
+            for device in devices where device.provider == .fcm { HybridShape.write(device, to: &writer) }
+            writer.endArray()
+        }
+    }
+}

@@ -1,0 +1,153 @@
+// Carillon · HybridInboxRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import API
+import Catalog
+import HTTPTypes
+import Hummingbird
+import JSON
+import Model
+import Services
+import Stores
+
+/// The accounting app's `/api/notifications`.
+struct HybridInboxRoutes {
+    let services: APIServices
+    private var inbox: InboxKeeper { InboxKeeper(services: self.services) }
+
+    func add(to groups: CompatibilityGroups) {
+        let group = groups.group("api/notifications", style: .hybrid)
+        group.get(use: self.list)
+        group.get("unread-count", use: self.unreadCount)
+        group.get("preferences", use: self.preferences)
+        group.put("preferences", use: self.setPreference)
+        group.post("bulk-read", use: self.bulkRead)
+        group.get(":id", use: self.find)
+        group.post(":id/read", use: self.read)
+        group.delete(":id", use: self.delete)
+    }
+
+    // MARK: Inbox
+
+    private func list(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        let parameters = request.uri.queryParameters
+        let query = try PageQuery.byOffset { parameters[Substring($0)] }
+        let page = try await self.services.inbox.page(
+            user: user,
+            filter: InboxStore.Filter(limit: query.limit, unreadOnly: query.unreadOnly),
+            offset: query.offset
+        )
+        return Answer.object { HybridShape.write(page, of: query, to: &$0) }
+    }
+
+    private func unreadCount(_ request: Request, _ context: APIContext) async throws -> Response {
+        let unread = try await self.inbox.unread(user: try context.user())
+        return Answer.object { writer in
+            writer.key("count")
+            writer.integer(unread)
+        }
+    }
+
+    private func find(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        let id = try InboxKeeper.id(context)
+        // A page of one, since it knows the way by which it went out.
+        let page = try await self.services.inbox.page(
+            user: user,
+            filter: InboxStore.Filter(limit: 1, before: id.successor),
+            offset: 0
+        )
+        guard let item = page.items.first, item.notification.id == id else { throw Answer.notFound }
+        var writer = JSONWriter()
+        HybridShape.write(item.notification, sentVia: item.sentVia, to: &writer)
+        return Answer.json(writer)
+    }
+
+    private func read(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        let notification = try await self.inbox.markRead(user: user, id: try InboxKeeper.id(context))
+        let unread = try await self.inbox.unread(user: user)
+        return Answer.object { writer in
+            writer.key("status")
+            writer.string("ok")
+            writer.key("notification_id")
+            writer.string(notification.id.description)
+            writer.key("read_at")
+            writer.string(notification.readAt?.rfc3339)
+            writer.key("unread_count")
+            writer.integer(unread)
+        }
+    }
+
+    private func bulkRead(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        var fields = try await RequestFields.read(request)
+        let ids = fields.notifications("notification_ids")
+        if ids == nil, fields.faults.isEmpty { fields.fault("notification_ids", "is missing") }
+        try fields.finish()
+        let change = try await self.services.inboxService.markRead(user: user, ids: ids ?? [])
+        return Answer.object { writer in
+            writer.key("status")
+            writer.string("ok")
+            writer.key("updated")
+            writer.integer(change.ids.count)
+            writer.key("unread_count")
+            writer.integer(change.unread)
+        }
+    }
+
+    private func delete(_ request: Request, _ context: APIContext) async throws -> Response {
+        let change = try await self.inbox.delete(user: try context.user(), id: try InboxKeeper.id(context))
+        return Answer.object { writer in
+            writer.key("status")
+            writer.string("ok")
+            writer.key("unread_count")
+            writer.integer(change.unread)
+        }
+    }
+
+    // MARK: Preferences
+
+    private func preferences(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        let wishes = try await self.services.preferences.preferences(user: user)
+        let quietHours = try await self.services.preferences.settings(user: user).quietHours
+        return Answer.object { writer in
+            writer.key("preferences")
+            writer.beginArray()
+            for type in self.services.catalog.all {
+                HybridShape.write(
+                    type,
+                    wish: wishes[type.name] ?? TypePreference(),
+                    quietHours: quietHours,
+                    to: &writer
+                )
+            }
+            writer.endArray()
+        }
+    }
+
+    private func setPreference(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        var fields = try await RequestFields.read(request)
+        let name = fields.text("type", limit: JobLimits.name, isRequired: true)
+        let inApp = fields.flag("in_app_enabled")
+        let push = fields.flag("push_enabled")
+        let type = name.flatMap { self.services.catalog[$0] }
+        if name != nil, type == nil { fields.fault("type", "is not in the catalog") }
+        if let type, type.isRequired, inApp == false || push == false {
+            fields.fault("type", "is required and cannot be switched off")
+        }
+        try fields.finish()
+        guard let type else { throw Problem(.badRequest, "type is missing") }
+        var wish = try await self.services.preferences.preferences(user: user)[type.name] ?? TypePreference()
+        wish.inApp = inApp ?? wish.inApp
+        wish.push = push ?? wish.push
+        try await self.services.preferences.set(user: user, preferences: [type.name: wish])
+        let quietHours = try await self.services.preferences.settings(user: user).quietHours
+        var writer = JSONWriter()
+        HybridShape.write(type, wish: wish, quietHours: quietHours, to: &writer)
+        return Answer.json(writer)
+    }
+}

@@ -1,0 +1,59 @@
+// Carillon · TaskShape.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+
+/// The household-task app's JSON.
+enum TaskShape {
+    /// A device as a row of its table; APNs's and FCM's are alike.
+    static func write(_ device: Device, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.key("id")
+        writer.integer(TaskDeviceNumber.number(of: device.id))
+        writer.key("name")
+        writer.string(device.name)
+        writer.key("registration_id")
+        writer.string(device.token)
+        writer.key("device_id")
+        writer.string(device.deviceID)
+        writer.key("active")
+        writer.bool(device.isActive)
+        writer.key("date_created")
+        writer.string(device.registeredAt.rfc3339)
+        if device.provider == .fcm {
+            writer.key("cloud_message_type")
+            writer.string("FCM")
+        }
+        writer.endObject()
+    }
+
+    /// What a client says of a device.
+    static func registration(
+        _ fields: inout RequestFields,
+        platform: Platform,
+        provider: Provider
+    ) -> DeviceKeeper.Registration {
+        let token = fields.token("registration_id")
+        if provider == .apns, let token, !Self.isHexadecimal(token) {
+            fields.fault("registration_id", "must be hexadecimal")
+        }
+        var registration = DeviceKeeper.Registration(platform: platform, provider: provider, token: token ?? "")
+        registration.name = fields.text("name", limit: DeviceKeeper.longestName)
+        registration.deviceID = Self.deviceID(&fields)
+        if fields.flag("active") == false {
+            fields.fault("active", "must be true; a device that is not to be sent to is deleted")
+        }
+        return registration
+    }
+
+    /// Android's clients may send it as a number.
+    private static func deviceID(_ fields: inout RequestFields) -> String? {
+        if case .number(let text) = fields.value["device_id"] { return String(text.prefix(DeviceKeeper.longestName)) }
+        return fields.text("device_id", limit: DeviceKeeper.longestName)
+    }
+
+    private static func isHexadecimal(_ token: String) -> Bool {
+        token.utf8.count.isMultiple(of: 2) && token.utf8.allSatisfy { Character(Unicode.Scalar($0)).isHexDigit }
+    }
+}

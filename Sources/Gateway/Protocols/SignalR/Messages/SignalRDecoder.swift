@@ -1,0 +1,113 @@
+// Carillon · SignalRDecoder.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+
+/// Reads a record of the JSON hub protocol.
+package enum SignalRDecoder {
+    /// Reads a record without its separator; nil for a type that is unknown, which is to be ignored.
+    ///
+    /// The order of properties is free, unknown ones are skipped, and null stands for an optional one that is absent.
+    ///
+    /// - Throws: ``SignalRFault`` that names the property.
+    package static func message(_ record: [UInt8]) throws(SignalRFault) -> SignalRMessage? {
+        let value: JSONValue
+        do {
+            value = try JSONParser.parse(record)
+        } catch {
+            throw SignalRFault(.invalidJSON, "A message is \(error.kind.rawValue).", at: "byte \(error.offset)")
+        }
+        guard value.object != nil else { throw SignalRFault(.invalidMessage, "A message is not a JSON object.") }
+        guard let type = value["type"] else { throw .missing("type") }
+        guard let type = type.integer else { throw .wrongType("type", "Number") }
+        switch type {
+        case 1, 4: return .invocation(try Self.invocation(value, isStream: type == 4))
+        case 2:
+            guard let item = value["item"] else { throw .missing("item") }
+            return .streamItem(invocationID: try Self.invocationID(value), item: item)
+        case 3: return .completion(try Self.completion(value))
+        case 5: return .cancelInvocation(invocationID: try Self.invocationID(value))
+        case 6: return .ping
+        case 7:
+            return .close(
+                error: try Self.text("error", of: value), allowReconnect: try Self.flag("allowReconnect", of: value))
+        case 8: return .acknowledgement(sequenceID: try Self.sequenceID(value))
+        case 9: return .sequence(sequenceID: try Self.sequenceID(value))
+        default: return nil
+        }
+    }
+
+    private static func invocation(_ value: JSONValue, isStream: Bool) throws(SignalRFault) -> SignalRInvocation {
+        let invocationID = isStream ? try Self.invocationID(value) : try Self.text("invocationId", of: value)
+        guard let target = try Self.text("target", of: value), !target.isEmpty else { throw .missing("target") }
+        guard let arguments = value["arguments"] else { throw .missing("arguments") }
+        guard let arguments = arguments.array else { throw .wrongType("arguments", "Array") }
+        var streamIDs: [String] = []
+        if let list = Self.present("streamIds", of: value) {
+            guard let texts = list.strings else { throw .wrongType("streamIds", "Array of String") }
+            streamIDs = texts
+        }
+        return SignalRInvocation(
+            target: target,
+            arguments: arguments,
+            invocationID: invocationID == "" ? nil : invocationID,
+            streamIDs: streamIDs,
+            headers: try Self.headers(value),
+            isStream: isStream
+        )
+    }
+
+    private static func headers(_ value: JSONValue) throws(SignalRFault) -> [String: String] {
+        guard let object = Self.present("headers", of: value) else { return [:] }
+        guard let members = object.object else { throw .wrongType("headers", "Object") }
+        var headers: [String: String] = [:]
+        for member in members {
+            guard let text = member.value.string else { throw .wrongType("headers", "Object of String") }
+            headers[member.key] = text
+        }
+        return headers
+    }
+
+    private static func completion(_ value: JSONValue) throws(SignalRFault) -> SignalRCompletion {
+        let invocationID = try Self.invocationID(value)
+        let error = try Self.text("error", of: value)
+        let outcome: SignalRCompletion.Outcome
+        switch (value["result"], error) {
+        case (.some, .some):
+            throw SignalRFault(
+                .invalidMessage, "The 'error' and 'result' properties are mutually exclusive.", at: "error")
+        case (nil, let error?): outcome = .error(error)
+        case (let result?, nil): outcome = .result(result)
+        case (nil, nil): outcome = .void
+        }
+        return SignalRCompletion(invocationID: invocationID, outcome: outcome)
+    }
+
+    private static func invocationID(_ value: JSONValue) throws(SignalRFault) -> String {
+        guard let id = try Self.text("invocationId", of: value), !id.isEmpty else { throw .missing("invocationId") }
+        return id
+    }
+
+    private static func sequenceID(_ value: JSONValue) throws(SignalRFault) -> Int64 {
+        guard let id = value["sequenceId"] else { throw .missing("sequenceId") }
+        guard let id = id.integer else { throw .wrongType("sequenceId", "Number") }
+        return id
+    }
+
+    private static func text(_ property: String, of value: JSONValue) throws(SignalRFault) -> String? {
+        guard let member = Self.present(property, of: value) else { return nil }
+        guard let text = member.string else { throw .wrongType(property, "String") }
+        return text
+    }
+
+    private static func flag(_ property: String, of value: JSONValue) throws(SignalRFault) -> Bool {
+        guard let member = Self.present(property, of: value) else { return false }
+        guard let flag = member.bool else { throw .wrongType(property, "Boolean") }
+        return flag
+    }
+
+    private static func present(_ property: String, of value: JSONValue) -> JSONValue? {
+        guard let member = value[property], member != .null else { return nil }
+        return member
+    }
+}

@@ -1,0 +1,61 @@
+// Carillon · SignalRHandshake.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+
+/// The first record of a connection and its answer.
+package enum SignalRHandshake: Sendable, Equatable {
+    /// The version of the JSON protocol; 2 knows of acknowledgements.
+    case accepted(version: Int)
+    /// The error that the answer holds.
+    case refused(String)
+
+    package static let timeoutError = "Handshake was canceled."
+    package static let unexpectedError = "An unexpected error occurred during connection handshake."
+    private static let highestVersion: Int64 = 2
+
+    /// Judges a request, the record without its separator.
+    ///
+    /// Versions 0, 1 and 2 of `json` are spoken: one client says 0.
+    package init(request record: [UInt8]) {
+        guard let request = try? JSONParser.parse(record), request.object != nil else {
+            self = .refused("\(Self.unexpectedError) The handshake is not a JSON object.")
+            return
+        }
+        guard let name = request["protocol"]?.string else {
+            self = .refused("\(Self.unexpectedError) Missing required property 'protocol'.")
+            return
+        }
+        guard let version = request["version"]?.integer else {
+            self = .refused("\(Self.unexpectedError) Missing required property 'version'.")
+            return
+        }
+        // Names are not trimmed or folded; an unknown one is repeated as it came, which the JSON writer escapes.
+        if ExactText(name) != ExactText("json") {
+            self = .refused("The protocol '\(name)' is not supported.")
+        } else if version < 0 || version > Self.highestVersion {
+            self = .refused("The server does not support version \(version) of the 'json' protocol.")
+        } else {
+            self = .accepted(version: Int(version))
+        }
+    }
+
+    /// The answer, with its separator.
+    package var response: [UInt8] {
+        switch self {
+        case .accepted: Self.success
+        case .refused(let error): Self.failure(error)
+        }
+    }
+
+    private static let success = Array("{}\u{1E}".utf8)
+
+    private static func failure(_ error: String) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("error")
+        writer.string(error)
+        writer.endObject()
+        return writer.bytes + [SignalRRecordSplitter.separator]
+    }
+}

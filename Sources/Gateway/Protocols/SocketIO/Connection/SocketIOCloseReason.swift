@@ -1,0 +1,30 @@
+// Carillon · SocketIOCloseReason.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// Why a connection wants the session below closed.
+package enum SocketIOCloseReason: Sendable, Equatable {
+    case fault(SocketIOFault)
+    /// No namespace was joined in time.
+    case connectTimeout
+    /// The owner's wish.
+    case forced
+    case serverShuttingDown
+
+    /// The reason to close the session with.
+    package var session: EngineIOCloseReason {
+        switch self {
+        case .fault: .parseError
+        case .connectTimeout, .forced: .forcedClose
+        case .serverShuttingDown: .serverShuttingDown
+        }
+    }
+
+    /// The reason to report for each joined namespace.
+    var namespace: SocketIODisconnectReason {
+        switch self {
+        case .fault: .parseError
+        case .connectTimeout, .forced: .forcedServerClose
+        case .serverShuttingDown: .serverShuttingDown
+        }
+    }
+}

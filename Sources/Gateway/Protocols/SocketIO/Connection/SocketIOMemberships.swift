@@ -1,0 +1,55 @@
+// Carillon · SocketIOMemberships.swift
+// SPDX-License-Identifier: Apache-2.0
+
+internal import JSON
+
+/// The namespaces of one connection.
+///
+/// Nearly every connection has the default one alone, which is kept in place; others cost an allocation.
+struct SocketIOMemberships: Sendable {
+    private struct Entry {
+        let namespace: ExactText
+        var membership: SocketIOMembership
+    }
+
+    private var root: SocketIOMembership?
+    private var others: [Entry] = []
+
+    var count: Int { (self.root == nil ? 0 : 1) + self.others.count }
+
+    var hasJoined: Bool { self.root?.isJoined == true || self.others.contains { $0.membership.isJoined } }
+
+    /// All of them, the default one first.
+    var all: [(namespace: String, membership: SocketIOMembership)] {
+        let root = self.root.map { [(namespace: SocketIOPacket.defaultNamespace, membership: $0)] } ?? []
+        return root + self.others.map { (namespace: $0.namespace.text, membership: $0.membership) }
+    }
+
+    subscript(_ namespace: String) -> SocketIOMembership? {
+        get {
+            guard namespace != SocketIOPacket.defaultNamespace else { return self.root }
+            let name = ExactText(namespace)
+            return self.others.first { $0.namespace == name }?.membership
+        }
+        set {
+            guard namespace != SocketIOPacket.defaultNamespace else {
+                self.root = newValue
+                return
+            }
+            let name = ExactText(namespace)
+            let index = self.others.firstIndex { $0.namespace == name }
+            switch (index, newValue) {
+            case (let index?, let value?): self.others[index].membership = value
+            case (let index?, nil): self.others.remove(at: index)
+            case (nil, let value?): self.others.append(Entry(namespace: name, membership: value))
+            case (nil, nil): break
+            }
+            if self.others.isEmpty { self.others = [] }
+        }
+    }
+
+    /// The namespace that a wish, still undecided, is about.
+    func namespace(of ticket: SocketIOConnectRequest.Ticket) -> String? {
+        self.all.first { $0.membership.ticket == ticket && !$0.membership.isJoined }?.namespace
+    }
+}

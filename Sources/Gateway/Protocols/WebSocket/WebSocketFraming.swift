@@ -1,0 +1,64 @@
+// Carillon · WebSocketFraming.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import NIOCore
+
+/// Writes a server's frames (RFC 6455 section 5.2): final, unmasked, header and payload in one buffer.
+package enum WebSocketFraming {
+    package static func writeText(_ payload: [UInt8], to buffer: inout ByteBuffer) {
+        self.writeHeader(opcode: 1, length: payload.count, to: &buffer)
+        buffer.writeBytes(payload)
+    }
+
+    package static func writeBinary(_ payload: [UInt8], to buffer: inout ByteBuffer) {
+        self.writeHeader(opcode: 2, length: payload.count, to: &buffer)
+        buffer.writeBytes(payload)
+    }
+
+    /// A text frame of its own.
+    package static func text(_ payload: [UInt8]) -> ByteBuffer {
+        var frame = ByteBufferAllocator().buffer(capacity: payload.count + 10)
+        self.writeText(payload, to: &frame)
+        return frame
+    }
+
+    /// The payload of a frame that this type wrote.
+    package static func payload(of frame: ByteBuffer) -> ByteBuffer {
+        var payload = frame
+        let short = payload.getInteger(at: payload.readerIndex + 1, as: UInt8.self) ?? 0
+        payload.moveReaderIndex(forwardBy: min(payload.readableBytes, short < 126 ? 2 : short == 126 ? 4 : 10))
+        return payload
+    }
+
+    package static func writePong(_ payload: [UInt8], to buffer: inout ByteBuffer) {
+        self.writeHeader(opcode: 10, length: payload.count, to: &buffer)
+        buffer.writeBytes(payload)
+    }
+
+    /// A ping whose payload is a sequence number.
+    package static func writePing(sequence: UInt64, to buffer: inout ByteBuffer) {
+        self.writeHeader(opcode: 9, length: 8, to: &buffer)
+        buffer.writeInteger(sequence)
+    }
+
+    package static func writeClose(_ code: WebSocketCloseCode, reason: String, to buffer: inout ByteBuffer) {
+        // A control frame's payload has at most 125 bytes; our reasons are short ASCII.
+        let text = reason.utf8.prefix(123)
+        self.writeHeader(opcode: 8, length: 2 + text.count, to: &buffer)
+        buffer.writeInteger(code.rawValue)
+        buffer.writeBytes(text)
+    }
+
+    private static func writeHeader(opcode: UInt8, length: Int, to buffer: inout ByteBuffer) {
+        buffer.writeInteger(0x80 | opcode)
+        switch length {
+        case ..<126: buffer.writeInteger(UInt8(length))
+        case ..<65_536:
+            buffer.writeInteger(UInt8(126))
+            buffer.writeInteger(UInt16(length))
+        default:
+            buffer.writeInteger(UInt8(127))
+            buffer.writeInteger(UInt64(length))
+        }
+    }
+}

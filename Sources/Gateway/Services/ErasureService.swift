@@ -1,0 +1,50 @@
+// Carillon · ErasureService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Stores
+package import Streams
+
+/// Erases a user everywhere.
+///
+/// Each step may be repeated: an erasure that broke off is finished by the next one.
+package struct ErasureService: Sendable {
+    /// How much was taken away, by table or kind of key.
+    package struct Report: Sendable {
+        package var postgres: [(name: String, count: Int)] = []
+        package var redis: [(name: String, count: Int)] = []
+    }
+
+    private let users: UserStore
+    private let deadLetters: DeadLetterStore
+    private let traces: UserTraces
+    private let unconfirmed: UnconfirmedSet
+
+    package init(users: UserStore, deadLetters: DeadLetterStore, traces: UserTraces, unconfirmed: UnconfirmedSet) {
+        self.users = users
+        self.deadLetters = deadLetters
+        self.traces = traces
+        self.unconfirmed = unconfirmed
+    }
+
+    /// Erases the user from PostgreSQL, and then from Redis, where what is left would find no row.
+    package func erase(user: String) async throws -> Report {
+        let erasure = try await self.users.erase(user: user)
+        var report = Report()
+        report.postgres = erasure.rows.map { ($0.table, $0.count) }
+        report.postgres.append(("dead_letters", try await self.deadLetters.erase(user: user)))
+        var unconfirmed = 0
+        for start in stride(from: 0, to: erasure.pending.count, by: 1_000) {
+            let part = erasure.pending[start..<min(start + 1_000, erasure.pending.count)]
+            unconfirmed += try await self.unconfirmed.remove(
+                part.map { UnconfirmedNotification(id: $0.id, user: user, lane: $0.lane) }
+            )
+        }
+        report.redis = [
+            ("presence", try await self.traces.erasePresence(user: user)),
+            ("unconfirmed", unconfirmed),
+            ("retries", try await self.traces.eraseRetries(user: user)),
+            ("dead_letters", try await self.traces.eraseDeadLetters(user: user)),
+        ]
+        return report
+    }
+}

@@ -1,0 +1,24 @@
+// Carillon · LoopChange.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import NIOCore
+
+/// A change on its way to the sockets of one event loop: each dialect's bytes are made once, by the first socket that
+/// needs them.
+final class LoopChange {
+    let change: NodeChange
+    private var frames: [(dialect: Dialect, frame: ByteBuffer)] = []
+
+    init(_ change: NodeChange) {
+        self.change = change
+    }
+
+    /// The dialect's bytes.
+    func frame(_ dialect: Dialect, _ make: (NodeChange) -> ByteBuffer) -> ByteBuffer {
+        for existing in self.frames where existing.dialect == dialect { return existing.frame }
+        let frame = make(self.change)
+        self.frames.append((dialect, frame))
+        return frame
+    }
+}

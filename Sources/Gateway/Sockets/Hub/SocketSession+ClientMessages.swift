@@ -1,0 +1,48 @@
+// Carillon · SocketSession+ClientMessages.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+
+/// What a client asks for.
+extension SocketSession {
+    /// Takes one message off the client's allowance; a client that has none left is closed.
+    func spend() -> Bool {
+        guard self.phase != .closing else { return false }
+        guard self.allowance > 0 else {
+            self.close(.policyViolation("too many messages"))
+            return false
+        }
+        self.allowance -= 1
+        return true
+    }
+
+    /// Obeys a message; `reference` comes back with the answer.
+    func obey(_ message: ClientMessage, reference: [UInt8]?) {
+        switch (message, self.identity) {
+        case (.auth(let token), _):
+            self.hand(.authenticate(self, token: token, reference: reference), reference)
+        case (_, nil):
+            self.wire?.answer(.error("send auth first"), to: reference)
+        case (.resume(let version), _):
+            self.since = version
+            if self.phase == .open, !self.requestChanges(since: version) { self.sayBusy(reference) }
+        case (.acknowledge(let ids), _):
+            self.report(self.proofs.acknowledge(Set(ids)))
+            self.wire?.answer(.done, to: reference)
+        case (.focus, _):
+            self.wire?.answer(.done, to: reference)
+        case (.read(let ids), .some(let identity)):
+            self.hand(.markRead(self, user: identity.user, ids: ids, reference: reference), reference)
+        case (.unread, .some(let identity)):
+            self.hand(.unread(self, user: identity.user, reference: reference), reference)
+        }
+    }
+
+    private func hand(_ request: HubShard.Request, _ reference: [UInt8]?) {
+        if !self.shard.request(request) { self.sayBusy(reference) }
+    }
+
+    private func sayBusy(_ reference: [UInt8]?) {
+        self.wire?.answer(.error("the server is busy, try again"), to: reference)
+    }
+}

@@ -1,0 +1,299 @@
+// Carillon · SocketSession.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import JSON
+import Model
+import NIOCore
+
+/// One client's connection to its inbox, whatever its dialect: who it is, what it has, what it is owed.
+///
+/// It belongs to its loop's shard, which calls it for changes and on every tick; no task, no timer of its own.
+final class SocketSession {
+    enum Phase {
+        /// Waits for a token.
+        case anonymous
+        /// Presence is being registered and the inbox read.
+        case opening
+        case open
+        /// The client was told the end.
+        case closing
+    }
+
+    /// Changes that may wait for the ones before them; what is dropped at the bound is found when the hole is filled.
+    private static let longestWait = 1_024
+
+    let connection: String
+    let openedAt: NIODeadline
+    let shard: HubShard
+    /// Nil once the connection is gone.
+    private(set) var wire: (any SocketWire)?
+
+    private(set) var phase: Phase
+    private(set) var identity: SocketIdentity?
+    private var sequence = InboxSequence()
+    var proofs = ProofLedger()
+    /// Changes that wait for the sync, or for the one before them.
+    private var held: [LoopChange] = []
+    private var heldSince: NIODeadline?
+    private var isFilling = false
+    private var mustProve = false
+    var since: Int64?
+    var allowance: Int
+
+    init(connection: String, identity: SocketIdentity?, since: Int64?, shard: HubShard) {
+        self.connection = connection
+        self.identity = identity
+        self.since = since
+        self.shard = shard
+        self.phase = identity == nil ? .anonymous : .opening
+        self.openedAt = .now()
+        self.allowance = shard.configuration.messageBurst
+    }
+
+    var dialect: Dialect { self.wire?.dialect ?? .native }
+
+    /// The connection is up.
+    func begin(_ wire: any SocketWire) {
+        self.wire = wire
+        self.shard.add(self)
+        if let identity { self.shard.open(self, identity: identity, since: self.since) }
+    }
+
+    /// The connection is gone.
+    func end() {
+        guard self.wire != nil else { return }
+        self.phase = .closing
+        self.shard.remove(self)
+        self.wire = nil
+    }
+
+    // MARK: Answers of the backend
+
+    /// A token was found good.
+    func authenticated(_ identity: SocketIdentity, reference: [UInt8]?) {
+        switch self.phase {
+        case .anonymous:
+            self.identity = identity
+            self.phase = .opening
+            self.wire?.answer(.done, to: reference)
+            self.shard.identified(self, identity: identity)
+            self.shard.open(self, identity: identity, since: self.since)
+        case .opening, .open:
+            guard ExactText(identity.user) == self.identity.map({ ExactText($0.user) }) else {
+                self.wire?.answer(.error("the token is another user's"), to: reference)
+                break
+            }
+            self.identity = identity
+            self.wire?.answer(.done, to: reference)
+        case .closing: break
+        }
+        self.flush()
+    }
+
+    /// A token was refused.
+    func refused(_ refusal: SocketRefusal, reference: [UInt8]?) {
+        self.wire?.answer(.error(refusal.reason), to: reference)
+        if self.phase == .anonymous {
+            self.close(refusal.status == 503 ? .tryAgainLater : .unauthorized(refusal.reason))
+        }
+        self.flush()
+    }
+
+    /// Ends the socket if its token was made before a moment.
+    func revoke(before: Timestamp) {
+        guard let identity, identity.issuedAt.map({ $0 < before }) ?? true else { return }
+        self.close(.unauthorized("the token was revoked"))
+        self.flush()
+    }
+
+    /// Presence is registered and the inbox read.
+    func opened(_ snapshot: InboxSnapshot) {
+        guard self.phase == .opening else { return }
+        self.phase = .open
+        self.wire?.welcome(connection: self.connection, version: snapshot.version)
+        self.take(snapshot)
+        self.flush()
+    }
+
+    /// The gateway cannot serve this socket now.
+    func failed() {
+        self.close(.tryAgainLater)
+        self.flush()
+    }
+
+    /// Changes that were asked for; nil if there were none.
+    func filled(_ snapshot: InboxSnapshot?) {
+        self.isFilling = false
+        guard self.phase == .open else { return }
+        if let snapshot { self.take(snapshot) } else { self.releaseHeld() }
+        self.flush()
+    }
+
+    /// The changes could not be read; they are asked for again.
+    func fillFailed() {
+        self.isFilling = false
+    }
+
+    /// The answer to a client's message.
+    func answer(_ answer: SocketAnswer, reference: [UInt8]?) {
+        guard self.phase == .open else { return }
+        self.wire?.answer(answer, to: reference)
+        self.flush()
+    }
+
+    private func take(_ snapshot: InboxSnapshot) {
+        if snapshot.isReset { self.sequence.reset(to: snapshot.version) }
+        self.sequence.advance(to: snapshot.version)
+        self.wire?.sync(snapshot)
+        for item in snapshot.items where item.awaitsProof { self.awaitProof(item.id, lane: item.lane) }
+        self.releaseHeld()
+    }
+
+    func requestChanges(since: Int64) -> Bool {
+        guard let identity, !self.isFilling else { return true }
+        self.isFilling = self.shard.requestChanges(self, user: identity.user, since: since)
+        return self.isFilling
+    }
+
+    // MARK: Changes
+
+    /// A change of the inbox, or an event; written with the shard's next flush.
+    func deliver(_ change: LoopChange) {
+        switch self.phase {
+        case .anonymous, .closing: return
+        case .opening:
+            self.hold(change)
+            return
+        case .open: break
+        }
+        guard change.change.isComplete(for: self.dialect) else {
+            // The inbox has it in this dialect's shape.
+            if let last = self.sequence.last { _ = self.requestChanges(since: last) }
+            return
+        }
+        let version = change.change.version
+        guard version > 0 else {
+            self.transmit(change)
+            return
+        }
+        switch self.sequence.judge(previous: change.change.previous, version: version) {
+        case .send:
+            self.transmit(change)
+            if !self.held.isEmpty { self.releaseHeld() }
+        case .known:
+            // It went out before; the next proof covers it again.
+            if change.change.isNotification { self.awaitProof(change.change.id, lane: change.change.awaitingLane) }
+        case .hold:
+            self.hold(change)
+        }
+    }
+
+    private func hold(_ change: LoopChange) {
+        guard self.held.count < Self.longestWait else {
+            SocketMetrics.dropped.increment()
+            return
+        }
+        self.held.append(change)
+        self.heldSince = self.heldSince ?? .now()
+    }
+
+    private func releaseHeld() {
+        let held = self.held.sorted { $0.change.version < $1.change.version }
+        self.held = []
+        self.heldSince = nil
+        for change in held { self.deliver(change) }
+    }
+
+    private func transmit(_ change: LoopChange) {
+        self.wire?.change(change)
+        if change.change.isNotification { self.awaitProof(change.change.id, lane: change.change.awaitingLane) }
+    }
+
+    // MARK: Proof
+
+    private func awaitProof(_ id: NotificationID, lane: Lane?) {
+        guard self.proofs.await(id, lane: lane) else { return SocketMetrics.unproven.increment() }
+        self.mustProve = true
+    }
+
+    /// The client has all that was said before the proof of this number was requested.
+    func proven(_ sequence: UInt64) {
+        self.report(self.proofs.confirm(sequence))
+    }
+
+    func report(_ proven: [ProofLedger.Awaited]) {
+        guard let identity else { return }
+        for proof in proven { self.shard.prove(identity.user, proof.id, lane: proof.lane) }
+    }
+
+    // MARK: Writing
+
+    /// Writes all that has gathered, with one request of proof for all of it.
+    func flush() {
+        if self.mustProve, self.phase != .closing {
+            self.mustProve = false
+            self.wire?.requestProof(self.proofs.nextSequence())
+        }
+        self.wire?.flush()
+    }
+
+    /// Has the wire prove that its client is still there.
+    func probe() {
+        guard self.phase != .closing else { return }
+        self.mustProve = true
+    }
+
+    /// Tells the client why, and ends the connection.
+    func close(_ end: SocketEnd) {
+        guard self.phase != .closing else { return }
+        self.phase = .closing
+        self.wire?.close(end)
+    }
+
+    /// More waits for the client than may.
+    func isTooSlow() {
+        SocketMetrics.slowReaders.increment()
+        self.close(.tooSlow)
+    }
+
+    /// Tells the client to come back elsewhere.
+    func sayGoodbye(reconnectAfter: Duration) {
+        self.close(.restart(reconnectAfter: reconnectAfter))
+        self.wire?.flush()
+    }
+
+    /// Ends the connection at once.
+    func drop() {
+        self.wire?.drop()
+    }
+
+    // MARK: Time
+
+    /// What time alone brings about: timeouts, expiry, pings.
+    func tick(now: NIODeadline, wallClock: Timestamp) {
+        let configuration = self.shard.configuration
+        self.allowance = min(configuration.messageBurst, self.allowance + configuration.messagesPerSecond)
+        if self.phase != .closing {
+            if let expiresAt = self.identity?.expiresAt, expiresAt <= wallClock {
+                self.close(.unauthorized("the token has expired"))
+            } else if self.phase == .anonymous, now - self.openedAt > TimeAmount(configuration.authentication) {
+                self.close(.unauthorized("no credential came in time"))
+            }
+        }
+        self.wire?.tick(now: now)
+        self.flush()
+    }
+
+    /// Asks the inbox for what is missing, if a change has waited for it too long.
+    func fillHole(now: NIODeadline) {
+        guard self.phase == .open, let heldSince, let last = self.sequence.last,
+            now - heldSince > TimeAmount(self.shard.configuration.holdTime)
+        else { return }
+        self.heldSince = now
+        _ = self.requestChanges(since: last)
+    }
+
+    var isHolding: Bool { self.heldSince != nil }
+    var lastVersion: Int64? { self.phase == .open ? self.sequence.last : nil }
+}

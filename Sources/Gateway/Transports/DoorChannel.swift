@@ -1,0 +1,88 @@
+// Carillon · DoorChannel.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import HummingbirdCore
+package import Logging
+package import NIOCore
+import NIOHTTP1
+package import NIOHTTPTypes
+
+/// A server channel whose requests go to the endpoints that claim them; the rest is the HTTP server's.
+///
+/// The server's task for a connection begins with the first request that is its own, and ends early with a socket.
+package struct DoorChannel: HTTPChannelHandler {
+    package enum Outcome: Sendable {
+        case http(NIOAsyncChannel<HTTPRequestPart, HTTPResponsePart>)
+        /// The connection will never need the server.
+        case taken
+    }
+
+    package struct Value: ServerChildChannelValue {
+        let outcome: EventLoopFuture<Outcome>
+        package let channel: any Channel
+    }
+
+    package let responder: HTTPChannelHandler.Responder
+    private let endpoints: [any TransportEndpoint]
+    private let timeouts: DoorTimeouts
+    private let http: HTTP1Channel.Configuration
+
+    package init(
+        responder: @escaping HTTPChannelHandler.Responder,
+        endpoints: [any TransportEndpoint],
+        timeouts: DoorTimeouts = DoorTimeouts(),
+        http: HTTP1Channel.Configuration
+    ) {
+        self.responder = responder
+        self.endpoints = endpoints
+        self.timeouts = timeouts
+        self.http = http
+    }
+
+    package func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
+        channel.eventLoop.makeCompletedFuture {
+            // Small receive buffers: an idle socket keeps its last one.
+            try channel.syncOptions?.setOption(
+                .recvAllocator,
+                value: AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 256, maximum: 16_384)
+            )
+            var limits = NIOHTTPDecoderLimitConfiguration()
+            limits.maxHeaderFieldSize = self.http.httpDecoder.maxHeaderFieldSize
+            limits.maxHeaderListSize = self.http.httpDecoder.maxHeaderListSize
+            limits.maxHeaderFieldCount = self.http.httpDecoder.maxHeaderFieldCount
+            let encoder = HTTPResponseEncoder()
+            let decoder = ByteToMessageHandler(
+                HTTPRequestDecoder(leftOverBytesStrategy: .forwardBytes, limitConfiguration: limits)
+            )
+            let promise = channel.eventLoop.makePromise(of: Outcome.self)
+            let handler = DoorHandler(
+                endpoints: self.endpoints,
+                timeouts: self.timeouts,
+                http: self.http,
+                encoder: encoder,
+                decoder: decoder,
+                outcome: promise,
+                logger: logger
+            )
+            try channel.pipeline.syncOperations.addHandlers([encoder, decoder, handler])
+            return Value(outcome: promise.futureResult, channel: channel)
+        }
+    }
+
+    package func handle(value: Value, logger: Logger) async {
+        guard let outcome = try? await value.outcome.get() else { return }
+        if case .http(let channel) = outcome { await self.handleHTTP(asyncChannel: channel, logger: logger) }
+    }
+}
+
+/// How long connections may take.
+package struct DoorTimeouts: Sendable {
+    /// Until the first request is there.
+    package var firstRequest: Duration = .seconds(10)
+    /// Until the body of a request is there.
+    package var body: Duration = .seconds(20)
+    /// Between two requests.
+    package var idle: Duration = .seconds(75)
+
+    package init() {}
+}

@@ -1,0 +1,393 @@
+// Carillon · DoorHandler.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import HummingbirdCore
+import Logging
+import NIOCore
+import NIOHTTP1
+import NIOHTTPTypes
+import NIOHTTPTypesHTTP1
+import WebSocket
+
+/// Stands between a connection's HTTP and whoever answers it: an endpoint, a WebSocket, or the HTTP server.
+///
+/// Requests are answered in their order: while one is being answered by one side, the next one waits here if it is the
+/// other side's.
+final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
+    typealias InboundIn = HTTPServerRequestPart
+    typealias InboundOut = HTTPServerRequestPart
+    typealias OutboundIn = HTTPServerResponsePart
+    typealias OutboundOut = HTTPServerResponsePart
+
+    /// Parts of requests that wait for the ones before them; a client that sends more is closed.
+    private static let longestQueue = 256
+
+    private enum Phase {
+        /// Waits for a request.
+        case idle
+        /// A request of an endpoint's is coming in.
+        case collecting(HTTPRequestHead, ByteBuffer, any TransportEndpoint)
+        /// A WebSocket is being decided about.
+        case deciding
+        /// An endpoint answers.
+        case answering
+        /// A request of the server's is coming in.
+        case forwarding
+        /// Too much came in: the rest is not read.
+        case refusing
+        case over
+    }
+
+    private let endpoints: [any TransportEndpoint]
+    private let timeouts: DoorTimeouts
+    private let http: HTTP1Channel.Configuration
+    private let encoder: HTTPResponseEncoder
+    private let decoder: ByteToMessageHandler<HTTPRequestDecoder>
+    private let outcome: EventLoopPromise<DoorChannel.Outcome>
+    private let logger: Logger
+
+    private var context: ChannelHandlerContext?
+    private var phase = Phase.idle
+    private var exchange: HTTPExchange?
+    private var waiting: [HTTPServerRequestPart] = []
+    private var isDraining = false
+    private var timeout: Scheduled<Void>?
+    private var hasServer = false
+    private var isSettled = false
+    /// Requests of the server's that it has not answered.
+    private var owed = 0
+    /// The server wants the connection closed once the endpoint has answered.
+    private var mustClose = false
+
+    init(
+        endpoints: [any TransportEndpoint],
+        timeouts: DoorTimeouts,
+        http: HTTP1Channel.Configuration,
+        encoder: HTTPResponseEncoder,
+        decoder: ByteToMessageHandler<HTTPRequestDecoder>,
+        outcome: EventLoopPromise<DoorChannel.Outcome>,
+        logger: Logger
+    ) {
+        self.endpoints = endpoints
+        self.timeouts = timeouts
+        self.http = http
+        self.encoder = encoder
+        self.decoder = decoder
+        self.outcome = outcome
+        self.logger = logger
+    }
+
+    // MARK: Channel
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        self.closeAfter(self.timeouts.firstRequest)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.leave()
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        self.leave()
+        context.fireChannelInactive()
+    }
+
+    private func leave() {
+        self.timeout?.cancel()
+        self.settle(.taken)
+        self.context = nil
+        self.phase = .over
+        let exchange = self.exchange
+        self.exchange = nil
+        exchange?.abort()
+    }
+
+    private func settle(_ outcome: DoorChannel.Outcome) {
+        guard !self.isSettled else { return }
+        self.isSettled = true
+        self.outcome.succeed(outcome)
+    }
+
+    private func closeAfter(_ duration: Duration) {
+        self.timeout?.cancel()
+        guard let context else { return }
+        let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
+        self.timeout = context.eventLoop.scheduleTask(in: TimeAmount(duration)) { bound.value.close(promise: nil) }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        if self.hasServer, self.exchange == nil { return context.fireErrorCaught(error) }
+        guard case .idle = self.phase else { return context.close(promise: nil) }
+        self.answer(nil, .problem(.badRequest, "the request is not valid HTTP"))
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        switch event {
+        case is ChannelShouldQuiesceEvent where self.exchange != nil: self.mustClose = true
+        case is ChannelShouldQuiesceEvent where !self.hasServer: context.close(promise: nil)
+        case ChannelEvent.inputClosed where self.exchange != nil || !self.hasServer: context.close(promise: nil)
+        default: context.fireUserInboundEventTriggered(event)
+        }
+    }
+
+    /// The server may not end the connection while an endpoint answers on it.
+    func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+        guard self.exchange != nil, mode != .input else { return context.close(mode: mode, promise: promise) }
+        self.mustClose = true
+        promise?.succeed()
+    }
+
+    // MARK: Requests
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let part = self.unwrapInboundIn(data)
+        guard self.waiting.isEmpty, self.accepts(part) else {
+            guard self.waiting.count < Self.longestQueue else { return context.close(promise: nil) }
+            self.waiting.append(part)
+            return
+        }
+        self.take(part, context)
+    }
+
+    /// Whether a part can be dealt with now.
+    private func accepts(_ part: HTTPServerRequestPart) -> Bool {
+        switch self.phase {
+        case .deciding, .answering: return false
+        case .idle:
+            guard case .head(let head) = part, self.endpoint(of: head) != nil else { return true }
+            return self.owed == 0
+        case .collecting, .forwarding, .refusing, .over: return true
+        }
+    }
+
+    private func endpoint(of head: HTTPRequestHead) -> (any TransportEndpoint)? {
+        let path = head.uri.prefix { $0 != "?" }
+        return self.endpoints.first { $0.claims(path) }
+    }
+
+    private func take(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
+        switch (self.phase, part) {
+        case (.idle, .head(let head)):
+            self.timeout?.cancel()
+            if let endpoint = self.endpoint(of: head) {
+                self.begin(head, endpoint, context)
+            } else {
+                self.phase = .forwarding
+                self.forward(part, context)
+            }
+        case (.forwarding, _):
+            if case .end = part { self.phase = .idle }
+            context.fireChannelRead(self.wrapInboundOut(part))
+        case (.collecting(let head, var body, let endpoint), .body(let bytes)):
+            guard body.readableBytes + bytes.readableBytes <= endpoint.maximumBody else {
+                return self.answer(head, endpoint.refusal(.payloadTooLarge, reason: "the body is too large"))
+            }
+            self.phase = .idle
+            body.writeImmutableBuffer(bytes)
+            self.phase = .collecting(head, body, endpoint)
+        case (.collecting(let head, let body, let endpoint), .end):
+            self.timeout?.cancel()
+            self.hand(head, body, to: endpoint, context)
+        default: break
+        }
+    }
+
+    private func begin(_ head: HTTPRequestHead, _ endpoint: any TransportEndpoint, _ context: ChannelHandlerContext) {
+        guard WebSocketHandshake.isAskedFor(by: head) else {
+            self.phase = .collecting(head, ByteBuffer(), endpoint)
+            return self.closeAfter(self.timeouts.body)
+        }
+        self.phase = .deciding
+        if let fault = WebSocketHandshake.fault(head) {
+            self.answer(nil, endpoint.refusal(fault.status, reason: fault.reason))
+        } else {
+            self.decide(head, endpoint, context)
+        }
+    }
+
+    private func hand(
+        _ head: HTTPRequestHead,
+        _ body: ByteBuffer,
+        to endpoint: any TransportEndpoint,
+        _ context: ChannelHandlerContext
+    ) {
+        let exchange = HTTPExchange(
+            head: head,
+            body: body,
+            address: context.remoteAddress,
+            eventLoop: context.eventLoop,
+            door: self
+        )
+        self.exchange = exchange
+        self.phase = .answering
+        endpoint.handle(exchange)
+    }
+
+    // MARK: The server
+
+    private func forward(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
+        do {
+            if !self.hasServer { try self.addServer(context) }
+            self.owed += 1
+            context.fireChannelRead(self.wrapInboundOut(part))
+        } catch {
+            self.logger.error("connection cannot be set up", metadata: ["error": "\(error)"])
+            context.close(promise: nil)
+        }
+    }
+
+    private func addServer(_ context: ChannelHandlerContext) throws {
+        guard !self.isSettled else { throw ChannelError.operationUnsupported }
+        let pipeline = context.channel.pipeline.syncOperations
+        try pipeline.addHandler(HTTP1ToHTTPServerCodec(secure: false))
+        try pipeline.addHandlers(self.http.additionalChannelHandlers())
+        try pipeline.addHandler(
+            HTTPConnectionStateHandler(idleTimeout: self.http.idleTimeout.map { .init($0) }, logger: self.logger)
+        )
+        let channel = try NIOAsyncChannel<HTTPRequestPart, HTTPResponsePart>(
+            wrappingChannelSynchronously: context.channel,
+            configuration: .init(isOutboundHalfClosureEnabled: true)
+        )
+        self.hasServer = true
+        self.settle(.http(channel))
+    }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        let isEnd = if case .end = self.unwrapOutboundIn(data) { true } else { false }
+        context.write(data, promise: promise)
+        guard isEnd else { return }
+        self.owed = max(0, self.owed - 1)
+        if self.owed == 0, !self.waiting.isEmpty { self.drain() }
+    }
+
+    /// Goes on with what came in meanwhile.
+    private func drain() {
+        guard !self.isDraining else { return }
+        self.isDraining = true
+        while let context, let part = self.waiting.first, self.accepts(part) {
+            self.waiting.removeFirst()
+            self.take(part, context)
+        }
+        self.isDraining = false
+    }
+
+    // MARK: WebSockets
+
+    private func decide(_ head: HTTPRequestHead, _ endpoint: any TransportEndpoint, _ context: ChannelHandlerContext) {
+        // Nothing more is read until it is decided, or it would pile up.
+        try? context.channel.syncOptions?.setOption(.autoRead, value: false)
+        let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
+        let address = context.remoteAddress
+        let admission = context.eventLoop.makeFutureWithTask { try await endpoint.admit(head, from: address) }
+        admission.whenComplete { result in
+            let (handler, context) = bound.value
+            guard case .deciding = handler.phase, context.channel.isActive else { return }
+            switch result {
+            case .success(let admission): handler.accept(head, admission, endpoint, context)
+            case .failure(let refusal as TransportRefusal): handler.answer(nil, refusal)
+            case .failure(let error):
+                handler.logger.warning("socket cannot be admitted", metadata: ["error": "\(error)"])
+                handler.answer(nil, endpoint.refusal(.serviceUnavailable, reason: "try again later"))
+            }
+        }
+    }
+
+    private func accept(
+        _ head: HTTPRequestHead,
+        _ admission: WebSocketAdmission,
+        _ endpoint: any TransportEndpoint,
+        _ context: ChannelHandlerContext
+    ) {
+        guard !self.hasServer, let application = admission.open(context.eventLoop) else {
+            return self.answer(nil, endpoint.refusal(.serviceUnavailable, reason: "try again later"))
+        }
+        let response = WebSocketHandshake.acceptance(of: head, subprotocol: admission.subprotocol)
+        context.write(self.wrapOutboundOut(.head(response)), promise: nil)
+        context.writeAndFlush(self.wrapOutboundOut(.end(nil)), promise: nil)
+        self.phase = .over
+        let channel = context.channel
+        let pipeline = channel.pipeline.syncOperations
+        do {
+            try pipeline.addHandler(WebSocketHandler(application: application, limits: admission.limits))
+            self.settle(.taken)
+            pipeline.removeHandler(self.encoder, promise: nil)
+            // What came after the request is the socket's; the decoder gives it up as it leaves.
+            pipeline.removeHandler(self.decoder, promise: nil)
+            pipeline.removeHandler(context: context, promise: nil)
+            try channel.syncOptions?.setOption(.autoRead, value: true)
+        } catch {
+            self.logger.error("socket cannot be set up", metadata: ["error": "\(error)"])
+            channel.close(promise: nil)
+        }
+    }
+
+    // MARK: Answers of endpoints
+
+    /// Answers an exchange.
+    func answer(_ request: HTTPRequestHead, _ status: HTTPResponseStatus, _ headers: HTTPHeaders, _ body: ByteBuffer) {
+        guard let context else { return }
+        let keepsOpen = request.isKeepAlive && !self.mustClose
+        var headers = headers
+        headers.replaceOrAdd(name: "content-length", value: "\(body.readableBytes)")
+        if !keepsOpen { headers.replaceOrAdd(name: "connection", value: "close") }
+        self.write(status, headers, body, context, thenCloses: !keepsOpen)
+        self.exchange = nil
+        guard keepsOpen else { return }
+        self.phase = .idle
+        if !self.hasServer { self.closeAfter(self.timeouts.idle) }
+        self.drain()
+    }
+
+    /// Refuses a request whose rest is not read, and closes.
+    private func answer(_ request: HTTPRequestHead?, _ refusal: TransportRefusal) {
+        guard let context else { return }
+        self.phase = .refusing
+        var headers = refusal.headers
+        headers.replaceOrAdd(name: "content-length", value: "\(refusal.body.count)")
+        headers.replaceOrAdd(name: "connection", value: "close")
+        self.write(refusal.status, headers, ByteBuffer(bytes: refusal.body), context, thenCloses: true)
+        self.settle(.taken)
+    }
+
+    private func write(
+        _ status: HTTPResponseStatus,
+        _ headers: HTTPHeaders,
+        _ body: ByteBuffer,
+        _ context: ChannelHandlerContext,
+        thenCloses: Bool
+    ) {
+        let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
+        context.write(self.wrapOutboundOut(.head(head)), promise: nil)
+        if body.readableBytes > 0 { context.write(self.wrapOutboundOut(.body(.byteBuffer(body))), promise: nil) }
+        guard thenCloses else { return context.writeAndFlush(self.wrapOutboundOut(.end(nil)), promise: nil) }
+        let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
+        context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
+    }
+
+    func beginStream(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
+        guard let context else { return }
+        self.mustClose = true
+        if !self.hasServer { self.settle(.taken) }
+        var headers = headers
+        headers.replaceOrAdd(name: "connection", value: "close")
+        let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
+        context.writeAndFlush(self.wrapOutboundOut(.head(head)), promise: nil)
+    }
+
+    func writeStream(_ bytes: ByteBuffer) {
+        guard let context else { return }
+        context.writeAndFlush(self.wrapOutboundOut(.body(.byteBuffer(bytes))), promise: nil)
+    }
+
+    func endStream() {
+        guard let context else { return }
+        self.exchange = nil
+        let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
+        context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
+    }
+
+    var backlog: Int {
+        (try? self.context?.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
+    }
+}

@@ -1,0 +1,78 @@
+// Carillon · HTTPExchange.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import NIOCore
+package import NIOHTTP1
+
+/// One request and its answer, on the event loop of its connection.
+///
+/// The answer may come later, whole or in pieces; until then the connection reads no further request.
+package final class HTTPExchange {
+    package let head: HTTPRequestHead
+    package let body: ByteBuffer
+    package let address: SocketAddress?
+    package let eventLoop: any EventLoop
+    /// Called once if the client leaves before the answer is complete.
+    package var onAbort: (() -> Void)?
+    private weak var door: DoorHandler?
+    private var isAnswered = false
+
+    init(head: HTTPRequestHead, body: ByteBuffer, address: SocketAddress?, eventLoop: any EventLoop, door: DoorHandler)
+    {
+        self.head = head
+        self.body = body
+        self.address = address
+        self.eventLoop = eventLoop
+        self.door = door
+    }
+
+    /// The path without its query.
+    package var path: Substring { self.head.uri.prefix { $0 != "?" } }
+
+    /// Answers; only the first answer counts.
+    package func respond(_ status: HTTPResponseStatus, headers: HTTPHeaders = [:], body: ByteBuffer = ByteBuffer()) {
+        guard !self.isAnswered else { return }
+        self.finish()
+        self.door?.answer(self.head, status, headers, body)
+    }
+
+    /// Answers with a refusal.
+    package func respond(_ refusal: TransportRefusal) {
+        self.respond(refusal.status, headers: refusal.headers, body: ByteBuffer(bytes: refusal.body))
+    }
+
+    /// Begins an answer without an end of its own; the connection ends with it.
+    package func begin(_ status: HTTPResponseStatus, headers: HTTPHeaders) {
+        guard !self.isAnswered else { return }
+        self.door?.beginStream(status, headers)
+    }
+
+    /// Adds to an answer that was begun.
+    package func write(_ bytes: ByteBuffer) {
+        guard !self.isAnswered else { return }
+        self.door?.writeStream(bytes)
+    }
+
+    /// Ends an answer that was begun.
+    package func end() {
+        guard !self.isAnswered else { return }
+        self.finish()
+        self.door?.endStream()
+    }
+
+    /// Bytes that wait for a slow reader.
+    package var backlog: Int { self.door?.backlog ?? 0 }
+
+    private func finish() {
+        self.isAnswered = true
+        self.onAbort = nil
+    }
+
+    func abort() {
+        guard !self.isAnswered else { return }
+        self.isAnswered = true
+        let onAbort = self.onAbort
+        self.onAbort = nil
+        onAbort?()
+    }
+}

@@ -1,0 +1,62 @@
+// Carillon · DeviceStore+Changes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+package import Postgres
+
+/// What clients do that know their devices by more than a token.
+extension DeviceStore {
+    /// Registers a device, and removes what the same `deviceID` of the user had registered with that app and provider.
+    ///
+    /// A phone keeps its id when its token changes, so the older token would only bring the same message twice.
+    ///
+    /// - Returns: the device as it is stored.
+    package func registerReplacing(_ device: Device) async throws(PostgresError) -> Device {
+        let stored = try await self.register(device)
+        guard let deviceID = device.deviceID else { return stored }
+        // Afterwards, and on its own: a crash in between leaves one token too many, which the next registration removes.
+        _ = try await self.pool.query(
+            """
+            DELETE FROM carillon.devices
+            WHERE user_id = $1 AND app = $2 AND provider = $3 AND device_id = $4 AND id <> $5
+            """,
+            .text(device.user), .text(device.app), .text(device.provider.rawValue), .text(deviceID),
+            .uuid(stored.id.halves)
+        )
+        return stored
+    }
+
+    /// Notes that a device was seen, with a new token if there is one; an older holder of that token loses it.
+    ///
+    /// - Parameter token: nil to leave it as it is.
+    /// - Returns: the device as it is now; nil if the user has none with that id.
+    package func touch(
+        user: String,
+        id: NotificationID,
+        token: String?,
+        deviceID: String?,
+        at: Timestamp
+    ) async throws(PostgresError) -> Device? {
+        let results = try await self.pool.run([
+            PostgresStatement(
+                """
+                DELETE FROM carillon.devices o USING carillon.devices d
+                WHERE d.id = $1 AND d.user_id = $2 AND o.id <> d.id AND o.app = d.app AND o.provider = d.provider
+                    AND o.token = $3
+                """,
+                [.uuid(id.halves), .text(user), .text(token)]
+            ),
+            PostgresStatement(
+                """
+                UPDATE carillon.devices d SET token = coalesce($3, d.token), device_id = coalesce($4, d.device_id),
+                    last_used_at = $5, registered_at = CASE WHEN $3 <> d.token THEN $5 ELSE d.registered_at END
+                WHERE d.id = $1 AND d.user_id = $2
+                RETURNING \(DeviceColumns.list)
+                """,
+                [.uuid(id.halves), .text(user), .text(token), .text(deviceID), .timestamptz(at.microseconds)]
+            ),
+        ])
+        guard let row = results.last?.first else { return nil }
+        return try DeviceColumns.read(row)
+    }
+}

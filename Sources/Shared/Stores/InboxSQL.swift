@@ -1,0 +1,72 @@
+// Carillon · InboxSQL.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// The statements of ``InboxStore`` that read pages and record receipts.
+///
+/// $1: user. Of the pages, $2 to $4: version, unread and total that the caller has seen; where the inbox still stands like
+/// that, a one-time filter spares the reading of its rows.
+enum InboxSQL {
+    /// How many columns of a page's rows tell the state; the notification's follow.
+    static let stateColumns = 4
+
+    static let page = Self.page(where: "x.deleted_at IS NULL")
+    static let unreadPage = Self.page(where: "x.deleted_at IS NULL AND x.read_at IS NULL")
+
+    /// $5: only older than this id, $6: type or null, $7: limit.
+    private static func page(where condition: String) -> String {
+        Self.rows(
+            """
+            x.id < $5 AND \(condition) AND ($6::text IS NULL OR x.type = $6) AND x.version > 0
+            """,
+            order: "x.id DESC",
+            limit: "$7",
+            outerOrder: "n.id DESC"
+        )
+    }
+
+    /// $5: the version after which it begins, $6: limit.
+    static let changes = Self.rows(
+        "x.version > $5 AND $5 >= coalesce(b.floor, 0) AND $5 <= coalesce(b.version, 0)",
+        order: "x.version, x.id",
+        limit: "$6",
+        outerOrder: "n.version, n.id"
+    )
+
+    private static func rows(_ condition: String, order: String, limit: String, outerOrder: String) -> String {
+        """
+        SELECT coalesce(b.version, 0), coalesce(b.unread, 0), coalesce(b.total, 0), coalesce(b.floor, 0),
+            \(NotificationColumns.list)
+        FROM (VALUES (1)) AS one (n)
+        LEFT JOIN carillon.inboxes b ON b.user_id = $1
+        LEFT JOIN LATERAL (
+            SELECT * FROM carillon.notifications x
+            WHERE x.user_id = $1 AND \(condition)
+                AND (coalesce(b.version, 0), coalesce(b.unread, 0), coalesce(b.total, 0))
+                    IS DISTINCT FROM ($2::int8, $3::int4, $4::int4)
+            ORDER BY \(order) LIMIT \(limit)
+        ) n ON true
+        ORDER BY \(outerOrder)
+        """
+    }
+
+    /// A notification that its user has got in some way: listed, or a push alone, but not one that was suppressed.
+    private static let received = """
+        user_id = $1 AND id = $2 AND deleted_at IS NULL AND (version > 0 OR status <> 'suppressed')
+        """
+
+    /// $2: id, $3: when.
+    static let opened = """
+        UPDATE carillon.notifications SET opened_at = coalesce(opened_at, $3) WHERE \(Self.received) RETURNING id
+        """
+
+    /// $2: id, $3: when, $4: by which way.
+    static let delivered = """
+        WITH known AS (SELECT lane FROM carillon.notifications WHERE \(Self.received)),
+        changed AS (
+            UPDATE carillon.notifications
+            SET status = 'delivered', status_reason = NULL, delivered_at = $3, sent_via = coalesce(sent_via, $4)
+            WHERE \(Self.received) AND status IN ('pending', 'sent')
+        )
+        SELECT lane FROM known
+        """
+}

@@ -1,0 +1,146 @@
+// Carillon · UserStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+package import Model
+package import Postgres
+
+/// What is said about one user at once: what is absent stays as it is.
+package struct UserRecord: Sendable {
+    package let user: String
+    package var settings: UserSettings?
+    /// The parts of the settings that the record leaves out.
+    package var keptSettings: KeptSettings = []
+    package var preferences: [String: TypePreference] = [:]
+    package var devices: [Device] = []
+    /// Topics that the user is subscribed to beside those there are already.
+    package var topics: [String] = []
+
+    package init(user: String) {
+        self.user = user
+    }
+}
+
+/// Users as a whole.
+package struct UserStore: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// Stores records as one transaction in one round trip.
+    ///
+    /// - Returns: the devices of each as they are stored now, in the order of the records.
+    package func put(_ records: [UserRecord]) async throws(PostgresError) -> [[Device]] {
+        var statements: [PostgresStatement] = []
+        var places: [(record: Int, statement: Int)] = []
+        // In order of user, so that two of these never wait for each other crosswise.
+        let order = records.indices.sorted { ExactText(records[$0].user) < ExactText(records[$1].user) }
+        for index in order {
+            let record = records[index]
+            statements += DeviceStore.lock(user: record.user)
+            if let settings = record.settings {
+                statements.append(
+                    PreferenceStore.statement(user: record.user, settings: settings, keeping: record.keptSettings)
+                )
+            }
+            statements += PreferenceStore.statements(user: record.user, preferences: record.preferences)
+            for device in record.devices {
+                places.append((index, statements.count + 1))
+                statements += DeviceStore.registration(of: device)
+            }
+            if !record.topics.isEmpty {
+                statements.append(TopicStore.subscription(user: record.user, topics: record.topics))
+            }
+        }
+        let results = try await self.pool.run(statements)
+        var devices = [[Device]](repeating: [], count: records.count)
+        for place in places {
+            guard results.indices.contains(place.statement), let row = results[place.statement].first else {
+                throw PostgresError(.decoding, "a registration gave no row")
+            }
+            devices[place.record].append(try DeviceColumns.read(row))
+        }
+        return devices
+    }
+
+    /// Notes when users were last here; an older moment than the one noted changes nothing.
+    package func markSeen(_ users: [String], at: Timestamp) async throws(PostgresError) {
+        guard !users.isEmpty else { return }
+        try await self.pool.query(
+            """
+            INSERT INTO carillon.users AS u (user_id, last_seen)
+            SELECT seen.user_id, $2 FROM unnest($1) AS seen (user_id)
+            ON CONFLICT (user_id) DO UPDATE SET last_seen = greatest(u.last_seen, excluded.last_seen)
+            """,
+            .array(PostgresArray(texts: ExactText.distinct(users))), .timestamptz(at.microseconds)
+        )
+    }
+
+    /// When each user was last here, in the same order; nil for those of whom nothing is known.
+    package func lastSeen(_ users: [String]) async throws(PostgresError) -> [Timestamp?] {
+        let result = try await self.pool.query(
+            "SELECT user_id, last_seen FROM carillon.users WHERE user_id = ANY($1) AND last_seen IS NOT NULL",
+            .array(PostgresArray(texts: users))
+        )
+        var byUser: [ExactText: Timestamp] = [:]
+        for row in result { byUser[ExactText(try row.text(0))] = Timestamp(microseconds: try row.timestamptz(1)) }
+        return users.map { byUser[ExactText($0)] }
+    }
+
+    // MARK: Erasure
+
+    /// What an erasure took away.
+    package struct Erasure: Sendable {
+        /// Rows by table.
+        package var rows: [(table: String, count: Int)] = []
+        /// Notifications whose proof may have been awaited.
+        package var pending: [(id: NotificationID, lane: Lane)] = []
+    }
+
+    /// Takes away everything that names the user, in every table that has a column `user_id`; the dead letters are
+    /// ``DeadLetterStore``'s.
+    ///
+    /// The tables are those that the database has, so that none is forgotten when one is added.
+    package func erase(user: String) async throws(PostgresError) -> Erasure {
+        let tables = try await self.tables()
+        var statements = [
+            // Every writer of an inbox locks it first.
+            PostgresStatement("SELECT FROM carillon.inboxes WHERE user_id = $1 FOR UPDATE", [.text(user)]),
+            PostgresStatement("SELECT FROM carillon.users WHERE user_id = $1 FOR UPDATE", [.text(user)]),
+            PostgresStatement(
+                "SELECT id, lane FROM carillon.notifications WHERE user_id = $1 AND status = 'pending'", [.text(user)]),
+        ]
+        let head = statements.count
+        // The names come from the system's catalog, quoted by the server.
+        statements += tables.map {
+            PostgresStatement("DELETE FROM carillon.\($0.quoted) WHERE user_id = $1", [.text(user)])
+        }
+        let results = try await self.pool.run(statements, timeout: .seconds(60))
+        guard results.count == statements.count else { throw PostgresError(.decoding, "an erasure gave no result") }
+        var erasure = Erasure()
+        for row in results[head - 1] {
+            erasure.pending.append((NotificationID(try row.uuid(0)), Lane(rawValue: try row.text(1)) ?? .normal))
+        }
+        erasure.rows = zip(tables, results[head...]).map { ($0.name, $1.affectedRows) }
+        return erasure
+    }
+
+    /// The tables that have a column `user_id`, by name; parts of a table are left to the whole.
+    package func tables() async throws(PostgresError) -> [(name: String, quoted: String)] {
+        let result = try await self.pool.query(
+            """
+            SELECT c.relname::text, quote_ident(c.relname) FROM pg_class c
+            JOIN pg_namespace s ON s.oid = c.relnamespace
+            JOIN pg_attribute a ON a.attrelid = c.oid
+            WHERE s.nspname = 'carillon' AND a.attname = 'user_id' AND NOT a.attisdropped
+                AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+            ORDER BY c.relname
+            """
+        )
+        var tables: [(name: String, quoted: String)] = []
+        for row in result { tables.append((try row.text(0), try row.text(1))) }
+        return tables
+    }
+}

@@ -1,0 +1,126 @@
+// Carillon · PollingThread.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CLinux
+import Glibc
+import Synchronization
+
+/// A thread that sleeps in epoll and runs what others put into its inbox.
+///
+/// For libraries whose sockets NIO cannot watch: what they do is done here, and never blocks the cooperative pool.
+package final class PollingThread: Sendable {
+    /// What the thread serves.
+    ///
+    /// Its methods are called on the thread only.
+    package protocol Owner: AnyObject, Sendable {
+        /// A watched socket can be read or written.
+        func socketIsReady(_ socket: CInt)
+        /// Called at least every 50 milliseconds.
+        func tick()
+    }
+
+    package typealias Work = @Sendable () -> Void
+
+    private struct Inbox {
+        var work: [Work] = []
+        var isAwake = false
+        var isStopped = false
+    }
+
+    private let inbox = Mutex(Inbox())
+    private let epoll: CInt
+    private let wake: CInt
+
+    /// Nil if the system has no descriptors to give.
+    package init?() {
+        self.epoll = epoll_create1(CInt(EPOLL_CLOEXEC))
+        self.wake = eventfd(0, CInt(EFD_CLOEXEC | EFD_NONBLOCK))
+        guard self.epoll >= 0, self.wake >= 0 else { return nil }
+        self.watch(self.wake, forWriting: false)
+    }
+
+    deinit {
+        Glibc.close(self.epoll)
+        Glibc.close(self.wake)
+    }
+
+    /// Starts the loop, which keeps `owner` and itself alive until ``stop()``; false if there is no thread.
+    package func start(name: String, owner: any Owner) -> Bool {
+        DetachedThread.run(name: name) { self.loop(owner) }
+    }
+
+    /// Runs `work` on the thread, soon; false if the thread was stopped, in which case it never will.
+    @discardableResult
+    package func run(_ work: @escaping Work) -> Bool {
+        let mustWake = self.inbox.withLock { inbox -> Bool? in
+            if inbox.isStopped { return nil }
+            inbox.work.append(work)
+            defer { inbox.isAwake = true }
+            return !inbox.isAwake
+        }
+        guard let mustWake else { return false }
+        if mustWake { self.wakeUp() }
+        return true
+    }
+
+    /// Ends the loop after the work that is in the inbox.
+    package func stop() {
+        self.inbox.withLock { $0.isStopped = true }
+        self.wakeUp()
+    }
+
+    private func wakeUp() {
+        var one: UInt64 = 1
+        _ = write(self.wake, &one, MemoryLayout<UInt64>.size)
+    }
+
+    // MARK: On the thread
+
+    /// Watches a socket for reading, and for writing if wanted.
+    package func watch(_ socket: CInt, forWriting: Bool) {
+        self.control(EPOLL_CTL_ADD, socket, forWriting: forWriting)
+    }
+
+    /// Changes what a watched socket is watched for.
+    package func rewatch(_ socket: CInt, forWriting: Bool) {
+        self.control(EPOLL_CTL_MOD, socket, forWriting: forWriting)
+    }
+
+    /// Watches a socket no more; before it is closed.
+    package func unwatch(_ socket: CInt) {
+        self.control(EPOLL_CTL_DEL, socket, forWriting: false)
+    }
+
+    private func control(_ operation: CInt, _ socket: CInt, forWriting: Bool) {
+        var event = epoll_event()
+        event.events = EPOLLIN.rawValue | (forWriting ? EPOLLOUT.rawValue : 0)
+        event.data.fd = socket
+        epoll_ctl(self.epoll, operation, socket, &event)
+    }
+
+    private func loop(_ owner: any Owner) {
+        var events = [epoll_event](repeating: epoll_event(), count: 64)
+        while true {
+            let count = epoll_wait(self.epoll, &events, CInt(events.count), 50)
+            for index in 0..<max(0, Int(count)) {
+                let socket = events[index].data.fd
+                if socket == self.wake {
+                    var value: UInt64 = 0
+                    _ = read(self.wake, &value, MemoryLayout<UInt64>.size)
+                } else {
+                    owner.socketIsReady(socket)
+                }
+            }
+            let (work, isOver) = self.inbox.withLock { inbox in
+                defer {
+                    inbox.work = []
+                    inbox.isAwake = false
+                }
+                return (inbox.work, inbox.isStopped && inbox.work.isEmpty)
+            }
+            if isOver { return }
+            for item in work { item() }
+            owner.tick()
+        }
+    }
+}

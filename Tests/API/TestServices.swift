@@ -1,0 +1,91 @@
+// Carillon · TestServices.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import API
+import Catalog
+import Logging
+import Model
+import NIOPosix
+import Postgres
+import Redis
+import Services
+import Stores
+import Streams
+import Telemetry
+
+/// What the routes stand on, with nothing behind it: for tests that call none of them.
+enum TestServices {
+    static func with<Value>(_ body: (APIServices) async throws -> Value) async throws -> Value {
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let address = try RedisAddress(url: "unix:///nowhere/redis.sock")
+        let redis = try RedisConnection(
+            RedisConfiguration(address: address, clientName: "test"),
+            on: MultiThreadedEventLoopGroup.singleton.next(),
+            logger: logger
+        )
+        let configuration = PostgresConfiguration(connectionString: "host=/nowhere", applicationName: "test")
+        let pool = try PostgresPool(configuration, logger: logger)
+        let now: @Sendable () -> Timestamp = { Timestamp(seconds: 1_795_000_000) }
+        let keys = Keyspace()
+        let presence = PresenceRegistry(connection: redis, keys: keys)
+        let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
+        let inbox = InboxStore(pool: pool)
+        let users = UserStore(pool: pool)
+        let tickets = SocketTickets(redis: redis, keys: keys, revocations: nil, now: now)
+        let verifier = TokenVerifier(
+            secrets: ["a-secret-of-thirty-two-characters"],
+            keySet: nil,
+            rules: TokenRules(),
+            now: now
+        )
+        let services = APIServices(
+            credentials: CredentialResolver(verifier: verifier, tickets: tickets, cookie: nil),
+            tickets: tickets,
+            revocations: RevocationRegister(
+                store: RevocationStore(pool: pool),
+                redis: redis,
+                keys: keys,
+                now: now,
+                logger: logger
+            ),
+            inbox: inbox,
+            inboxService: InboxService(
+                store: inbox,
+                publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
+                unconfirmed: unconfirmed,
+                now: now,
+                logger: logger
+            ),
+            notifications: NotificationStore(pool: pool),
+            devices: DeviceStore(pool: pool),
+            preferences: PreferenceStore(pool: pool),
+            users: users,
+            exports: UserExportStore(pool: pool),
+            erasure: ErasureService(
+                users: users,
+                deadLetters: DeadLetterStore(pool: pool),
+                traces: UserTraces(connection: redis, keys: keys),
+                unconfirmed: unconfirmed
+            ),
+            topics: TopicStore(pool: pool),
+            presence: presence,
+            jobs: JobStream(connection: redis, keys: keys),
+            catalog: try Catalog([]),
+            redis: redis,
+            metrics: PrometheusRegistry(),
+            checkDatabase: {},
+            now: now
+        )
+        let value: Value
+        do {
+            value = try await body(services)
+        } catch {
+            await redis.close()
+            pool.close()
+            throw error
+        }
+        await redis.close()
+        pool.close()
+        return value
+    }
+}

@@ -1,0 +1,93 @@
+// Carillon · AllowanceRequestTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+import Testing
+
+@testable import Compatibility
+
+@Suite("What the family-finance app's clients send", .timeLimit(.minutes(1)))
+struct AllowanceRequestTests {
+    private static let types = CodedTypes([
+        AllowanceShapeTests.type("BalanceAlert", code: 1),
+        AllowanceShapeTests.type("GoalProgress", code: 20),
+        AllowanceShapeTests.type("Security", code: 5) { $0.isRequired = true },
+    ])
+
+    private static func fields(_ json: String) throws -> RequestFields {
+        RequestFields(try JSONParser.parse(Array(json.utf8)))
+    }
+
+    @Test("Preferences: what is said changes, what is not said stays; a required type may come as it is")
+    func preferences() throws {
+        var fields = try Self.fields(
+            #"{"preferences":[{"notificationType":1,"inAppEnabled":true,"pushEnabled":false,"emailEnabled":true},"#
+                + #"{"notificationType":20,"emailEnabled":true},"#
+                + #"{"notificationType":5,"inAppEnabled":true,"pushEnabled":true,"emailEnabled":false}]}"#
+        )
+        let wishes = ["GoalProgress": TypePreference(push: false)]
+        let changed = AllowanceRequests.preferences(&fields, types: Self.types, wishes: wishes)
+        #expect(fields.faults.isEmpty)
+        #expect(
+            changed == [
+                "BalanceAlert": TypePreference(inApp: true, push: false, email: true),
+                "GoalProgress": TypePreference(push: false, email: true),
+                "Security": TypePreference(email: false),
+            ])
+    }
+
+    @Test(
+        "Faults name the entry",
+        arguments: [
+            (#"{}"#, ["preferences"]), (#"{"preferences":{}}"#, ["preferences"]),
+            (#"{"preferences":[{"pushEnabled":true}]}"#, ["preferences[0].notificationType"]),
+            (
+                #"{"preferences":[{"notificationType":1},{"notificationType":77,"pushEnabled":"maybe"}]}"#,
+                ["preferences[1].pushEnabled", "preferences[1].notificationType"]
+            ),
+            (#"{"preferences":[{"notificationType":5,"pushEnabled":false}]}"#, ["preferences[0].notificationType"]),
+        ]
+    )
+    func faults(json: String, places: [String]) throws {
+        var fields = try Self.fields(json)
+        _ = AllowanceRequests.preferences(&fields, types: Self.types, wishes: [:])
+        #expect(fields.faults.map(\.field) == places)
+    }
+
+    @Test(
+        "Quiet hours",
+        arguments: [
+            (#"{"enabled":true,"startTime":"22:00","endTime":"07:00:00"}"#, QuietHours(start: 1_320, end: 420)),
+            (#"{"enabled":false,"startTime":"22:00:00","endTime":"07:00:00"}"#, nil),
+            (#"{"enabled":false,"startTime":null,"endTime":null}"#, nil),
+            (#"{"enabled":true,"startTime":"22:00","endTime":"22:00"}"#, nil),
+        ] as [(String, QuietHours?)]
+    )
+    func quietHours(json: String, expected: QuietHours?) throws {
+        var fields = try Self.fields(json)
+        #expect(AllowanceRequests.quietHours(&fields, current: nil) == expected)
+        #expect(fields.faults.isEmpty)
+    }
+
+    @Test("Quiet hours keep the weekdays that were set elsewhere")
+    func weekdays() throws {
+        var fields = try Self.fields(#"{"enabled":true,"startTime":"21:00","endTime":"06:00"}"#)
+        let current = QuietHours(start: 0, end: 60, weekdays: 0x1F)
+        #expect(AllowanceRequests.quietHours(&fields, current: current)?.weekdays == 0x1F)
+    }
+
+    @Test(
+        "Faults of quiet hours",
+        arguments: [
+            (#"{}"#, ["enabled"]), (#"{"enabled":"maybe"}"#, ["enabled"]),
+            (#"{"enabled":true,"startTime":null}"#, ["startTime", "endTime"]),
+            (#"{"enabled":true,"startTime":"25:00","endTime":"x"}"#, ["startTime", "endTime"]),
+        ]
+    )
+    func quietFaults(json: String, places: [String]) throws {
+        var fields = try Self.fields(json)
+        #expect(AllowanceRequests.quietHours(&fields, current: nil) == nil)
+        #expect(fields.faults.map(\.field) == places)
+    }
+}

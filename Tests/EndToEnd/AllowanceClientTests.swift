@@ -1,0 +1,152 @@
+// Carillon · AllowanceClientTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Services
+import Testing
+import Transfer
+
+/// The family-finance app's client against `/api/v1`.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct AllowanceClientTests {
+    private static let inbox = "/api/v1/notifications"
+
+    @Test("inbox: pages with integer types, filters, PATCH read, read many, delete; other people's ids are unknown")
+    func notifications() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let eve = try await CompatibilityClient(gateway, user: "eve")
+            let entity = "3f2504e0-4f89-11d3-9a0c-0305e82c3301"
+            for number in 0..<5 {
+                try await stack.append([
+                    ("user", "ada"), ("type", number == 2 ? "GoalProgress" : "AllowanceDeposit"),
+                    ("title", "n\(number)"), ("data", #"{"amount":10}"#), ("entity_type", "Transaction"),
+                    ("entity_id", entity),
+                ])
+            }
+            try await ada.waitForCount(5)
+            let first = try await ada.get("\(Self.inbox)?page=1&pageSize=2").body
+            #expect(first["notifications"]?.texts("title") == ["n4", "n3"])
+            #expect(first["unreadCount"]?.integer == 5)
+            #expect(first["totalCount"]?.integer == 5)
+            #expect(first["hasMore"]?.bool == true)
+            let item = try #require(first["notifications"]?.array?.first)
+            #expect(item["type"]?.integer == 10)
+            #expect(item["typeName"]?.string == "Allowance Deposit")
+            #expect(item["data"]?.string == #"{"amount": 10}"# || item["data"]?.string == #"{"amount":10}"#)
+            #expect(item["isRead"]?.bool == false)
+            #expect(item["relatedEntityType"]?.string == "Transaction")
+            #expect(item["relatedEntityId"]?.string == entity)
+            #expect(item["timeAgo"]?.string == "just now")
+            let last = try await ada.get("\(Self.inbox)?page=3&pageSize=2").body
+            #expect(last["notifications"]?.texts("title") == ["n0"])
+            #expect(last["hasMore"]?.bool == false)
+            let goals = try await ada.get("\(Self.inbox)?type=20").body
+            #expect(goals["notifications"]?.texts("title") == ["n2"])
+            #expect(goals["totalCount"]?.integer == 1)
+            #expect(try await ada.get("\(Self.inbox)?type=77").status == 400)
+            let deep = try await ada.get("\(Self.inbox)?page=1000&pageSize=50")
+            #expect(deep.status == 400)
+            #expect(deep.body["errors"]?["page"]?.array?.count == 1)
+
+            let id = try #require(item["id"]?.string)
+            #expect(try await eve.get("\(Self.inbox)/\(id)").status == 404)
+            #expect(try await eve.send(.patch, "\(Self.inbox)/\(id)/read").status == 404)
+            #expect(try await eve.send(.delete, "\(Self.inbox)/\(id)").status == 404)
+            #expect(try await ada.get("\(Self.inbox)/\(id)").body["title"]?.string == "n4")
+            let read = try await ada.send(.patch, "\(Self.inbox)/\(id)/read")
+            #expect(read.status == 200)
+            #expect(read.body["isRead"]?.bool == true)
+            #expect(try await ada.send(.patch, "\(Self.inbox)/\(id)/read").body["readAt"] == read.body["readAt"])
+            #expect(try await ada.get("\(Self.inbox)/unread-count").body["count"]?.integer == 4)
+            #expect(try await ada.get("\(Self.inbox)?unreadOnly=true").body["totalCount"]?.integer == 4)
+
+            let some = #"{"notificationIds":["\#(id)"]}"#
+            #expect(try await ada.send(.post, "\(Self.inbox)/read", some).body["markedCount"]?.integer == 0)
+            let none = #"{"notificationIds":[]}"#
+            #expect(try await ada.send(.post, "\(Self.inbox)/read", none).body["markedCount"]?.integer == 0)
+            #expect(try await ada.send(.post, "\(Self.inbox)/read").status == 400)
+            let all = #"{"notificationIds":null}"#
+            #expect(try await ada.send(.post, "\(Self.inbox)/read", all).body["markedCount"]?.integer == 4)
+            #expect(try await ada.send(.delete, "\(Self.inbox)/\(id)").status == 204)
+            #expect(try await ada.send(.delete, "\(Self.inbox)/\(id)").status == 404)
+            #expect(try await ada.send(.delete, Self.inbox).body["deletedCount"]?.integer == 4)
+            #expect(try await ada.get(Self.inbox).body["totalCount"]?.integer == 0)
+        }
+    }
+
+    @Test("devices, preferences and quiet hours; a test send arrives where it is allowed")
+    func settings() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let devices = "/api/v1/devices"
+            for token in ["t1", "t2"] {
+                let body = #"{"token":"\#(token)","platform":1,"deviceName":"Ada's iPhone","appVersion":"2.0"}"#
+                let device = try await ada.send(.post, devices, body)
+                #expect(device.status == 200)
+                #expect(device.body["platform"]?.integer == 1)
+                #expect(device.body["isActive"]?.bool == true)
+            }
+            let android = try await ada.send(.post, devices, #"{"token":"t3","platform":2}"#)
+            let list = try await ada.get(devices).body.array
+            #expect(list?.compactMap { $0["platform"]?.integer } == [2, 1])
+            let bad = try await ada.send(.post, devices, #"{"platform":9}"#)
+            #expect(bad.status == 400)
+            #expect(bad.body["errors"]?["token"]?.strings == ["is missing"])
+            #expect(bad.body["errors"]?["platform"] != nil)
+
+            let preferences = "\(Self.inbox)/preferences"
+            let before = try await ada.get(preferences).body
+            #expect(before["preferences"]?.array?.count == 26)
+            #expect(before["quietHoursEnabled"]?.bool == false)
+            let deposit = before["preferences"]?.array?.first { $0["notificationType"]?.integer == 10 }
+            #expect(deposit?["category"]?.string == "Allowance")
+            #expect(deposit?["pushEnabled"]?.bool == true)
+            #expect(deposit?["emailEnabled"]?.bool == false)
+            let body =
+                #"{"preferences":[{"notificationType":10,"inAppEnabled":true,"pushEnabled":false,"emailEnabled":true}]}"#
+            let after = try await ada.send(.put, preferences, body).body
+            let changed = after["preferences"]?.array?.first { $0["notificationType"]?.integer == 10 }
+            #expect(changed?["pushEnabled"]?.bool == false)
+            #expect(changed?["emailEnabled"]?.bool == true)
+            let hours = #"{"enabled":true,"startTime":"22:00:00","endTime":"07:00:00"}"#
+            let quiet = try await ada.send(.put, "\(preferences)/quiet-hours", hours).body
+            #expect(quiet["quietHoursEnabled"]?.bool == true)
+            #expect(quiet["quietHoursStart"]?.string == "22:00:00")
+            let off = #"{"enabled":false,"startTime":null,"endTime":null}"#
+            let loud = try await ada.send(.put, "\(preferences)/quiet-hours", off).body
+            #expect(loud["quietHoursEnabled"]?.bool == false)
+            #expect(loud["quietHoursStart"] == .null)
+
+            // Operators' test sends: the refused type stays off the phone, the other one comes.
+            let test = #"{"userId":"ada","type":TYPE,"title":"test TYPE","body":"b"}"#
+            #expect(try await ada.send(.post, "\(Self.inbox)/test", test).status == 403)
+            let service = try await Stack.token(user: "backend", scope: .service)
+            for code in ["10", "20"] {
+                let json = test.replacing("TYPE", with: code)
+                let sent = try await gateway.call(.post, "\(Self.inbox)/test", token: service, json: json)
+                #expect(sent.status == 202)
+            }
+            try await ada.waitForCount(2)
+            try await eventually("both devices got it") { stack.pushed().count == 2 }
+            #expect(stack.pushed() == ["t2": ["test 20"], "t3": ["test 20"]])
+
+            let id = try #require(android.body["id"]?.string)
+            let eve = try await CompatibilityClient(gateway, user: "eve")
+            #expect(try await eve.send(.delete, "\(devices)/\(id)").status == 404)
+            #expect(try await ada.send(.delete, "\(devices)/\(id)").status == 204)
+            let current = try await gateway.call(
+                .delete,
+                "\(devices)/current",
+                token: ada.token,
+                headers: [(name: "X-Device-Token", value: "t2")]
+            )
+            #expect(current.status == 204)
+            #expect(try await ada.send(.delete, "\(devices)/current").status == 400)
+            #expect(try await ada.get(devices).body.array?.isEmpty == true)
+        }
+    }
+}

@@ -1,0 +1,81 @@
+// Carillon · ImportTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import Postgres
+import Testing
+
+/// `gateway import`.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct ImportTests {
+    private static func run(_ stack: Stack, _ text: String) async throws -> (ChildProcess, ChildProcess.Exit) {
+        let path = stack.directory.path + "/users.jsonl"
+        try Data(text.utf8).write(to: URL(filePath: path))
+        let process = try await stack.spawn("gateway", ["import", path], name: "import")
+        return (process, try await process.waitForExit())
+    }
+
+    @Test("a clean file is stored, in batches, and may be imported again")
+    func clean() async throws {
+        try await Stack.with { stack in
+            var lines: [String] = []
+            for number in 0..<450 {
+                let settings = #"{"zone":"Europe/Zurich","email":"u\#(number)@example.com"}"#
+                let device = #"{"platform":"android","token":"t\#(number)","name":"phone"}"#
+                let preference = #"{"type":"invoice_created","push":false}"#
+                lines.append(
+                    #"{"user_id":"u\#(number)","settings":\#(settings),"devices":[\#(device)],"#
+                        + #""preferences":[\#(preference)],"topics":["news"]}"#
+                )
+            }
+            let text = lines.joined(separator: "\r\n") + "\n\n"
+            for _ in 0..<2 {
+                let (process, exit) = try await Self.run(stack, text)
+                #expect(exit == .code(0))
+                #expect(
+                    process.output().contains(
+                        "imported 450 users, 450 devices, 450 preferences, 450 subscriptions; 0 lines at fault"
+                    )
+                )
+                for table in ["users", "devices", "preferences", "subscriptions", "user_settings"] {
+                    let count = try await stack.query("SELECT count(*) FROM carillon.\(table)").first?.int8(0)
+                    #expect(count == 450, "\(table)")
+                }
+            }
+        }
+    }
+
+    @Test("faults are reported by line, the rest is stored, and the exit code is 65")
+    func faults() async throws {
+        try await Stack.with { stack in
+            let long = String(repeating: "x", count: 1_100_000)
+            let text = [
+                #"{"user_id":"a"}"#, "{", #"{"user_id":"b","settings":{"zone":"Mars"}}"#, long, #"{}"#, "[1]",
+                #"{"user_id":"c","devices":[{"platform":"palm"}],"colour":1}"#, #"{"user_id":"d"}"#,
+            ].joined(separator: "\n")
+            let (process, exit) = try await Self.run(stack, text)
+            #expect(exit == .code(65))
+            let errors = process.errors()
+            for expected in [
+                "line 2: line: is", "line 3: settings.zone: is no IANA time zone", "line 4: line: is longer than 1 MB",
+                "line 5: user_id: is missing", "line 6: record: must be a JSON object",
+                "line 7: devices[0].platform: must be one of ios, android, web", "line 7: colour: is not a field here",
+            ] { #expect(errors.contains(expected), "\(expected) in \(errors)") }
+            #expect(process.output().contains("imported 2 users"))
+            #expect(process.output().contains("6 lines at fault"))
+            let users = try await stack.query("SELECT user_id FROM carillon.users ORDER BY 1")
+            let stored = try users.map { try $0.text(0) }
+            #expect(stored == ["a", "d"])
+        }
+    }
+
+    @Test("a file that is not there is named")
+    func missing() async throws {
+        try await Stack.with { stack in
+            let process = try await stack.spawn("gateway", ["import", "/nowhere/users.jsonl"], name: "import")
+            #expect(try await process.waitForExit() != .code(0))
+            #expect(process.errors().contains("/nowhere/users.jsonl: No such file or directory"))
+        }
+    }
+}

@@ -1,0 +1,147 @@
+// Carillon · InboxRestTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Model
+import Postgres
+import Redis
+import Testing
+import Transfer
+
+/// The inbox over REST: what is unchanged costs nothing, and receipts count.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct InboxRestTests {
+    private static func fill(_ stack: Stack, _ gateway: Gateway, user: String, count: Int) async throws -> String {
+        let token = try await Stack.token(user: user)
+        for number in 0..<count {
+            try await stack.append([("user", user), ("type", "invoice_created"), ("title", "n\(number)")])
+        }
+        try await eventually("all are listed") {
+            try await gateway.call(.get, "/v1/notifications/unread-count", token: token).body["total"]?.integer
+                == Int64(count)
+        }
+        return token
+    }
+
+    @Test("an unchanged inbox is answered with 304, a changed one with what changed")
+    func tags() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let token = try await Self.fill(stack, gateway, user: "ada", count: 3)
+            for path in ["", "?limit=2", "?since_version=1", "/unread-count"] {
+                let path = "/v1/notifications\(path)"
+                let first = try await gateway.call(.get, path, token: token)
+                #expect(first.status == 200)
+                let tag = try #require(first.header("etag"))
+                for known in [tag, "W/\(tag)", "\"else\", \(tag)"] {
+                    let again = try await gateway.call(.get, path, token: token, headers: [("if-none-match", known)])
+                    #expect(again.status == 304, "\(path) \(known)")
+                    #expect(again.response.body.isEmpty)
+                    #expect(again.header("etag") == tag)
+                }
+            }
+            let list = try await gateway.call(.get, "/v1/notifications", token: token)
+            let tag = try #require(list.header("etag"))
+            let id = try #require(list.body["notifications"]?.array?.first?["id"]?.string)
+            _ = try await gateway.call(.post, "/v1/notifications/\(id)/read", token: token)
+            let changed = try await gateway.call(
+                .get, "/v1/notifications", token: token, headers: [("if-none-match", tag)])
+            #expect(changed.status == 200)
+            #expect(changed.header("etag") != tag)
+            #expect(changed.body["unread"]?.integer == 2)
+        }
+    }
+
+    @Test("changes since a version; a client that is too far behind or ahead begins afresh")
+    func changes() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let token = try await Self.fill(stack, gateway, user: "ada", count: 3)
+            let since = try await gateway.call(.get, "/v1/notifications?since_version=1", token: token)
+            #expect(since.body["notifications"]?.array?.compactMap { $0["title"]?.string } == ["n1", "n2"])
+            #expect(since.body["next_version"]?.integer == 3)
+            #expect(since.body["reset"] == .bool(false))
+            let ahead = try await gateway.call(.get, "/v1/notifications?since_version=9", token: token)
+            #expect(ahead.body["reset"] == .bool(true))
+            // One change may touch more rows than one answer holds.
+            _ = try await stack.query(
+                """
+                INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
+                    channels, title, body, status, created_at)
+                SELECT 'ada', gen_random_uuid(), 4, 'test', '', 'invoice_created', 'info', 'in_app', 'normal', 1, 'x', '',
+                    'sent', now() FROM generate_series(1, 501)
+                """
+            )
+            _ = try await stack.query("UPDATE carillon.inboxes SET version = 4 WHERE user_id = 'ada'")
+            let behind = try await gateway.call(.get, "/v1/notifications?since_version=3", token: token)
+            #expect(behind.body["reset"] == .bool(true))
+            #expect(behind.body["notifications"]?.array?.isEmpty == true)
+        }
+    }
+
+    @Test("a client's word that it has a notification counts as its proof and ends the wait")
+    func receipts() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            let behaviour = TestSocket.Behaviour(answersPings: false)
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada", behaviour: behaviour)
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Paid")])
+            let frame = try await socket.first("notification")
+            let id = try #require(frame["notification"]?["id"]?.string)
+            let token = try await Stack.token(user: "ada")
+            let eve = try await Stack.token(user: "eve")
+            for call in ["delivered", "opened"] {
+                #expect(try await gateway.call(.post, "/v1/notifications/\(id)/\(call)", token: eve).status == 404)
+            }
+            for _ in 0..<2 {
+                #expect(try await gateway.call(.post, "/v1/notifications/\(id)/delivered", token: token).status == 204)
+            }
+            #expect(try await stack.statuses(user: "ada") == ["Paid": "delivered"])
+            for shard in 0..<16 {
+                let count = try await stack.connection.send("ZCARD", .text("carillon:unconfirmed:{\(shard)}"))
+                #expect(try count.integer() == 0)
+            }
+            #expect(try await gateway.call(.post, "/v1/notifications/\(id)/opened", token: token).status == 204)
+            let opened = try await stack.query("SELECT opened_at FROM carillon.notifications").first?.timestamptz(0)
+            #expect(try await gateway.call(.post, "/v1/notifications/\(id)/opened", token: token).status == 204)
+            let again = try await stack.query("SELECT opened_at FROM carillon.notifications").first?.timestamptz(0)
+            #expect(opened == again)
+            #expect(stack.pushed().isEmpty)
+        }
+    }
+
+    @Test("parameters that are out of range are refused and named")
+    func faults() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "ada")
+            let queries = [
+                ("limit=0", "limit"), ("limit=101", "limit"), ("limit=", "limit"), ("limit=1&limit=2", "limit"),
+                ("cursor=x", "cursor"), ("unread_only=yes", "unread_only"), ("since_version=-1", "since_version"),
+                ("since_version=9223372036854775808", "since_version"), ("type=%00", "type"), ("colour=1", "colour"),
+                ("type=%zz", "query"),
+            ]
+            for (query, field) in queries {
+                let answer = try await gateway.call(.get, "/v1/notifications?\(query)", token: token)
+                #expect(answer.status == 400, "\(query)")
+                #expect(answer.type == "application/problem+json")
+                #expect(answer.faults == [field], "\(query)")
+            }
+            let bodies = [
+                (#"{}"#, "ids"), (#"{"ids":[]}"#, "ids"), (#"{"ids":["x"]}"#, "ids"), (#"{"ids":5}"#, "ids"),
+                (#"{"all":1}"#, "all"), (#"{"all":true,"ids":["00000000-0000-0000-0000-000000000000"]}"#, "ids"),
+                (#"{"all":true,"colour":1}"#, "colour"),
+            ]
+            for (body, field) in bodies {
+                let answer = try await gateway.call(.post, "/v1/notifications/read", token: token, json: body)
+                #expect(answer.status == 422, "\(body)")
+                #expect(answer.faults.contains(field), "\(body)")
+            }
+        }
+    }
+}

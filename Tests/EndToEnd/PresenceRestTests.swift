@@ -1,0 +1,75 @@
+// Carillon · PresenceRestTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Model
+import Services
+import Testing
+import Transfer
+
+/// Presence as admins see it.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct PresenceRestTests {
+    @Test("who is here, how, and when the others were last here")
+    func presence() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            let service = try await Stack.token(user: "backend", scope: .service)
+            let path = "/v1/admin/presence/ada"
+            #expect(try await gateway.call(.get, path, token: service).status == 403)
+            let unknown = try await gateway.call(.get, path, token: admin)
+            #expect(unknown.status == 200)
+            #expect(unknown.body["online"] == .bool(false))
+            #expect(unknown.body["last_seen"] == .null)
+
+            let first = try await TestSocket.synced(port: gateway.port, user: "ada")
+            let second = try await TestSocket.synced(port: gateway.port, user: "ada")
+            let online = try await gateway.call(.get, path, token: admin)
+            #expect(online.body["online"] == .bool(true))
+            let connections = online.body["connections"]?.array ?? []
+            #expect(connections.count == 2)
+            #expect(connections.first?["dialect"]?.string == "native")
+            #expect(connections.first?["state"]?.string == "active")
+            #expect(connections.first?["since"]?.string.flatMap { Timestamp(rfc3339: $0) } != nil)
+
+            await first.close()
+            try await eventually("one is left") {
+                try await gateway.call(.get, path, token: admin).body["connections"]?.array?.count == 1
+            }
+            #expect(try await gateway.call(.get, path, token: admin).body["last_seen"] == .null)
+            await second.close()
+            try await eventually("the last one was noted") {
+                try await gateway.call(.get, path, token: admin).body["last_seen"]?.string != nil
+            }
+            #expect(try await gateway.call(.get, path, token: admin).body["online"] == .bool(false))
+
+            _ = try await TestSocket.synced(port: gateway.port, user: "eve")
+            let many = try await gateway.call(
+                .post, "/v1/admin/presence", token: admin, json: #"{"users":["eve","ada","nobody"]}"#)
+            let users = many.body["users"]?.array ?? []
+            #expect(users.map { $0["user_id"]?.string } == ["eve", "ada", "nobody"])
+            #expect(users.map { $0["online"]?.bool } == [true, false, false])
+            #expect(users.map { $0["last_seen"]?.string != nil } == [false, true, false])
+        }
+    }
+
+    @Test("lists that are too long or no lists are refused")
+    func faults() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            let many = (0...1_000).map { "\"u\($0)\"" }.joined(separator: ",")
+            let bodies = [
+                (#"{}"#, "users"), (#"{"users":[]}"#, "users"), (#"{"users":"ada"}"#, "users"),
+                (#"{"users":["a",5]}"#, "users[1]"), ("{\"users\":[\(many)]}", "users"),
+            ]
+            for (body, field) in bodies {
+                let answer = try await gateway.call(.post, "/v1/admin/presence", token: admin, json: body)
+                #expect(answer.status == 422)
+                #expect(answer.faults == [field])
+            }
+        }
+    }
+}

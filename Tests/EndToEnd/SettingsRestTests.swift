@@ -1,0 +1,118 @@
+// Carillon · SettingsRestTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Testing
+import Transfer
+
+/// Devices, preferences and settings over REST.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct SettingsRestTests {
+    @Test("the current device goes by its token or by its device_id, and only the user's own")
+    func currentDevice() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = try await Stack.token(user: "ada")
+            let eve = try await Stack.token(user: "eve")
+            for number in 0..<3 {
+                let device = #"{"platform":"android","token":"t\#(number)","device_id":"d\#(number)"}"#
+                #expect(try await gateway.call(.post, "/v1/devices", token: ada, json: device).status == 201)
+            }
+            let path = "/v1/devices/current"
+            #expect(try await gateway.call(.delete, path, token: eve, json: #"{"token":"t0"}"#).status == 404)
+            #expect(try await gateway.call(.delete, path, token: ada, json: #"{"token":"t0"}"#).status == 204)
+            #expect(try await gateway.call(.delete, path, token: ada, json: #"{"device_id":"d1"}"#).status == 204)
+            #expect(try await gateway.call(.delete, "\(path)?device_id=d2", token: ada).status == 204)
+            #expect(try await gateway.call(.delete, "\(path)?device_id=d2", token: ada).status == 404)
+            for body in [#"{}"#, #"{"token":"a","device_id":"b"}"#] {
+                let answer = try await gateway.call(.delete, path, token: ada, json: body)
+                #expect(answer.status == 422)
+                #expect(answer.faults == ["token"])
+            }
+            let list = try await gateway.call(.get, "/v1/devices", token: ada)
+            #expect(list.body["devices"]?.array?.isEmpty == true)
+        }
+    }
+
+    @Test("Web Push without a key is no riddle")
+    func webPushKey() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let answer = try await gateway.call(.get, "/v1/web-push/key", token: try await Stack.token(user: "ada"))
+            #expect(answer.status == 404)
+            #expect(answer.type == "application/problem+json")
+            #expect(answer.body["detail"]?.string?.contains("VAPID_KEY") == true)
+        }
+    }
+
+    @Test("settings are replaced; quiet hours and the e-mail opt-out stay unless they are named")
+    func settings() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "ada")
+            let quiet = try await gateway.call(
+                .put,
+                "/v1/preferences/quiet-hours",
+                token: token,
+                json: #"{"start":"22:00","end":"07:30","weekdays":[1,7]}"#
+            )
+            #expect(quiet.body["quiet_hours"]?["end"]?.string == "07:30")
+            let all = #"{"zone":"Europe/Zurich","locale":"de-CH","email":"ada@example.com","email_opted_out":true}"#
+            #expect(try await gateway.call(.put, "/v1/settings", token: token, json: all).status == 200)
+            let some = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"zone":"Asia/Tokyo"}"#)
+            #expect(some.body["zone"]?.string == "Asia/Tokyo")
+            #expect(some.body["email"] == .null)
+            #expect(some.body["email_opted_out"] == .bool(true))
+            #expect(some.body["quiet_hours"]?["weekdays"]?.array?.compactMap(\.integer) == [1, 7])
+            let cleared = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"quiet_hours":null}"#)
+            #expect(cleared.body["quiet_hours"] == .null)
+            #expect(try await gateway.call(.get, "/v1/settings", token: token).body == cleared.body)
+            // Quiet hours leave the rest alone.
+            _ = try await gateway.call(.put, "/v1/settings", token: token, json: all)
+            let later = try await gateway.call(
+                .put, "/v1/preferences/quiet-hours", token: token, json: #"{"start":"01:00","end":"02:00"}"#)
+            #expect(later.body["email"]?.string == "ada@example.com")
+            #expect(later.body["email_opted_out"] == .bool(true))
+        }
+    }
+
+    @Test("each faulty field is named, and nothing is changed")
+    func faults() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "ada")
+            let settings: [(String, Set<String>)] = [
+                (#"{"zone":"Mars/Olympus","locale":"d","email":"x"}"#, ["zone", "email"]),
+                (#"{"locale":"de CH"}"#, ["locale"]), (#"{"locale":"-"}"#, ["locale"]),
+                (#"{"email":"a@b\r\nBcc: c@d"}"#, ["email"]), (#"{"email":"a@b@c"}"#, ["email"]),
+                (#"{"opted_out":"yes"}"#, ["opted_out"]), (#"{"zone":""}"#, ["zone"]), (#"{"a":1}"#, ["a"]),
+                (#"{"quiet_hours":{"start":"24:00","end":"7:00"}}"#, ["quiet_hours.start", "quiet_hours.end"]),
+                (#"{"quiet_hours":5}"#, ["quiet_hours", "quiet_hours.start", "quiet_hours.end"]),
+            ]
+            for (body, fields) in settings {
+                let answer = try await gateway.call(.put, "/v1/settings", token: token, json: body)
+                #expect(answer.status == 422, "\(body)")
+                #expect(answer.faults == fields, "\(body)")
+            }
+            let hours = [(#"{}"#, "start"), (#"{"start":"22:00","end":"07:00","weekdays":[0]}"#, "weekdays")]
+            for (body, field) in hours {
+                let answer = try await gateway.call(.put, "/v1/preferences/quiet-hours", token: token, json: body)
+                #expect(answer.status == 422, "\(body)")
+                #expect(answer.faults.contains(field), "\(body)")
+            }
+            let preferences = [
+                (#"{}"#, "types"), (#"{"types":[5]}"#, "types[0]"),
+                (#"{"types":[{"type":"x","push":1,"a":2}]}"#, "types[0].push"),
+                (#"{"types":[{"type":"x"}]}"#, "types[0].type"),
+                (#"{"types":[{"type":"invoice_created"},{"type":"invoice_created"}]}"#, "types[1].type"),
+            ]
+            for (body, field) in preferences {
+                let answer = try await gateway.call(.put, "/v1/preferences", token: token, json: body)
+                #expect(answer.status == 422, "\(body)")
+                #expect(answer.faults.contains(field), "\(body): \(answer.faults)")
+            }
+            #expect(try await stack.query("SELECT FROM carillon.users").count == 0)
+        }
+    }
+}

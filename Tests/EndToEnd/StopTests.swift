@@ -1,0 +1,50 @@
+// Carillon · StopTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import Redis
+import Testing
+
+/// SIGTERM finishes what was taken and takes no more.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct StopTests {
+    @Test("a dispatcher that is stopped while jobs flow loses and repeats nothing, and exits 0 in time")
+    func dispatcher() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let first = try await stack.startDispatcher(name: "first")
+            try await gateway.register(user: "offline", platform: "android", token: "phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "online")
+            let count = 2_000
+            for number in 0..<count {
+                let user = number % 2 == 0 ? "online" : "offline"
+                try await stack.append([("user", user), ("type", "payment_received"), ("title", "job \(number)")])
+                if number == count / 2 { first.send(SIGTERM) }
+            }
+            #expect(try await first.waitForExit(within: .seconds(20)) == .code(0))
+            #expect(!socket.titles.isEmpty)
+            #expect(socket.titles.count + (stack.pushed()["phone"]?.count ?? 0) < count, "it was stopped too late")
+            // It settled all that it had taken, and left.
+            for stream in ["carillon:jobs", "carillon:jobs:critical", "carillon:{fcm}:deliveries:normal"] {
+                let pending = try? await stack.connection.send("XPENDING", .text(stream), "dispatchers")
+                guard var cursor = try pending?.cursor(), try cursor.array() != nil else { continue }
+                let taken = try cursor.integer()
+                #expect(taken == 0, "\(stream)")
+            }
+
+            let second = try await stack.startDispatcher(name: "second")
+            let online = stride(from: 0, to: count, by: 2).map { "job \($0)" }
+            let offline = stride(from: 1, to: count, by: 2).map { "job \($0)" }
+            try await eventually("every job reached the socket", within: .seconds(60)) {
+                socket.titles.count >= online.count
+            }
+            try await eventually("every job reached the phone", within: .seconds(60)) {
+                (stack.pushed()["phone"]?.count ?? 0) >= offline.count
+            }
+            #expect(socket.titles.sorted() == online.sorted())
+            #expect(stack.pushed()["phone"]?.sorted() == offline.sorted())
+            #expect(try await second.stop(within: .seconds(20)) == .code(0))
+        }
+    }
+}

@@ -1,0 +1,61 @@
+// Carillon · StreamTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Testing
+import Transfer
+
+/// Server-Sent Events: the inbox version is the event's id, so that a client resumes without loss or repetition.
+@Suite(.serialized, .timeLimit(.minutes(2)))
+struct StreamTests {
+    @Test("a stream begins with a sync, goes on with changes, and resumes by the last event's id")
+    func streams() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let stream = try await TestStream.open(port: gateway.port, user: "ada")
+            let sync = try await stream.first("sync")
+            #expect(stream.status == 200)
+            #expect(sync.id == "0")
+            for number in 1...3 {
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "n\(number)")])
+            }
+            try await eventually("all come in order") { stream.titles == ["n1", "n2", "n3"] }
+            let last = stream.events.last { $0.name == "notification" }?.id
+            #expect(last == "3")
+            await stream.close()
+
+            for number in 4...5 {
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "n\(number)")])
+            }
+            try await eventually("they are stored") { try await stack.statuses(user: "ada").count == 5 }
+            let resumed = try await TestStream.open(port: gateway.port, user: "ada", lastEventID: last)
+            let missed = try JSONParser.parse(Array(try await resumed.first("sync").data.utf8))
+            let titles = (missed["notifications"]?.array ?? []).compactMap { $0["title"]?.string }
+            #expect(titles == ["n4", "n5"])
+            #expect(missed["reset"]?.bool == false)
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "n6")])
+            try await eventually("the stream goes on") { resumed.titles == ["n6"] }
+
+            #expect(try await gateway.process.stop() == .code(0))
+            try await eventually("the end is told") { resumed.events.contains { $0.name == "goodbye" } }
+        }
+    }
+
+    @Test("requests that are no stream are refused with a reason, and the connection goes on")
+    func refusals() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "ada")
+            #expect(try await gateway.call(.get, "/v1/stream", token: nil).status == 401)
+            #expect(try await gateway.call(.get, "/v1/stream", token: "x.y.z").status == 401)
+            let wrong = try await gateway.call(.get, "/v1/stream?last_event_id=no", token: token)
+            #expect(wrong.status == 400)
+            #expect(wrong.body["detail"]?.string == "Last-Event-ID must be a whole number from 0")
+            #expect(try await gateway.call(.post, "/v1/stream", token: token).status == 405)
+            #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 200)
+        }
+    }
+}

@@ -1,0 +1,56 @@
+// Carillon · CompatibilityStack.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Testing
+import Transfer
+
+extension Stack {
+    /// Starts both programs with the catalogs of the systems whose clients come along unchanged.
+    func startCompatible() async throws -> Gateway {
+        // Tests/EndToEnd/Support/CompatibilityStack.swift, so three folders up is the checkout.
+        let checkout = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../..").standardized
+        let environment = ["CATALOG": checkout.appendingPathComponent("deploy/catalog.d").path]
+        let process = try await self.spawn("gateway", ["serve"], name: "gateway", environment: environment)
+        let line = try await process.waitForLine("ready ")
+        let port = line.split(separator: ":").last.flatMap { Int($0) }
+        let dispatcher = try await self.spawn("dispatcher", ["run"], name: "dispatcher", environment: environment)
+        _ = try await dispatcher.waitForLine("ready ")
+        return Gateway(process: process, port: try #require(port), http: self.http)
+    }
+}
+
+/// A client of one of those systems: one user's token, and bodies as it sends them.
+struct CompatibilityClient {
+    let gateway: Gateway
+    let token: String
+
+    init(_ gateway: Gateway, user: String) async throws {
+        self.gateway = gateway
+        self.token = try await Stack.token(user: user)
+    }
+
+    func get(_ path: String) async throws -> Gateway.Answer {
+        try await self.gateway.call(.get, path, token: self.token)
+    }
+
+    func send(_ method: TransferRequest.Method, _ path: String, _ json: String? = nil) async throws -> Gateway.Answer {
+        try await self.gateway.call(method, path, token: self.token, json: json)
+    }
+
+    /// Asks until the inbox has that many.
+    func waitForCount(_ count: Int, at path: String = "/v1/notifications/unread-count") async throws {
+        try await eventually("\(count) notifications") {
+            try await self.get(path).body["total"]?.integer == Int64(count)
+        }
+    }
+}
+
+extension JSONValue {
+    /// The texts under a name in an array of objects.
+    func texts(_ name: String) -> [String] {
+        self.array?.compactMap { $0[name]?.string } ?? []
+    }
+}

@@ -1,0 +1,119 @@
+// Carillon · SweepTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Postgres
+import Redis
+import Testing
+
+/// What PostgreSQL has is sent even if Redis has forgotten it.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct SweepTests {
+    private static let title = "Paid"
+
+    @Test(
+        "rows that were stored and not handed on before Redis forgot their jobs are handed on, once each",
+        arguments: [["FLUSHALL"], ["DEL", "carillon:jobs"]] as [[RedisArgument]]
+    )
+    func forgottenJobs(command: [RedisArgument]) async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await gateway.register(user: "offline", platform: "android", token: "phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "online")
+            try await Self.storeUnowned(["online", "offline"], in: stack)
+            try await stack.connection.send(command)
+            try await eventually("the socket that stayed open is registered", within: .seconds(20)) {
+                try await stack.connection.send("HLEN", "carillon:presence:{online}").integer() == 1
+            }
+            try await Self.age(stack)
+
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("each one's status says how it went", within: .seconds(30)) {
+                let online = try await stack.statuses(user: "online")
+                let offline = try await stack.statuses(user: "offline")
+                return online == [Self.title: "delivered"] && offline == [Self.title: "sent"]
+            }
+            try await eventually("the sweeper has passed both", within: .seconds(30)) {
+                try await stack.query(
+                    "SELECT 1 FROM carillon.notifications n, carillon.sweep s WHERE n.stored_at > s.swept_until"
+                ).isEmpty
+            }
+            #expect(Self.seen(by: socket) == [Self.title])
+            #expect(stack.pushed() == ["phone": [Self.title]])
+        }
+    }
+
+    @Test("a push that waits for its next try when Redis is emptied is sent all the same")
+    func forgottenRetry() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            try await eventually("Redis is known to remember") {
+                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
+            try await gateway.register(user: "offline", platform: "android", token: "unavailable-once-phone")
+            try await stack.append([("user", "offline"), ("type", "payment_received"), ("title", Self.title)])
+            try await eventually("the first try has failed and the next is planned") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count == 1
+            }
+            #expect(stack.pushed().isEmpty)
+            dispatcher.send(SIGKILL)
+            try await dispatcher.waitForExit()
+            try await stack.connection.send("FLUSHALL")
+            try await Self.age(stack)
+
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("the phone has it", within: .seconds(30)) {
+                stack.pushed() == ["unavailable-once-phone": [Self.title]]
+            }
+            try await eventually("it counts as sent") {
+                try await stack.statuses(user: "offline") == [Self.title: "sent"]
+            }
+        }
+    }
+
+    /// Ten minutes pass.
+    private static func age(_ stack: Stack) async throws {
+        for statement in [
+            "UPDATE carillon.notifications SET stored_at = stored_at - interval '10 minutes'",
+            "UPDATE carillon.sweep SET swept_until = swept_until - interval '20 minutes'",
+        ] { _ = try await stack.query(statement) }
+    }
+
+    /// Has a dispatcher store a notification for each user and die before it hands them on.
+    private static func storeUnowned(_ users: [String], in stack: Stack) async throws {
+        let dispatcher = try await stack.startDispatcher(name: "doomed")
+        let pool = try #require(stack.database?.pool)
+        // The database has the whole batch in one round trip and holds it until the dispatcher stands still.
+        try await pool.transaction { transaction in
+            try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
+            // One job, as two could be taken apart.
+            try await stack.append([
+                ("users", String(decoding: JSONWriter.bytes(of: .array(users.map { .string($0) })), as: UTF8.self)),
+                ("type", "payment_received"), ("title", Self.title),
+            ])
+            try await eventually("the dispatcher waits for the lock with the job") {
+                let waiting = try await stack.query("SELECT 1 FROM pg_locks WHERE NOT granted")
+                let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
+                guard !waiting.isEmpty, var cursor = try reply.cursor(), try cursor.array() != nil else { return false }
+                return try cursor.integer() == 1
+            }
+            dispatcher.send(SIGSTOP)
+        }
+        try await eventually("all are stored and without an owner") {
+            try await stack.query(
+                "SELECT id FROM carillon.notifications WHERE status = 'pending' AND status_reason IS NULL"
+            ).count == users.count
+        }
+        dispatcher.send(SIGKILL)
+        try await dispatcher.waitForExit()
+    }
+
+    /// By frame, or by the sync that brings up to date a socket whose node saw Redis come back empty.
+    private static func seen(by socket: TestSocket) -> [String] {
+        let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
+        return socket.titles + synced.compactMap { $0["title"]?.string }
+    }
+}

@@ -1,0 +1,111 @@
+// Carillon · UnsubscribeTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Model
+import Postgres
+import Testing
+import Transfer
+
+/// One-click unsubscribe, as mail programs and people do it.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct UnsubscribeTests {
+    private static let links = UnsubscribeLinks(secret: Stack.secret)
+    private static let form = "application/x-www-form-urlencoded"
+
+    private static func post(
+        _ stack: Stack,
+        _ gateway: Gateway,
+        token: String,
+        body: String,
+        type: String = Self.form
+    ) async throws -> TransferResponse {
+        let request = TransferRequest(
+            .post,
+            url: "http://127.0.0.1:\(gateway.port)/v1/unsubscribe?token=\(token)",
+            headers: [("content-type", type)],
+            body: Array(body.utf8),
+            timeout: .seconds(10)
+        )
+        switch await stack.http.perform(request) {
+        case .answered(let response): return response
+        case .unanswered(let failure): throw FixtureError("\(failure)")
+        }
+    }
+
+    @Test("looking changes nothing, one click stops the type's e-mail and nothing else, and again is the same")
+    func oneType() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = try await Stack.token(user: "ada")
+            let wish = #"{"types":[{"type":"invoice_created","push":true,"email":true}]}"#
+            #expect(try await gateway.call(.put, "/v1/preferences", token: ada, json: wish).status == 200)
+            let token = Self.links.token(for: .init(user: "ada", type: "invoice_created"))
+            let page = try await gateway.call(.get, "/v1/unsubscribe?token=\(token)", token: nil)
+            #expect(page.status == 200)
+            #expect(page.type == "text/html; charset=utf-8")
+            let policy = try #require(page.header("content-security-policy"))
+            #expect(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"))
+            #expect(page.header("referrer-policy") == "no-referrer")
+            #expect(page.header("x-content-type-options") == "nosniff")
+            #expect(String(decoding: page.response.body, as: UTF8.self).contains("invoice_created"))
+            let before = try await stack.query("SELECT email FROM carillon.preferences").first?.bool(0)
+            #expect(before == true)
+            for _ in 0..<2 {
+                let click = try await Self.post(stack, gateway, token: token, body: "List-Unsubscribe=One-Click")
+                #expect(click.status == 200)
+            }
+            let row = try #require(try await stack.query("SELECT email, push FROM carillon.preferences").first)
+            #expect(try row.bool(0) == false)
+            #expect(try row.bool(1))
+            let settings = try await gateway.call(.get, "/v1/settings", token: ada)
+            #expect(settings.body["email_opted_out"] == .bool(false))
+            let all = try await Self.post(stack, gateway, token: token, body: "scope=all&List-Unsubscribe=One-Click")
+            #expect(all.status == 200)
+            let after = try await gateway.call(.get, "/v1/settings", token: ada)
+            #expect(after.body["email_opted_out"] == .bool(true))
+        }
+    }
+
+    @Test("a link for all e-mail, by either form; nothing is stored about a user who is gone")
+    func all() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = try await Stack.token(user: "ada")
+            #expect(try await gateway.call(.put, "/v1/settings", token: ada, json: #"{"locale":"de"}"#).status == 200)
+            let multipart =
+                "--x\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--x--\r\n"
+            for user in ["ada", "gone"] {
+                let token = Self.links.token(for: .init(user: user, type: nil))
+                let type = "multipart/form-data; boundary=x"
+                let click = try await Self.post(stack, gateway, token: token, body: multipart, type: type)
+                #expect(click.status == 200)
+            }
+            let settings = try await gateway.call(.get, "/v1/settings", token: ada)
+            #expect(settings.body["email_opted_out"] == .bool(true))
+            #expect(settings.body["locale"]?.string == "de")
+            #expect(try await stack.query("SELECT FROM carillon.user_settings").count == 1)
+        }
+    }
+
+    @Test("a token that is none of ours, and a body that is no click, are refused")
+    func faults() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let good = Self.links.token(for: .init(user: "ada", type: nil))
+            for query in ["", "?token=", "?token=x", "?token=\(good)&a=1", "?token=\(good.dropLast(4))"] {
+                let page = try await gateway.call(.get, "/v1/unsubscribe\(query)", token: nil)
+                #expect(page.status == 400, "\(query)")
+                #expect(page.type == "application/problem+json")
+            }
+            for body in ["", "List-Unsubscribe=Two-Clicks", "{}"] {
+                let answer = try await Self.post(stack, gateway, token: good, body: body)
+                #expect(answer.status == 422, "\(body)")
+            }
+            let long = String(repeating: "x", count: 5_000)
+            #expect(try await Self.post(stack, gateway, token: good, body: long).status == 413)
+            #expect(try await Self.post(stack, gateway, token: "x", body: "List-Unsubscribe=One-Click").status == 400)
+        }
+    }
+}

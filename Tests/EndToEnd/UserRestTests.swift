@@ -1,0 +1,160 @@
+// Carillon · UserRestTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Model
+import Postgres
+import Redis
+import Services
+import Testing
+import Transfer
+
+/// Users as services see them: everything at once in, everything out, everything gone.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct UserRestTests {
+    private static let record = """
+        {"settings":{"zone":"Europe/Zurich","locale":"de-CH","email":"ada@example.com",
+        "quiet_hours":{"start":"22:00","end":"07:00"}},
+        "preferences":[{"type":"invoice_created","push":false}],
+        "devices":[{"platform":"android","token":"ada-phone","name":"phone"}],"topics":["news"]}
+        """
+
+    private static func names(_ value: JSONValue?) -> Set<String> { Set(value?.object?.map(\.key) ?? []) }
+
+    @Test("a record is stored at once and exported whole; only a service may")
+    func roundTrip() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let service = try await Stack.token(user: "backend", scope: .service)
+            let ada = try await Stack.token(user: "ada")
+            for method in [TransferRequest.Method.put, .get, .delete] {
+                #expect(try await gateway.call(method, "/v1/users/ada", token: ada, json: "{}").status == 403)
+            }
+            #expect(try await gateway.call(.get, "/v1/users/ada", token: service).status == 404)
+            for _ in 0..<2 {
+                let put = try await gateway.call(.put, "/v1/users/ada", token: service, json: Self.record)
+                #expect(put.status == 200)
+                #expect(put.body["devices"]?.array?.first?["name"]?.string == "phone")
+                #expect(put.body["devices"]?.array?.first?["token"] == nil)
+            }
+            // What is left out stays.
+            #expect(try await gateway.call(.put, "/v1/users/ada", token: service, json: "{}").status == 200)
+            let settings = try await gateway.call(.get, "/v1/settings", token: ada)
+            #expect(settings.body["quiet_hours"]?["start"]?.string == "22:00")
+
+            // More than one page of rows.
+            for number in 0..<201 {
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "n\(number)")])
+            }
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Paid")])
+            try await eventually("all are stored") { try await stack.statuses(user: "ada").count == 202 }
+            try await eventually("the push is recorded") {
+                try await stack.query("SELECT FROM carillon.delivery_attempts").count == 1
+            }
+            let export = try await gateway.call(.get, "/v1/users/ada", token: service)
+            #expect(export.status == 200)
+            #expect(export.body["user_id"]?.string == "ada")
+            #expect(export.body["user_settings"]?["zone"]?.string == "Europe/Zurich")
+            #expect(export.body["inboxes"]?["total"]?.integer == 202)
+            let titles = export.body["notifications"]?.array?.compactMap { $0["title"]?.string } ?? []
+            #expect(Set(titles).count == 202)
+            #expect(titles.count == 202)
+            #expect(export.body["devices"]?.array?.first?["token"]?.string == "ada-phone")
+            #expect(export.body["preferences"]?.array?.first?["push"] == .bool(false))
+            #expect(export.body["subscriptions"]?.array?.first?["topic"]?.string == "news")
+            #expect(export.body["delivery_attempts"]?.array?.count == 1)
+        }
+    }
+
+    @Test("every faulty field is named with its path, and nothing is stored")
+    func faults() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Stack.token(user: "backend", scope: .service)
+            let body = """
+                {"settings":{"zone":"Mars","quiet_hours":{"start":"x"}},"preferences":[{"type":"unheard_of"}],
+                "devices":[{"platform":"ios","token":"zz"},5],"topics":[""],"colour":1}
+                """
+            let answer = try await gateway.call(.put, "/v1/users/ada", token: service, json: body)
+            #expect(answer.status == 422)
+            #expect(
+                answer.faults == [
+                    "settings.zone", "settings.quiet_hours.start", "settings.quiet_hours.end", "preferences[0].type",
+                    "devices[0].token", "devices[1]", "topics[0]", "colour",
+                ]
+            )
+            #expect(try await stack.query("SELECT FROM carillon.users").count == 0)
+            let long = String(repeating: "u", count: 129)
+            for user in [long, "%00", "%zz"] {
+                let answer = try await gateway.call(.put, "/v1/users/\(user)", token: service, json: "{}")
+                #expect(answer.status == 400, "\(user)")
+                #expect(answer.faults == ["id"])
+            }
+            let escaped = try await gateway.call(.put, "/v1/users/a%2Fb%20%C3%A9", token: service, json: "{}")
+            #expect(escaped.body["user_id"]?.string == "a/b é")
+        }
+    }
+
+    @Test("erasure reaches every table and Redis, spares others, and may be repeated")
+    func erasure() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            let service = try await Stack.token(user: "backend", scope: .service)
+            for user in ["ada", "eve"] {
+                let record = Self.record.replacing("ada-phone", with: "\(user)-phone")
+                #expect(try await gateway.call(.put, "/v1/users/\(user)", token: service, json: record).status == 200)
+                try await stack.append([("user", user), ("type", "payment_received"), ("title", "Paid \(user)")])
+                // A letter of the user's own, and one for both.
+                try await stack.append([("user", user), ("type", "unheard_of")])
+            }
+            try await stack.append([("users", #"["ada","eve"]"#), ("type", "unheard_of")])
+            try await eventually("both were pushed, and the letters set aside") {
+                let attempts = try await stack.query("SELECT FROM carillon.delivery_attempts").count
+                let letters = try await stack.query("SELECT FROM carillon.dead_letters").count
+                return attempts == 2 && letters == 3
+            }
+            let behaviour = TestSocket.Behaviour(answersPings: false)
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada", behaviour: behaviour)
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "unproven")])
+            _ = try await socket.first("notification")
+            // So that nobody falls back to push meanwhile.
+            #expect(try await dispatcher.stop() == .code(0))
+            let retries: RedisArgument = "carillon:{fcm}:retry:critical"
+            let zero = "00000000-0000-0000-0000-000000000000"
+            for user in ["ada", "eve", "x ada"] {
+                try await stack.connection.send(
+                    "ZADD", retries, "99999999999999", .text("1 \(zero) \(zero) 1 - \(user)"))
+            }
+            let answer = try await gateway.call(.delete, "/v1/users/ada", token: service)
+            #expect(answer.status == 200)
+            let rows = answer.body["postgres"]
+            #expect(rows?["notifications"]?.integer == 2)
+            for table in ["users", "user_settings", "inboxes", "devices", "preferences", "subscriptions"] {
+                #expect(rows?[table]?.integer == 1, "\(table)")
+            }
+            #expect(rows?["delivery_attempts"]?.integer == 1)
+            #expect(rows?["dead_letters"]?.integer == 2)
+            #expect(answer.body["redis"]?["presence"]?.integer == 1)
+            #expect(answer.body["redis"]?["retries"]?.integer == 1)
+            #expect(answer.body["redis"]?["unconfirmed"]?.integer == 1)
+            #expect(answer.body["redis"]?["dead_letters"]?.integer == 2)
+            #expect(try await stack.connection.send("ZCARD", retries).integer() == 2)
+            let letters = try await stack.query("SELECT fields::text FROM carillon.dead_letters")
+            #expect(letters.count == 2)
+            for row in letters { #expect(try row.text(0).contains("ada") == false) }
+            #expect(try await gateway.call(.get, "/v1/users/ada", token: service).status == 404)
+            let eve = try await gateway.call(.get, "/v1/users/eve", token: service)
+            #expect(eve.body["notifications"]?.array?.count == 1)
+            #expect(eve.body["devices"]?.array?.count == 1)
+
+            let again = try await gateway.call(.delete, "/v1/users/ada", token: service)
+            #expect(again.status == 200)
+            for part in ["postgres", "redis"] {
+                for member in again.body[part]?.object ?? [] { #expect(member.value.integer == 0, "\(member.key)") }
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+// Carillon · DeviceChangeTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Postgres
+import Stores
+import Testing
+
+@Suite(.timeLimit(.minutes(2)))
+struct DeviceChangeTests {
+    private static func device(_ token: String, user: String = "a", deviceID: String?, at second: Int64 = 0) -> Device {
+        var device = Samples.device(user: user, token: token, at: second)
+        device.deviceID = deviceID
+        return device
+    }
+
+    @Test("a device that comes with a new token replaces its old one, and nobody else's")
+    func replacing() async throws {
+        try await Samples.withStores { pool in
+            let devices = DeviceStore(pool: pool)
+            _ = try await devices.registerReplacing(Self.device("t1", deviceID: "phone"))
+            _ = try await devices.registerReplacing(Self.device("t2", deviceID: "tablet", at: 1))
+            _ = try await devices.registerReplacing(Self.device("t3", deviceID: nil, at: 2))
+            _ = try await devices.registerReplacing(Self.device("t4", user: "b", deviceID: "phone", at: 3))
+            let again = try await devices.registerReplacing(Self.device("t5", deviceID: "phone", at: 4))
+            #expect(again.token == "t5")
+            #expect(try await devices.list(user: "a").map(\.token) == ["t5", "t3", "t2"])
+            #expect(try await devices.list(user: "b").map(\.token) == ["t4"])
+        }
+    }
+
+    @Test("a touch changes the time, and the token if there is a new one; an older holder loses it")
+    func touching() async throws {
+        try await Samples.withStores { pool in
+            let devices = DeviceStore(pool: pool)
+            let mine = try await devices.register(Self.device("t1", deviceID: nil))
+            _ = try await devices.register(Self.device("t2", user: "b", deviceID: nil))
+            let later = Samples.start + .seconds(60)
+            let seen = try await devices.touch(user: "a", id: mine.id, token: nil, deviceID: "phone", at: later)
+            #expect(seen?.token == "t1")
+            #expect(seen?.lastUsedAt == later)
+            #expect(seen?.registeredAt == mine.registeredAt)
+            #expect(seen?.deviceID == "phone")
+            let moved = try await devices.touch(user: "a", id: mine.id, token: "t2", deviceID: nil, at: later)
+            #expect(moved?.id == mine.id)
+            #expect(moved?.token == "t2")
+            #expect(moved?.registeredAt == later)
+            #expect(moved?.deviceID == "phone")
+            #expect(try await devices.list(user: "b").isEmpty)
+            #expect(try await devices.touch(user: "b", id: mine.id, token: "t9", deviceID: nil, at: later) == nil)
+            #expect(try await devices.list(user: "a").map(\.token) == ["t2"])
+        }
+    }
+}

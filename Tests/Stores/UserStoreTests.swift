@@ -1,0 +1,67 @@
+// Carillon · UserStoreTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Postgres
+import Stores
+import Testing
+
+@Suite(.timeLimit(.minutes(2)))
+struct UserStoreTests {
+    @Test("records of several users are stored at once, and each gets its own devices back")
+    func records() async throws {
+        try await Samples.withStores { pool in
+            let users = UserStore(pool: pool)
+            let records = ["b", "a", "c"].map { user in
+                var record = UserRecord(user: user)
+                if user != "c" { record.devices = [Samples.device(user: user, token: "t-\(user)")] }
+                record.preferences = ["x": TypePreference(push: false)]
+                record.topics = ["news", "news"]
+                return record
+            }
+            for _ in 0..<2 {
+                let devices = try await users.put(records)
+                #expect(devices.map { $0.map(\.token) } == [["t-b"], ["t-a"], []])
+            }
+            #expect(try await TopicStore(pool: pool).topics(user: "a", limit: 10) == ["news"])
+            #expect(try await PreferenceStore(pool: pool).preferences(user: "c")["x"]?.push == false)
+        }
+    }
+
+    @Test("the latest moment is kept, and a user who was not known is then")
+    func lastSeen() async throws {
+        try await Samples.withStores { pool in
+            let users = UserStore(pool: pool)
+            let now = Samples.start
+            try await users.markSeen(["a", "b", "a"], at: now)
+            try await users.markSeen(["a"], at: now + .seconds(5))
+            try await users.markSeen(["b"], at: now + .seconds(-5))
+            #expect(try await users.lastSeen(["b", "nobody", "a"]) == [now, nil, now + .seconds(5)])
+        }
+    }
+
+    @Test("the export names every table that has a user's rows")
+    func exportIsWhole() async throws {
+        try await Samples.withStores { pool in
+            let tables = Set(try await UserStore(pool: pool).tables().map(\.name))
+            let exported =
+                UserExportStore.Single.allCases.map(\.rawValue) + UserExportStore.Section.allCases.map(\.rawValue)
+            #expect(tables.subtracting(exported).isEmpty, "add these to UserExportStore")
+        }
+    }
+
+    @Test("a user has so many topics and no more; a service may add any number")
+    func topicLimit() async throws {
+        try await Samples.withStores { pool in
+            let topics = TopicStore(pool: pool)
+            let first = try await topics.subscribe(user: "u", topic: "a", limit: 2)
+            #expect(first)
+            #expect(try await topics.subscribe(user: "u", topic: "b", limit: 2))
+            #expect(try await topics.subscribe(user: "u", topic: "c", limit: 2) == false)
+            #expect(try await topics.subscribe(user: "u", topic: "a", limit: 2))
+            #expect(try await topics.subscribe(user: "u", topic: "c"))
+            #expect(try await topics.unsubscribe(user: "u", topic: "c"))
+            #expect(try await topics.unsubscribe(user: "u", topic: "c") == false)
+        }
+    }
+}
