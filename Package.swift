@@ -218,7 +218,8 @@ let package = Package(
         .target(
             name: "Services",
             dependencies: [
-                "Backoff", "Catalog", "JSON", "Model", "Redis", "Shapes", "Sockets", "Stores", "Streams", "Transfer",
+                "Backoff", "Catalog", "JSON", "Model", "Postgres", "Redis", "Shapes", "Sockets", "Stores", "Streams",
+                "Transfer",
                 .product(name: "_CryptoExtras", package: "swift-crypto"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "CoreMetrics", package: "swift-metrics"),
@@ -399,7 +400,8 @@ let package = Package(
         .testTarget(
             name: "ServicesTests",
             dependencies: [
-                "Backoff", "Fixtures", "JSON", "Model", "Redis", "Services", "Stores", "Streams", "Transfer",
+                "Backoff", "Fixtures", "JSON", "Model", "Postgres", "Redis", "Services", "Sockets", "Stores", "Streams",
+                "Transfer",
                 .product(name: "_CryptoExtras", package: "swift-crypto"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "NIOCore", package: nio),

@@ -67,7 +67,19 @@ enum GatewayComposition {
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
 
         let keySet = try identity.keySet(logger: logger)
-        let verifier = identity.verifier(keySet: keySet, now: now)
+        let revocations = RevocationRegister(
+            store: RevocationStore(pool: pool),
+            redis: redis,
+            keys: keys,
+            now: now,
+            logger: logger
+        )
+        let tickets = SocketTickets(redis: redis, keys: keys, revocations: revocations, now: now)
+        let credentials = CredentialResolver(
+            verifier: identity.verifier(keySet: keySet, revocations: revocations, now: now),
+            tickets: tickets,
+            cookie: identity.cookie
+        )
         let notifications = NotificationStore(pool: pool)
         let inbox = InboxStore(pool: pool)
         let users = UserStore(pool: pool)
@@ -82,7 +94,7 @@ enum GatewayComposition {
         )
         let backend = SocketService(
             node: node,
-            verifier: verifier,
+            credentials: credentials,
             inbox: inbox,
             inboxService: inboxService,
             notifications: notifications,
@@ -106,12 +118,15 @@ enum GatewayComposition {
             connection: redis,
             keys: keys,
             hub: hub,
+            revocations: revocations,
             eventLoop: eventLoops.next(),
             logger: logger
         )
         let router = APIRouter.make(
             APIServices(
-                verifier: verifier,
+                credentials: credentials,
+                tickets: tickets,
+                revocations: revocations,
                 inbox: inbox,
                 inboxService: inboxService,
                 notifications: notifications,
@@ -143,7 +158,8 @@ enum GatewayComposition {
         }
         let app = try self.application(settings, router, hub, backend, tls, eventLoops, logger)
         logger.info("gateway starts", metadata: ["node.id": "\(node)"])
-        var services: [any Service] = [nodeService, hub, app]
+        let revocationService = RevocationService(register: revocations, hub: hub, logger: logger)
+        var services: [any Service] = [revocationService, nodeService, hub, app]
         if let keySet { services.insert(keySet, at: 0) }
         var configuration = ServiceGroupConfiguration(
             services: services.map { .init(service: $0) },

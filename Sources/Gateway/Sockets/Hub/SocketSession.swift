@@ -92,9 +92,18 @@ final class SocketSession {
     }
 
     /// A token was refused.
-    func refused(_ reason: String, reference: [UInt8]?) {
-        self.wire?.answer(.error(reason), to: reference)
-        if self.phase == .anonymous { self.close(.unauthorized(reason)) }
+    func refused(_ refusal: SocketRefusal, reference: [UInt8]?) {
+        self.wire?.answer(.error(refusal.reason), to: reference)
+        if self.phase == .anonymous {
+            self.close(refusal.status == 503 ? .tryAgainLater : .unauthorized(refusal.reason))
+        }
+        self.flush()
+    }
+
+    /// Ends the socket if its token was made before a moment.
+    func revoke(before: Timestamp) {
+        guard let identity, identity.issuedAt.map({ $0 < before }) ?? true else { return }
+        self.close(.unauthorized("the token was revoked"))
         self.flush()
     }
 
