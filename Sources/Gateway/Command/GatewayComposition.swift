@@ -167,7 +167,11 @@ enum GatewayComposition {
             logger: logger
         )
         configuration.maximumGracefulShutdownDuration = .seconds(30)
-        try await ServiceGroup(configuration: configuration).run()
+        do {
+            try await ServiceGroup(configuration: configuration).run()
+        } catch let error as IOError {
+            throw ListenFault(setting: "GATEWAY_PORT", host: settings.host, port: settings.port, reason: "\(error)")
+        }
         await redis.close()
         pool.close()
     }

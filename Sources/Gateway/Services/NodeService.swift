@@ -67,7 +67,7 @@ package struct NodeService: Service {
             }
         }
         // The lease outlives the drain: frames still reach the sockets that are left.
-        while !Task.isShuttingDownGracefully || hub.count > 0 {
+        while !Task.isCancelled, !Task.isShuttingDownGracefully || hub.count > 0 {
             do {
                 if try await !lease.renew() { hub.repair() }
             } catch {

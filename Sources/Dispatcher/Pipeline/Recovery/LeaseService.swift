@@ -41,7 +41,7 @@ package final class LeaseService: Service {
 
     /// Renews until it is told to stop, which happens after the services that were started later have ended.
     package func run() async throws {
-        while !Task.isShuttingDownGracefully, !Task.isCancelled {
+        while goesOn {
             // The time until the next renewal, cut short by the shutdown.
             await pause(for: Lease.renewal)
             do {
