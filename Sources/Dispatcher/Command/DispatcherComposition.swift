@@ -96,8 +96,7 @@ enum DispatcherComposition {
                 dispatcher: dispatcher,
                 channel: channel,
                 transfer: transfer,
-                readers: try self.readers { try connect(eventLoops.next()) },
-                isAlive: { lease.isHeld }
+                readers: try self.readers { try connect(eventLoops.next()) }
             )
         }
         let jobs = JobsService(
