@@ -196,6 +196,7 @@ enum GatewayComposition {
     ) throws -> some ApplicationProtocol {
         let endpoints: [any TransportEndpoint] = [
             NativeEndpoint(hub: hub, backend: backend), EventStreamEndpoint(hub: hub, backend: backend),
+            NotificationHub.endpoint(hub: hub, backend: backend, allowedOrigins: settings.allowedOrigins),
         ]
         let plain = HTTPServerBuilder { responder in
             DoorChannel(

@@ -57,11 +57,12 @@ final class TestSocket: Sendable {
         token: String?,
         query: String = "",
         headers: [String: String] = [:],
+        path: String = "/v1/socket",
         behaviour: Behaviour = Behaviour()
     ) async throws -> TestSocket {
         let socket = try await Self.connect(port: port, behaviour: behaviour)
         var lines = [
-            "GET /v1/socket\(query) HTTP/1.1", "Host: 127.0.0.1:\(port)", "Upgrade: websocket", "Connection: Upgrade",
+            "GET \(path)\(query) HTTP/1.1", "Host: 127.0.0.1:\(port)", "Upgrade: websocket", "Connection: Upgrade",
             "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
         ]
         if let token { lines.append("Authorization: Bearer \(token)") }
@@ -157,7 +158,11 @@ final class TestSocket: Sendable {
     fileprivate func note(opcode: UInt8, payload: [UInt8]) {
         self.state.withLock { state in
             switch opcode {
-            case 1: if let value = try? JSONParser.parse(payload) { state.messages.append(value) }
+            case 1:
+                // SignalR ends each message with the byte 0x1E, which no JSON holds.
+                for record in payload.split(separator: 0x1E) {
+                    if let value = try? JSONParser.parse(Array(record)) { state.messages.append(value) }
+                }
             case 8: state.closeCode = payload.count >= 2 ? UInt16(payload[0]) << 8 | UInt16(payload[1]) : 1005
             case 9: state.pings += 1
             default: break
