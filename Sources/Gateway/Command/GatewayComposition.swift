@@ -19,6 +19,7 @@ import Redis
 import ServiceLifecycle
 import Services
 import Settings
+import SocketIOTransport
 import Sockets
 import Stores
 import Streams
@@ -176,6 +177,7 @@ enum GatewayComposition {
     ) throws -> some ApplicationProtocol {
         let endpoints: [any TransportEndpoint] = [
             NativeEndpoint(hub: hub, backend: backend), EventStreamEndpoint(hub: hub, backend: backend),
+            SocketIOEndpoint(hub: hub, origins: .any),
         ]
         let plain = HTTPServerBuilder { responder in
             DoorChannel(
