@@ -214,9 +214,11 @@ let package = Package(
         .target(
             name: "Sockets",
             dependencies: [
-                "Backoff", "EventStream", "JSON", "Model", "Queues", "SignalR", "SignalRTransport", "Transports",
+                "Backoff", "EventStream", "JSON", "Model", "Queues", "SignalR", "SignalRTransport", "SocketIO",
+                "SocketIOTransport", "Transports",
                 "WebSocket",
                 .product(name: "CoreMetrics", package: "swift-metrics"),
+                .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Metrics", package: "swift-metrics"),
@@ -227,6 +229,15 @@ let package = Package(
             path: "Sources/Gateway/Sockets"
         ),
         .target(name: "SocketIO", dependencies: ["JSON"], path: "Sources/Gateway/Protocols/SocketIO"),
+        .target(
+            name: "SocketIOTransport",
+            dependencies: [
+                "JSON", "SocketIO", "Transports", "WebSocket",
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
+            ],
+            path: "Sources/Gateway/SocketIOTransport"
+        ),
         .target(
             name: "Services",
             dependencies: [
@@ -268,8 +279,8 @@ let package = Package(
         .executableTarget(
             name: "GatewayCommand",
             dependencies: [
-                "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Services", "Settings", "Sockets",
-                "Stores", "Streams", "Telemetry", "Transfer", "Transports",
+                "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Services", "Settings",
+                "SocketIOTransport", "Sockets", "Stores", "Streams", "Telemetry", "Transfer", "Transports",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdTLS", package: "hummingbird"),

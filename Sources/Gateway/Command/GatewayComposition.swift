@@ -19,6 +19,7 @@ import Redis
 import ServiceLifecycle
 import Services
 import Settings
+import SocketIOTransport
 import Sockets
 import Stores
 import Streams
@@ -194,9 +195,11 @@ enum GatewayComposition {
         _ eventLoops: MultiThreadedEventLoopGroup,
         _ logger: Logger
     ) throws -> some ApplicationProtocol {
+        let origins = Set(settings.authentication.allowedOrigins)
         let endpoints: [any TransportEndpoint] = [
             NativeEndpoint(hub: hub, backend: backend), EventStreamEndpoint(hub: hub, backend: backend),
-            NotificationHub.endpoint(hub: hub, backend: backend, allowedOrigins: settings.allowedOrigins),
+            NotificationHub.endpoint(hub: hub, backend: backend, allowedOrigins: origins),
+            SocketIOEndpoint(hub: hub, origins: origins.isEmpty ? .any : .only(origins)),
         ]
         let plain = HTTPServerBuilder { responder in
             DoorChannel(

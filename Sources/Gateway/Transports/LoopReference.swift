@@ -40,6 +40,15 @@ package struct LoopReference<Object: AnyObject>: Sendable {
             return question(object)
         }
     }
+
+    /// Calls `body` on the loop, or `ifGone`, on the loop too, if the object is gone.
+    package func call(_ body: @escaping @Sendable (Object) -> Void, ifGone: @escaping @Sendable () -> Void) {
+        let bound = self.bound
+        let run: @Sendable () -> Void = {
+            if let object = bound.value.object { body(object) } else { ifGone() }
+        }
+        if bound.eventLoop.inEventLoop { run() } else { bound.eventLoop.execute(run) }
+    }
 }
 
 /// The object of a ``LoopReference`` is not there any more.
