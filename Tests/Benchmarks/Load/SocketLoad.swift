@@ -151,7 +151,7 @@ private struct SocketLoadReader: LoadSocketReader {
 
     mutating func end() {
         self.load.seen.withLock { $0.closed += 1 }
-        if !self.isOpen { self.isUp?.fail(ChannelError.eof) }
+        if !self.isOpen { self.isUp?.fail(ValidationError("a socket was closed before it was up")) }
         self.load.comeBack(self.place)
     }
 }

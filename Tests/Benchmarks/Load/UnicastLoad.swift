@@ -21,7 +21,9 @@ struct UnicastLoad {
     let target: FrameTarget
     let users: [String]
     let content: Content
-    let text: String
+    private let text: String
+    /// What every frame is like that carries no time, made once, so that the load spends little on it.
+    private let pattern: NodeFrame
     private var versions: [Int64]
 
     init(target: FrameTarget, users: [String], content: Content, size: Int) {
@@ -29,29 +31,36 @@ struct UnicastLoad {
         self.users = users
         self.content = content
         self.text = String(repeating: "x", count: size)
+        self.pattern = Self.frame(target, content, data: #"{"text":"\#(self.text)"}"#)
         self.versions = Array(repeating: 0, count: users.count)
     }
 
-    private mutating func frame(user index: Int, id: NotificationID, sentAt: Int64? = nil) -> NodeFrame {
-        let user = self.users[index]
-        let moment = sentAt.map { #""sent_us":\#($0),"# } ?? ""
-        let data = #"{\#(moment)"text":"\#(self.text)"}"#
-        switch self.content {
-        case .events: return self.target.event(user: user, arguments: "[\(data)]")
+    private static func frame(_ target: FrameTarget, _ content: Content, data: String) -> NodeFrame {
+        switch content {
+        case .events: return target.event(user: "", arguments: "[\(data)]")
         case .notifications:
-            let previous = self.versions[index]
-            self.versions[index] += 1
-            return NodeFrame(
-                kind: .notification,
-                user: user,
-                previous: previous,
-                version: previous + 1,
-                unread: Int32(clamping: previous + 1),
-                awaitingLane: .normal,
-                id: id,
-                body: Array(#"{"id":"\#(id)","type":"payment_received","data":\#(data)}"#.utf8)
-            )
+            let body = #"{"id":"0199c82c-7e00-8001-8a2b-3c4d5e6f7a8b","type":"payment_received","data":\#(data)}"#
+            return NodeFrame(kind: .notification, user: "", awaitingLane: .normal, body: Array(body.utf8))
         }
+    }
+
+    /// The next frame for a user.
+    ///
+    /// - Parameter sentAt: microseconds since 1970, which it tells its client.
+    private mutating func frame(user index: Int, id: NotificationID, sentAt: Int64? = nil) -> NodeFrame {
+        var frame = self.pattern
+        if let sentAt {
+            frame = Self.frame(self.target, self.content, data: #"{"sent_us":\#(sentAt),"text":"\#(self.text)"}"#)
+        }
+        frame.user = self.users[index]
+        if self.content == .notifications {
+            frame.id = id
+            frame.previous = self.versions[index]
+            frame.version = frame.previous + 1
+            frame.unread = Int32(clamping: frame.version)
+            self.versions[index] = frame.version
+        }
+        return frame
     }
 
     private func randomID() -> NotificationID {
@@ -114,43 +123,5 @@ struct UnicastLoad {
         }
         try await load.frames.reach(before + count)
         return load.seen.withLock { $0.latencies }.sorted()
-    }
-}
-
-/// What waits for its proof in Redis, as a dispatcher would have put it there.
-struct ProofBoard: Sendable {
-    let redis: RedisConnection
-
-    /// Has notifications wait, with a deadline that does not come.
-    func expect(_ notifications: [(user: String, id: NotificationID)]) async throws {
-        let set = UnconfirmedSet(connection: self.redis, keys: Keyspace())
-        let deadline = Timestamp(milliseconds: Int64((Date.now.timeIntervalSince1970 + 86_400) * 1_000))
-        var rest = notifications[...]
-        while !rest.isEmpty {
-            var batch = RedisBatch()
-            for item in rest.prefix(512) {
-                let waiting = UnconfirmedNotification(id: item.id, user: item.user, lane: .normal)
-                set.add(waiting, deadline: deadline, in: &batch)
-            }
-            rest = rest.dropFirst(512)
-            for reply in try await self.redis.send(batch) { _ = try reply.checked() }
-        }
-    }
-
-    /// Waits until none waits any more.
-    func settle() async throws {
-        let deadline = ContinuousClock.now + .seconds(120)
-        while true {
-            var batch = RedisBatch()
-            for shard in 0..<Keyspace.unconfirmedShards {
-                batch.append("ZCARD", .text(Keyspace().unconfirmed(shard: shard)))
-            }
-            var left: Int64 = 0
-            for reply in try await self.redis.send(batch) { left += try reply.integer() }
-            if left == 0 { return }
-            guard ContinuousClock.now < deadline else { throw ValidationError("\(left) proofs were not recorded") }
-            // The gateway takes them out of Redis and tells nobody.
-            try await Task.sleep(for: .milliseconds(5))
-        }
     }
 }
