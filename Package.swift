@@ -332,15 +332,17 @@ let package = Package(
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "Model", "Postgres", "Redis", "Stores", "Transfer",
+                "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: nio),
                 .product(name: "NIOPosix", package: nio),
             ],
             path: "Tests/Benchmarks",
-            exclude: ["Yardsticks"]
+            exclude: ["Rest/rest.lua", "Yardsticks"]
         ),
         .executableTarget(
             name: "Conformance",
