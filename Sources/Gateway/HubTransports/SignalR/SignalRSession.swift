@@ -109,7 +109,9 @@ package final class SignalRSession {
     package var isBackPressured: Bool { self.connection.isBackPressured }
 
     /// Has the transport prove that the client has all that was said so far: by a WebSocket's pong, or the poll after
-    /// the one that brought it. Server-Sent Events prove nothing.
+    /// the one that brought it.
+    ///
+    /// Server-Sent Events prove nothing.
     package func requestProof(_ number: UInt64) {
         self.lastProof = number
         switch self.link {
