@@ -108,8 +108,9 @@ package final class SignalRSession {
     /// Whether the application should produce no more until the client acknowledges.
     package var isBackPressured: Bool { self.connection.isBackPressured }
 
-    /// Has the transport prove that the client has all that was said so far: by a WebSocket's pong, or the poll after
-    /// the one that brought it. Server-Sent Events prove nothing.
+    /// Has the transport prove that the client has all that was said so far.
+    ///
+    /// A WebSocket's pong does, and the poll after the one that brought it; Server-Sent Events prove nothing.
     package func requestProof(_ number: UInt64) {
         self.lastProof = number
         switch self.link {
@@ -177,8 +178,10 @@ package final class SignalRSession {
     /// Goes on over another WebSocket; false if it cannot.
     func reattach(_ socket: LoopReference<SignalRSocket>, _ number: UInt64) -> Bool {
         guard !self.isEnding, let actions = self.connection.reattach(now: SignalRLoop.now) else { return false }
-        if case .webSocket(let old, _) = self.link { old.call { $0.drop() } }
+        let old = self.link
+        // First, so that the end of the old one is not taken for the loss of the client.
         self.link = .webSocket(socket, number: number)
+        if case .webSocket(let old, _) = old { old.call { $0.drop() } }
         self.perform(actions)
         if self.lastProof > self.provenProof { self.requestProof(self.lastProof) }
         self.flush()
