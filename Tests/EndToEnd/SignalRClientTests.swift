@@ -47,7 +47,9 @@ struct SignalRClientTests {
 
     /// What a client said.
     private static func output(of process: ChildProcess) -> String {
-        [process.outputFile, process.errorFile].map { (try? String(contentsOfFile: $0, encoding: .utf8)) ?? "" }.joined()
+        [process.outputFile, process.errorFile]
+            .map { (try? String(contentsOfFile: $0, encoding: .utf8)) ?? "" }
+            .joined()
     }
 
     @Test(

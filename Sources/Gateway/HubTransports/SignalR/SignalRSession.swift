@@ -38,6 +38,8 @@ package final class SignalRSession {
     private var outbound = ByteBuffer()
     private var lastProof: UInt64 = 0
     private var provenProof: UInt64 = 0
+    /// The one client that speaks version 0 takes a WebSocket's pings for messages, and breaks.
+    private var answersPings = true
     private var closeCode = WebSocketCloseCode.normal
     private var isEnding = false
     private var invocations = 0
@@ -110,11 +112,13 @@ package final class SignalRSession {
 
     /// Has the transport prove that the client has all that was said so far.
     ///
-    /// A WebSocket's pong does, and the poll after the one that brought it; Server-Sent Events prove nothing.
+    /// A WebSocket's pong does, and the poll after the one that brought it; Server-Sent Events and clients
+    /// of version 0 prove nothing.
     package func requestProof(_ number: UInt64) {
         self.lastProof = number
         switch self.link {
-        case .webSocket(let socket, _): socket.call { $0.requestProof(number) }
+        case .webSocket(let socket, _):
+            if self.answersPings { socket.call { $0.requestProof(number) } }
         case .longPolling:
             guard let records = self.polling?.recordsTaken else { return }
             // One for all that no answer divides.
@@ -248,7 +252,9 @@ package final class SignalRSession {
         for action in actions {
             switch action {
             case .write(let bytes): self.write(bytes)
-            case .opened: self.application?.signalROpened(self)
+            case .opened(let version):
+                self.answersPings = version > 0
+                self.application?.signalROpened(self)
             case .invoke(let call):
                 self.invocations += 1
                 self.application?.signalRInvoked(call)
