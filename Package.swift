@@ -407,6 +407,13 @@ let package = Package(
             path: "Tests/Providers"
         ),
         .testTarget(name: "EventStreamTests", dependencies: ["EventStream"], path: "Tests/EventStream"),
+        .testTarget(
+            name: "SignalRTransportTests",
+            dependencies: [
+                "SignalR", "SignalRTransport", "Transports", .product(name: "NIOEmbedded", package: nio),
+            ],
+            path: "Tests/SignalRTransport"
+        ),
         .testTarget(name: "SignalRTests", dependencies: ["JSON", "SignalR"], path: "Tests/SignalR"),
         .testTarget(
             name: "WebSocketTests",

@@ -51,6 +51,9 @@ final class SignalRDirectory: Sendable {
         return entry?.owner == owner ? entry : nil
     }
 
+    /// Whether an id names nothing, for anyone.
+    func isFree(_ id: String) -> Bool { self.state.withLock { $0.entries[id] == nil } }
+
     /// Remembers an offer until `end`, in milliseconds; false if there are too many.
     func add(_ offer: Offer, id: String, until end: Int64) -> Bool {
         self.state.withLock { state in
