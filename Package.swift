@@ -13,6 +13,7 @@ let package = Package(
         .executable(name: "dispatcher", targets: ["DispatcherCommand"]),
         .executable(name: "provider-sandbox", targets: ["ProviderSandboxCommand"]),
         .executable(name: "benchmarks", targets: ["Benchmarks"]),
+        .executable(name: "conformance", targets: ["Conformance"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -201,10 +202,20 @@ let package = Package(
             path: "Sources/Gateway/Transports"
         ),
         .target(
+            name: "SignalRTransport",
+            dependencies: [
+                "JSON", "SignalR", "Transports", "WebSocket",
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
+            ],
+            path: "Sources/Gateway/HubTransports/SignalR"
+        ),
+        .target(
             name: "Sockets",
             dependencies: [
-                "Backoff", "EventStream", "JSON", "Model", "Queues", "SocketIO", "SocketIOTransport", "Transports",
-                "WebSocket",
+                "Backoff", "EventStream", "JSON", "Model", "Queues", "SignalR", "SignalRTransport", "SocketIO",
+                "SocketIOTransport", "Transports", "WebSocket",
                 .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "DequeModule", package: "swift-collections"),
@@ -328,6 +339,22 @@ let package = Package(
             ],
             path: "Tests/Benchmarks",
             exclude: ["Yardsticks"]
+        ),
+        .executableTarget(
+            name: "Conformance",
+            dependencies: [
+                "JSON", "SignalR", "SignalRTransport", "SocketIO", "SocketIOTransport", "Transports", "WebSocket",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
+                .product(name: "NIOPosix", package: nio),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+            ],
+            path: "Tests/Conformance"
         ),
         .testTarget(name: "ThreadsTests", dependencies: ["Fixtures", "Threads"], path: "Tests/Threads"),
         .testTarget(name: "BackoffTests", dependencies: ["Backoff"], path: "Tests/Backoff"),

@@ -11,7 +11,7 @@ import Transfer
 struct SocketIOProtocolTests {
     private static func webSocket(_ gateway: Gateway, query: String = "") async throws -> TestSocket {
         try await TestSocket.open(
-            port: gateway.port, token: nil, path: "/socket.io/", query: "?EIO=4&transport=websocket" + query)
+            port: gateway.port, token: nil, query: "?EIO=4&transport=websocket" + query, path: "/socket.io/")
     }
 
     private static func send(_ socket: TestSocket, _ packet: String) async throws {
@@ -77,7 +77,7 @@ struct SocketIOProtocolTests {
     @Test("over polling: requests of other kinds are refused as the protocol says")
     func refusals() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
+            let gateway = try await stack.startGateway(environment: ["ALLOWED_ORIGINS": "https://app.example"])
             let cases = [
                 ("?EIO=4", 0), ("?EIO=4&transport=abc", 0), ("?EIO=4&transport=polling&sid=abc", 1),
                 ("?EIO=4&transport=websocket", 3), ("?EIO=3&transport=polling", 5),
@@ -96,7 +96,7 @@ struct SocketIOProtocolTests {
                 port: gateway.port, http: stack.http)
             #expect(page.response.header("access-control-allow-origin") == "https://app.example")
             let upgrade = try await TestSocket.open(
-                port: gateway.port, token: nil, path: "/socket.io", query: "?EIO=4&transport=websocket&sid=abc")
+                port: gateway.port, token: nil, query: "?EIO=4&transport=websocket&sid=abc", path: "/socket.io/")
             try await eventually("it is refused") { upgrade.isClosed }
             #expect(upgrade.status == 400)
             #expect(upgrade.head.lowercased().contains("content-type: text/html"))
@@ -145,7 +145,8 @@ struct SocketIOProtocolTests {
     func expiry() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let token = try await Stack.token(user: "ada", lifetime: .seconds(3))
+            // Tokens are taken for 30 seconds more.
+            let token = try await Stack.token(user: "ada", lifetime: .seconds(-27))
             let socket = try await Self.webSocket(gateway)
             try await Self.send(socket, #"40{"token":"\#(token)"}"#)
             _ = try await Self.first(socket, #"42["sync""#)

@@ -177,7 +177,8 @@ enum GatewayComposition {
     ) throws -> some ApplicationProtocol {
         let endpoints: [any TransportEndpoint] = [
             NativeEndpoint(hub: hub, backend: backend), EventStreamEndpoint(hub: hub, backend: backend),
-            SocketIOEndpoint(hub: hub, origins: .any),
+            NotificationHub.endpoint(hub: hub, backend: backend, allowedOrigins: settings.allowedOrigins),
+            SocketIOEndpoint(hub: hub, origins: EngineIOOrigins(settings.allowedOrigins)),
         ]
         let plain = HTTPServerBuilder { responder in
             DoorChannel(

@@ -233,7 +233,8 @@ package struct SocketService: SocketBackend {
             id: notification.id,
             json: json,
             awaitsProof: notification.status == .pending,
-            lane: notification.lane
+            lane: notification.lane,
+            isRead: notification.readAt != nil
         )
     }
 }

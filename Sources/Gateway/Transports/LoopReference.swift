@@ -41,4 +41,15 @@ package struct LoopReference<Object: AnyObject>: Sendable {
         }
         if bound.eventLoop.inEventLoop { run() } else { bound.eventLoop.execute(run) }
     }
+
+    /// Asks on the loop; fails if the object is gone.
+    package func ask<Answer: Sendable>(_ question: @escaping @Sendable (Object) -> Answer) -> EventLoopFuture<Answer> {
+        self.bound.eventLoop.submit {
+            guard let object = self.bound.value.object else { throw LoopObjectIsGone() }
+            return question(object)
+        }
+    }
 }
+
+/// The object of a ``LoopReference`` is not there any more.
+package struct LoopObjectIsGone: Error {}

@@ -56,9 +56,9 @@ final class TestSocket: Sendable {
     static func open(
         port: Int,
         token: String?,
-        path: String = "/v1/socket",
         query: String = "",
         headers: [String: String] = [:],
+        path: String = "/v1/socket",
         behaviour: Behaviour = Behaviour()
     ) async throws -> TestSocket {
         let socket = try await Self.connect(port: port, behaviour: behaviour)
@@ -163,7 +163,10 @@ final class TestSocket: Sendable {
             switch opcode {
             case 1:
                 state.texts.append(String(decoding: payload, as: UTF8.self))
-                if let value = try? JSONParser.parse(payload) { state.messages.append(value) }
+                // SignalR ends each message with the byte 0x1E, which no JSON holds.
+                for record in payload.split(separator: 0x1E) {
+                    if let value = try? JSONParser.parse(Array(record)) { state.messages.append(value) }
+                }
             case 8: state.closeCode = payload.count >= 2 ? UInt16(payload[0]) << 8 | UInt16(payload[1]) : 1005
             case 9: state.pings += 1
             default: break
