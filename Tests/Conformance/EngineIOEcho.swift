@@ -24,7 +24,9 @@ extension ConformanceOptions {
         EngineIOConfiguration(
             pingInterval: Int64(self.pingInterval),
             pingTimeout: Int64(self.pingTimeout),
-            maximumPayload: self.maximumPayload
+            maximumPayload: self.maximumPayload,
+            // What comes in at its largest goes out again.
+            maximumWaiting: 16 * self.maximumPayload
         )
     }
 }
