@@ -215,8 +215,7 @@ let package = Package(
             name: "Sockets",
             dependencies: [
                 "Backoff", "EventStream", "JSON", "Model", "Queues", "SignalR", "SignalRTransport", "SocketIO",
-                "SocketIOTransport", "Transports",
-                "WebSocket",
+                "SocketIOTransport", "Transports", "WebSocket",
                 .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "DequeModule", package: "swift-collections"),
@@ -347,7 +346,7 @@ let package = Package(
         .executableTarget(
             name: "Conformance",
             dependencies: [
-                "JSON", "SignalR", "SignalRTransport", "Transports", "WebSocket",
+                "JSON", "SignalR", "SignalRTransport", "SocketIO", "SocketIOTransport", "Transports", "WebSocket",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),

@@ -40,7 +40,10 @@ struct Conformance: AsyncParsableCommand {
             maximumPayload: self.maxPayload,
             allowsRecovery: self.recovery
         )
-        let endpoints: [any TransportEndpoint] = [EchoEndpoint(), ConformanceHub.endpoint(options)]
+        let endpoints: [any TransportEndpoint] = [
+            EchoEndpoint(), ConformanceHub.endpoint(options), EngineIOEcho.endpoint(options),
+            ConformanceSocketIO.endpoint(options),
+        ]
         let app = Application(
             router: Router(),
             server: HTTPServerBuilder { responder in

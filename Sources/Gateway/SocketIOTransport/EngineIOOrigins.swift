@@ -12,6 +12,11 @@ package enum EngineIOOrigins: Sendable {
     /// Exactly these, as browsers write them: scheme, host and port.
     case only(Set<String>)
 
+    /// - Parameter origins: `*` stands for any.
+    package init(_ origins: Set<String>) {
+        self = origins.contains("*") ? .any : .only(origins)
+    }
+
     /// The fields that let the page of a request read its answer; `vary` alone if it may not.
     func headers(for head: HTTPRequestHead) -> HTTPHeaders {
         guard let origin = head.headers.first(name: "origin") else { return [:] }

@@ -7,7 +7,7 @@ package struct GatewaySettings: Sendable {
     package let host: String
     package let port: Int
     package let publicURL: String?
-    /// The origins of pages whose browsers may call the SignalR hub; `*` stands for all.
+    /// The origins of pages whose browsers may call the SignalR hub and poll Socket.IO; `*` stands for all.
     package let allowedOrigins: Set<String>
     package let tlsCertificate: String?
     package let tlsKey: String?

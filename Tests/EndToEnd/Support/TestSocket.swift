@@ -20,6 +20,7 @@ final class TestSocket: Sendable {
         var status: Int?
         var head = ""
         var messages: [JSONValue] = []
+        var texts: [String] = []
         var pings = 0
         var closeCode: UInt16?
         var isClosed = false
@@ -120,6 +121,8 @@ final class TestSocket: Sendable {
     // MARK: What came
 
     var messages: [JSONValue] { self.state.withLock { $0.messages } }
+    /// The text messages as they came.
+    var texts: [String] { self.state.withLock { $0.texts } }
     var closeCode: UInt16? { self.state.withLock { $0.closeCode } }
     var isClosed: Bool { self.state.withLock { $0.isClosed } }
     var status: Int? { self.state.withLock { $0.status } }
@@ -159,6 +162,7 @@ final class TestSocket: Sendable {
         self.state.withLock { state in
             switch opcode {
             case 1:
+                state.texts.append(String(decoding: payload, as: UTF8.self))
                 // SignalR ends each message with the byte 0x1E, which no JSON holds.
                 for record in payload.split(separator: 0x1E) {
                     if let value = try? JSONParser.parse(Array(record)) { state.messages.append(value) }
