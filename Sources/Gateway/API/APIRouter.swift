@@ -18,6 +18,7 @@ package enum APIRouter {
         OperationRoutes(services: services).add(to: router)
         UnsubscribeRoutes(services: services).add(to: router)
         let version = router.group("v1").add(middleware: IdentityMiddleware(verifier: services.verifier))
+            .add(middleware: CallRateMiddleware(rate: services.callRate))
         InboxRoutes(services: services).add(to: version)
         DeviceRoutes(services: services).add(to: version)
         PreferenceRoutes(services: services).add(to: version)

@@ -14,5 +14,6 @@ struct CompatibilityGroups {
         self.router.group(path)
             .add(middleware: ErrorMiddleware(style: style))
             .add(middleware: IdentityMiddleware(verifier: self.services.verifier))
+            .add(middleware: CallRateMiddleware(rate: self.services.callRate))
     }
 }
