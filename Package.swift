@@ -14,6 +14,7 @@ let package = Package(
         .executable(name: "provider-sandbox", targets: ["ProviderSandboxCommand"]),
         .executable(name: "benchmarks", targets: ["Benchmarks"]),
         .executable(name: "conformance", targets: ["Conformance"]),
+        .executable(name: "fuzz", targets: ["Fuzz"]),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -192,8 +193,10 @@ let package = Package(
             name: "Transports",
             dependencies: [
                 "JSON", "WebSocket",
+                .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
+                .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "NIOCore", package: nio),
                 .product(name: "NIOHTTP1", package: nio),
                 .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
@@ -282,7 +285,6 @@ let package = Package(
                 "SocketIOTransport", "Sockets", "Stores", "Streams", "Telemetry", "Transfer", "Transports",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
-                .product(name: "HummingbirdTLS", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "NIOCore", package: nio),
@@ -359,6 +361,18 @@ let package = Package(
             ],
             path: "Tests/Conformance"
         ),
+        .executableTarget(
+            name: "Fuzz",
+            dependencies: [
+                "Model", "Redis", "Services", "SignalR", "SocketIO", "Transports", "WebSocket",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOEmbedded", package: nio),
+            ],
+            path: "Tests/Fuzz",
+            exclude: ["Corpus"]
+        ),
         .testTarget(name: "ThreadsTests", dependencies: ["Fixtures", "Threads"], path: "Tests/Threads"),
         .testTarget(name: "BackoffTests", dependencies: ["Backoff"], path: "Tests/Backoff"),
         .testTarget(name: "QueuesTests", dependencies: ["Model", "Queues"], path: "Tests/Queues"),
@@ -418,6 +432,19 @@ let package = Package(
             name: "WebSocketTests",
             dependencies: ["WebSocket", .product(name: "NIOCore", package: nio)],
             path: "Tests/WebSocket"
+        ),
+        .testTarget(
+            name: "TransportsTests",
+            dependencies: [
+                "Transports", "WebSocket",
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOEmbedded", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
+            ],
+            path: "Tests/Transports"
         ),
         .testTarget(
             name: "SocketsTests",
@@ -487,6 +514,7 @@ let package = Package(
                 .product(name: "NIOCore", package: nio),
                 .product(name: "NIOHTTP1", package: nio),
                 .product(name: "NIOPosix", package: nio),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
             ],
             path: "Tests/EndToEnd"),
     ],

@@ -20,6 +20,7 @@ package enum APIRouter {
         UnsubscribeRoutes(services: services).add(to: router)
         let version = router.group("v1")
             .add(middleware: IdentityMiddleware(credentials: services.credentials, accepting: .canonical))
+            .add(middleware: CallRateMiddleware(rate: services.callRate))
         InboxRoutes(services: services).add(to: version)
         DeviceRoutes(services: services).add(to: version)
         PreferenceRoutes(services: services).add(to: version)

@@ -35,6 +35,8 @@ package struct APIServices: Sendable {
     package let webPushKey: String?
     /// Reads the links of e-mail; nil where there is no secret to sign them with.
     package let unsubscribeLinks: UnsubscribeLinks?
+    /// Bounds the calls of each user; nil for no bound.
+    package let callRate: UserRate?
     let userFields: UserFields
 
     package init(
@@ -58,7 +60,8 @@ package struct APIServices: Sendable {
         checkDatabase: @escaping @Sendable () async throws -> Void,
         now: @escaping @Sendable () -> Timestamp,
         webPushKey: String? = nil,
-        unsubscribeLinks: UnsubscribeLinks? = nil
+        unsubscribeLinks: UnsubscribeLinks? = nil,
+        callRate: UserRate? = nil
     ) {
         self.credentials = credentials
         self.tickets = tickets
@@ -81,6 +84,7 @@ package struct APIServices: Sendable {
         self.now = now
         self.webPushKey = webPushKey
         self.unsubscribeLinks = unsubscribeLinks
+        self.callRate = callRate
         self.userFields = UserFields(catalog: catalog, now: now)
     }
 }

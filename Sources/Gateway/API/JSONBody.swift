@@ -9,7 +9,7 @@ import NIOCore
 
 /// The body of a request as a JSON object, with checked access to its members.
 struct JSONBody {
-    private static let limit = 1024 * 1024
+    static let limit = 1024 * 1024
 
     let value: JSONValue
     private let prefix: String
@@ -17,15 +17,19 @@ struct JSONBody {
 
     /// Reads and parses a body.
     ///
-    /// - Parameter isRequired: whether an empty body is a fault; otherwise it counts as `{}`.
+    /// - Parameters:
+    ///   - isRequired: whether an empty body is a fault; otherwise it counts as `{}`.
+    ///   - limit: bytes that it may have.
     ///
     /// - Throws: ``Problem`` 400 or 413.
-    static func read(_ request: Request, isRequired: Bool = false) async throws -> JSONValue {
+    static func read(_ request: Request, isRequired: Bool = false, limit: Int = Self.limit) async throws
+        -> JSONValue
+    {
         let buffer: ByteBuffer
         do {
-            buffer = try await request.body.collect(upTo: Self.limit)
+            buffer = try await request.body.collect(upTo: limit)
         } catch is NIOTooManyBytesError {
-            throw Problem(.contentTooLarge, "the body exceeds \(Self.limit) bytes")
+            throw Problem(.contentTooLarge, "the body exceeds \(limit) bytes")
         }
         guard buffer.readableBytes > 0 else {
             if isRequired { throw Problem(.badRequest, "the body is missing") }

@@ -7,13 +7,11 @@ import Compatibility
 import FoundationEssentials
 import Hummingbird
 import HummingbirdCore
-import HummingbirdTLS
 import Logging
 import Metrics
 import Model
 import NIOCore
 import NIOPosix
-import NIOSSL
 import Postgres
 import Redis
 import ServiceLifecycle
@@ -38,8 +36,12 @@ enum GatewayComposition {
             try CatalogLoader.load(path: settings.common.catalog)
         }
         let identity = await GatewayIdentity(settings.authentication, reader: reader)
-        let tls = await reader.load("GATEWAY_TLS_CERT", isSet: settings.tlsCertificate != nil) {
-            try self.tls(settings)
+        let protection = GatewayProtection(settings, reader: reader)
+        let certificate = await reader.load("GATEWAY_TLS_CERT", isSet: settings.tlsCertificate != nil) {
+            try ServerCertificate(
+                certificateFile: settings.tlsCertificate ?? "",
+                keyFile: settings.tlsKey ?? ""
+            )
         }
         try reader.finish()
         guard let catalog else { return }
@@ -93,6 +95,9 @@ enum GatewayComposition {
             now: now,
             logger: logger
         )
+        let buckets = TokenBuckets(connection: redis, keys: keys)
+        let callRate = protection.calls(buckets)
+        let messageRate = protection.messages(buckets)
         let backend = SocketService(
             node: node,
             credentials: credentials,
@@ -104,11 +109,12 @@ enum GatewayComposition {
             unconfirmed: unconfirmed,
             redis: redis,
             catalog: catalog,
+            messageRate: messageRate,
             now: now
         )
         let hub = SocketHub(
             eventLoopGroup: eventLoops,
-            configuration: SocketConfiguration(),
+            configuration: protection.sockets,
             backend: backend,
             logger: logger,
             now: now
@@ -151,17 +157,21 @@ enum GatewayComposition {
                 now: now,
                 unsubscribeLinks: settings.authentication.secrets.first.map {
                     UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
-                }
+                },
+                callRate: callRate
             )
         ) { router, services in
             let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production
             CompatibilityRouter.add(to: router, services: services, defaults: .init(environment: environment))
         }
-        let app = try self.application(settings, router, hub, backend, tls, eventLoops, logger)
+        let app = try self.application(
+            settings, router, hub, backend, protection.policy, certificate, eventLoops, logger)
         logger.info("gateway starts", metadata: ["node.id": "\(node)"])
         let revocationService = RevocationService(register: revocations, hub: hub, logger: logger)
         var services: [any Service] = [revocationService, nodeService, hub, app]
         if let keySet { services.insert(keySet, at: 0) }
+        for rate in [callRate, messageRate] { if let rate { services.insert(rate, at: 0) } }
+        if let certificate { services.insert(certificate, at: 0) }
         var configuration = ServiceGroupConfiguration(
             services: services.map { .init(service: $0) },
             gracefulShutdownSignals: [.sigterm, .sigint],
@@ -177,21 +187,13 @@ enum GatewayComposition {
         pool.close()
     }
 
-    private static func tls(_ settings: GatewaySettings) throws -> TLSConfiguration {
-        let certificates = try NIOSSLCertificate.fromPEMFile(settings.tlsCertificate ?? "")
-        let key = try NIOSSLPrivateKey(file: settings.tlsKey ?? "", format: .pem)
-        return .makeServerConfiguration(
-            certificateChain: certificates.map { .certificate($0) },
-            privateKey: .privateKey(key)
-        )
-    }
-
     private static func application(
         _ settings: GatewaySettings,
         _ router: Router<APIContext>,
         _ hub: SocketHub,
         _ backend: SocketService,
-        _ tls: TLSConfiguration?,
+        _ policy: DoorPolicy,
+        _ certificate: ServerCertificate?,
         _ eventLoops: MultiThreadedEventLoopGroup,
         _ logger: Logger
     ) throws -> some ApplicationProtocol {
@@ -201,10 +203,11 @@ enum GatewayComposition {
             NotificationHub.endpoint(hub: hub, backend: backend, allowedOrigins: origins),
             SocketIOEndpoint(hub: hub, origins: origins.isEmpty ? .any : .only(origins)),
         ]
-        let plain = HTTPServerBuilder { responder in
-            DoorChannel(
+        let server = HTTPServerBuilder { responder in
+            let door = DoorChannel(
                 responder: responder,
                 endpoints: endpoints,
+                policy: policy,
                 http: HTTP1Channel.Configuration(
                     idleTimeout: .seconds(75),
                     httpDecoderConfiguration: .init(
@@ -214,10 +217,10 @@ enum GatewayComposition {
                     )
                 )
             )
+            guard let certificate else { return door }
+            return CertificateChannel(door: door, certificate: certificate)
         }
-        var server = plain
-        if let tls { server = try .tls(plain, tlsConfiguration: tls) }
-        let scheme = tls == nil ? "http" : "https"
+        let scheme = certificate == nil ? "http" : "https"
         let configuration = ApplicationConfiguration(
             address: .hostname(settings.host, port: settings.port),
             serverName: nil,

@@ -30,6 +30,7 @@ package struct SocketService: SocketBackend {
     private let unconfirmed: UnconfirmedSet
     private let redis: RedisConnection
     private let catalog: Catalog
+    private let messageRate: UserRate?
     private let now: @Sendable () -> Timestamp
 
     package init(
@@ -43,6 +44,7 @@ package struct SocketService: SocketBackend {
         unconfirmed: UnconfirmedSet,
         redis: RedisConnection,
         catalog: Catalog,
+        messageRate: UserRate? = nil,
         now: @escaping @Sendable () -> Timestamp
     ) {
         self.node = node
@@ -55,6 +57,7 @@ package struct SocketService: SocketBackend {
         self.unconfirmed = unconfirmed
         self.redis = redis
         self.catalog = catalog
+        self.messageRate = messageRate
         self.now = now
     }
 
@@ -126,6 +129,14 @@ package struct SocketService: SocketBackend {
                 )
             }
         )
+    }
+
+    package func setStates(_ changes: [PresenceChange]) async throws {
+        try await self.presence.setStates(changes.map { ($0.user, $0.connection, $0.state) })
+    }
+
+    package func admits(messages: Int, of user: String) -> Bool {
+        self.messageRate?.delay(user, count: messages) == nil
     }
 
     package func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] {

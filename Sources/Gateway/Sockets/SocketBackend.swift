@@ -83,6 +83,12 @@ package protocol SocketBackend: Sendable {
     /// Records proofs of receipt.
     func confirm(_ proofs: [ReceiptProof]) async throws
 
+    /// Changes how connections are present; those that have left stay away.
+    func setStates(_ changes: [PresenceChange]) async throws
+
+    /// Notes messages of a user, and tells at once whether its rate allows for more.
+    func admits(messages: Int, of user: String) -> Bool
+
     /// Marks notifications read, all of them if `ids` is nil; every socket of the user is told.
     ///
     /// - Returns: the unread count after it.
@@ -90,6 +96,13 @@ package protocol SocketBackend: Sendable {
 
     /// The unread count.
     func unreadCount(user: String) async throws -> Int32
+}
+
+/// Whether a client's user looks at it, as the client says.
+package struct PresenceChange: Sendable {
+    package let user: String
+    package let connection: String
+    package let state: ConnectionPresence.State
 }
 
 /// Why a socket is not let in.

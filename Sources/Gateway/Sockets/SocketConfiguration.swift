@@ -16,6 +16,10 @@ package struct SocketConfiguration: Sendable {
     /// Messages a client may send in a burst, and how many more a second: closed with 1008.
     package var messageBurst = 60
     package var messagesPerSecond = 20
+    /// After how many messages the user's rate over all of its sockets is asked: beyond it, closed with 1008.
+    package var messagesPerReport = 16
+    /// Sockets and streams of one user on this node: beyond, the oldest is closed with 4409.
+    package var connectionsPerUser = 32
     /// How long a change may wait for the one before it until the hole is filled from the inbox.
     package var holdTime: Duration = .milliseconds(200)
     /// Whether clients of Socket.IO that lost their connection are given what they missed (connection state recovery).

@@ -25,17 +25,20 @@ package struct DoorChannel: HTTPChannelHandler {
     package let responder: HTTPChannelHandler.Responder
     private let endpoints: [any TransportEndpoint]
     private let timeouts: DoorTimeouts
+    private let policy: DoorPolicy
     private let http: HTTP1Channel.Configuration
 
     package init(
         responder: @escaping HTTPChannelHandler.Responder,
         endpoints: [any TransportEndpoint],
         timeouts: DoorTimeouts = DoorTimeouts(),
+        policy: DoorPolicy = DoorPolicy(),
         http: HTTP1Channel.Configuration
     ) {
         self.responder = responder
         self.endpoints = endpoints
         self.timeouts = timeouts
+        self.policy = policy
         self.http = http
     }
 
@@ -58,6 +61,7 @@ package struct DoorChannel: HTTPChannelHandler {
             let handler = DoorHandler(
                 endpoints: self.endpoints,
                 timeouts: self.timeouts,
+                policy: self.policy,
                 http: self.http,
                 encoder: encoder,
                 decoder: decoder,
@@ -81,6 +85,8 @@ package struct DoorTimeouts: Sendable {
     package var firstRequest: Duration = .seconds(10)
     /// Until the body of a request is there.
     package var body: Duration = .seconds(20)
+    /// For a client that has its connection full to read any of it.
+    package var stall: Duration = .seconds(30)
     /// Between two requests.
     package var idle: Duration = .seconds(75)
 

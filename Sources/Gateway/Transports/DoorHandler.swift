@@ -1,6 +1,7 @@
 // Carillon · DoorHandler.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 import HummingbirdCore
 import Logging
 import NIOCore
@@ -22,7 +23,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     /// Parts of requests that wait for the ones before them; a client that sends more is closed.
     private static let longestQueue = 256
 
-    private enum Phase {
+    enum Phase {
         /// Waits for a request.
         case idle
         /// A request of an endpoint's is coming in.
@@ -39,29 +40,35 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     private let endpoints: [any TransportEndpoint]
-    private let timeouts: DoorTimeouts
+    let timeouts: DoorTimeouts
+    let policy: DoorPolicy
     private let http: HTTP1Channel.Configuration
     private let encoder: HTTPResponseEncoder
     private let decoder: ByteToMessageHandler<HTTPRequestDecoder>
     private let outcome: EventLoopPromise<DoorChannel.Outcome>
     private let logger: Logger
 
-    private var context: ChannelHandlerContext?
-    private var phase = Phase.idle
-    private var exchange: HTTPExchange?
+    private(set) var context: ChannelHandlerContext?
+    var phase = Phase.idle
+    var exchange: HTTPExchange?
     private var waiting: [HTTPServerRequestPart] = []
     private var isDraining = false
-    private var timeout: Scheduled<Void>?
-    private var hasServer = false
+    var timeout: Scheduled<Void>?
+    private(set) var hasServer = false
     private var isSettled = false
     /// Requests of the server's that it has not answered.
     private var owed = 0
+    /// What the pages that sent those may do with their answers, in order.
+    private var grants: [AllowedOrigins.Grant?] = []
+    /// Runs while the client does not read what was written.
+    var stall: Scheduled<Void>?
     /// The server wants the connection closed once the endpoint has answered.
-    private var mustClose = false
+    var mustClose = false
 
     init(
         endpoints: [any TransportEndpoint],
         timeouts: DoorTimeouts,
+        policy: DoorPolicy,
         http: HTTP1Channel.Configuration,
         encoder: HTTPResponseEncoder,
         decoder: ByteToMessageHandler<HTTPRequestDecoder>,
@@ -70,6 +77,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     ) {
         self.endpoints = endpoints
         self.timeouts = timeouts
+        self.policy = policy
         self.http = http
         self.encoder = encoder
         self.decoder = decoder
@@ -95,6 +103,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func leave() {
         self.timeout?.cancel()
+        self.stall?.cancel()
         self.settle(.taken)
         self.context = nil
         self.phase = .over
@@ -103,34 +112,58 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         exchange?.abort()
     }
 
-    private func settle(_ outcome: DoorChannel.Outcome) {
+    func settle(_ outcome: DoorChannel.Outcome) {
         guard !self.isSettled else { return }
         self.isSettled = true
         self.outcome.succeed(outcome)
     }
 
-    private func closeAfter(_ duration: Duration) {
+    func closeAfter(_ duration: Duration) {
         self.timeout?.cancel()
         guard let context else { return }
         let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
         self.timeout = context.eventLoop.scheduleTask(in: TimeAmount(duration)) { bound.value.close(promise: nil) }
     }
 
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        self.stall?.cancel()
+        self.stall = nil
+        if !context.channel.isWritable { self.watchReader(context, waiting: self.backlog) }
+        context.fireChannelWritabilityChanged()
+    }
+
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if self.hasServer, self.exchange == nil { return context.fireErrorCaught(error) }
-        guard case .idle = self.phase else { return context.close(promise: nil) }
-        self.answer(nil, .problem(.badRequest, "the request is not valid HTTP"))
+        guard let fault = error as? HTTPParserError else {
+            if self.hasServer, self.exchange == nil { return context.fireErrorCaught(error) }
+            return context.close(promise: nil)
+        }
+        DoorMetrics.refusedHeads.increment()
+        guard case .idle = self.phase, self.owed == 0 else { return context.close(promise: nil) }
+        let refusal: TransportRefusal =
+            switch fault {
+            case .headerOverflow: .problem(.requestHeaderFieldsTooLarge, "the request's head is too large")
+            default: .problem(.badRequest, "the request is not valid HTTP")
+            }
+        self.answer(nil, refusal)
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         switch event {
-        case is ChannelShouldQuiesceEvent where self.exchange != nil:
+        case is ChannelShouldQuiesceEvent where self.isBusy:
             self.mustClose = true
             // The server need not wait for it: whoever answers it ends with the sockets.
             if !self.hasServer { self.settle(.taken) }
         case is ChannelShouldQuiesceEvent where !self.hasServer: context.close(promise: nil)
         case ChannelEvent.inputClosed where self.exchange != nil || !self.hasServer: context.close(promise: nil)
         default: context.fireUserInboundEventTriggered(event)
+        }
+    }
+
+    /// Whether a request of an endpoint's is coming in or being answered.
+    private var isBusy: Bool {
+        switch self.phase {
+        case .collecting, .answering: true
+        case .idle, .deciding, .forwarding, .refusing, .over: false
         }
     }
 
@@ -165,6 +198,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     private func endpoint(of head: HTTPRequestHead) -> (any TransportEndpoint)? {
+        if DoorPolicy.isPreflight(head) { return PreflightEndpoint(policy: self.policy) }
         let path = head.uri.prefix { $0 != "?" }
         return self.endpoints.first { $0.claims(path) }
     }
@@ -176,14 +210,17 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             if let endpoint = self.endpoint(of: head) {
                 self.begin(head, endpoint, context)
             } else {
-                self.phase = .forwarding
-                self.forward(part, context)
+                self.forward(head, context)
             }
         case (.forwarding, _):
-            if case .end = part { self.phase = .idle }
+            if case .end = part {
+                self.phase = .idle
+                self.timeout?.cancel()
+            }
             context.fireChannelRead(self.wrapInboundOut(part))
         case (.collecting(let head, var body, let endpoint), .body(let bytes)):
             guard body.readableBytes + bytes.readableBytes <= endpoint.maximumBody else {
+                DoorMetrics.refusedBodies.increment()
                 return self.answer(head, endpoint.refusal(.payloadTooLarge, reason: "the body is too large"))
             }
             self.phase = .idle
@@ -199,11 +236,16 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private func begin(_ head: HTTPRequestHead, _ endpoint: any TransportEndpoint, _ context: ChannelHandlerContext) {
         guard WebSocketHandshake.isAskedFor(by: head) else {
             self.phase = .collecting(head, ByteBuffer(), endpoint)
-            return self.closeAfter(self.timeouts.body)
+            return self.limitBody()
         }
         self.phase = .deciding
         if let fault = WebSocketHandshake.fault(head) {
             self.answer(nil, endpoint.refusal(fault.status, reason: fault.reason))
+        } else if !self.policy.admitsOrigin(head) {
+            DoorMetrics.refusedOrigins.increment()
+            self.answer(nil, endpoint.refusal(.forbidden, reason: "pages of this origin may not open sockets here"))
+        } else if !self.countAddress(head) {
+            self.answer(nil, endpoint.refusal(.tooManyRequests, reason: "too many sockets of this address are open"))
         } else {
             self.decide(head, endpoint, context)
         }
@@ -229,11 +271,19 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     // MARK: The server
 
-    private func forward(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
+    private func forward(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
+        let length = head.headers.first(name: "content-length").flatMap { Int($0) } ?? 0
+        if length > self.policy.maximumBody, self.owed == 0 {
+            DoorMetrics.refusedBodies.increment()
+            return self.answer(head, .problem(.payloadTooLarge, "the body is too large"))
+        }
+        self.phase = .forwarding
+        self.limitBody()
         do {
             if !self.hasServer { try self.addServer(context) }
             self.owed += 1
-            context.fireChannelRead(self.wrapInboundOut(part))
+            self.grants.append(self.policy.grant(head))
+            context.fireChannelRead(self.wrapInboundOut(.head(head)))
         } catch {
             self.logger.error("connection cannot be set up", metadata: ["error": "\(error)"])
             context.close(promise: nil)
@@ -259,15 +309,20 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         // A socket's frame, while this handler leaves.
         if case .over = self.phase { return context.write(data, promise: promise) }
-        let isEnd = if case .end = self.unwrapOutboundIn(data) { true } else { false }
-        context.write(data, promise: promise)
-        guard isEnd else { return }
+        switch self.unwrapOutboundIn(data) {
+        case .head(var head) where head.status.code >= 200:
+            self.policy.protect(&head.headers, self.grants.first ?? nil)
+            return context.write(self.wrapOutboundOut(.head(head)), promise: promise)
+        case .head, .body: return context.write(data, promise: promise)
+        case .end: context.write(data, promise: promise)
+        }
         self.owed = max(0, self.owed - 1)
+        if !self.grants.isEmpty { self.grants.removeFirst() }
         if self.owed == 0, !self.waiting.isEmpty { self.drain() }
     }
 
     /// Goes on with what came in meanwhile.
-    private func drain() {
+    func drain() {
         guard !self.isDraining else { return }
         self.isDraining = true
         while let context, let part = self.waiting.first, self.accepts(part) {
@@ -326,74 +381,5 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             self.logger.error("socket cannot be set up", metadata: ["error": "\(error)"])
             channel.close(promise: nil)
         }
-    }
-
-    // MARK: Answers of endpoints
-
-    /// Answers an exchange.
-    func answer(_ request: HTTPRequestHead, _ status: HTTPResponseStatus, _ headers: HTTPHeaders, _ body: ByteBuffer) {
-        guard let context else { return }
-        let keepsOpen = request.isKeepAlive && !self.mustClose
-        var headers = headers
-        headers.replaceOrAdd(name: "content-length", value: "\(body.readableBytes)")
-        if !keepsOpen { headers.replaceOrAdd(name: "connection", value: "close") }
-        self.write(status, headers, body, context, thenCloses: !keepsOpen)
-        self.exchange = nil
-        guard keepsOpen else { return }
-        self.phase = .idle
-        if !self.hasServer { self.closeAfter(self.timeouts.idle) }
-        self.drain()
-    }
-
-    /// Refuses a request whose rest is not read, and closes.
-    private func answer(_ request: HTTPRequestHead?, _ refusal: TransportRefusal) {
-        guard let context else { return }
-        self.phase = .refusing
-        var headers = refusal.headers
-        headers.replaceOrAdd(name: "content-length", value: "\(refusal.body.count)")
-        headers.replaceOrAdd(name: "connection", value: "close")
-        self.write(refusal.status, headers, ByteBuffer(bytes: refusal.body), context, thenCloses: true)
-        self.settle(.taken)
-    }
-
-    private func write(
-        _ status: HTTPResponseStatus,
-        _ headers: HTTPHeaders,
-        _ body: ByteBuffer,
-        _ context: ChannelHandlerContext,
-        thenCloses: Bool
-    ) {
-        let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
-        context.write(self.wrapOutboundOut(.head(head)), promise: nil)
-        if body.readableBytes > 0 { context.write(self.wrapOutboundOut(.body(.byteBuffer(body))), promise: nil) }
-        guard thenCloses else { return context.writeAndFlush(self.wrapOutboundOut(.end(nil)), promise: nil) }
-        let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
-        context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
-    }
-
-    func beginStream(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
-        guard let context else { return }
-        self.mustClose = true
-        if !self.hasServer { self.settle(.taken) }
-        var headers = headers
-        headers.replaceOrAdd(name: "connection", value: "close")
-        let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
-        context.writeAndFlush(self.wrapOutboundOut(.head(head)), promise: nil)
-    }
-
-    func writeStream(_ bytes: ByteBuffer) {
-        guard let context else { return }
-        context.writeAndFlush(self.wrapOutboundOut(.body(.byteBuffer(bytes))), promise: nil)
-    }
-
-    func endStream() {
-        guard let context else { return }
-        self.exchange = nil
-        let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
-        context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
-    }
-
-    var backlog: Int {
-        (try? self.context?.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
     }
 }

@@ -41,10 +41,13 @@ package final class HTTPExchange {
         self.respond(refusal.status, headers: refusal.headers, body: ByteBuffer(bytes: refusal.body))
     }
 
+    /// Counts a stream for its client's address, before it begins; false if the address has too many.
+    package func countStream() -> Bool { self.door?.countAddress(self.head) ?? false }
+
     /// Begins an answer without an end of its own; the connection ends with it.
     package func begin(_ status: HTTPResponseStatus, headers: HTTPHeaders) {
         guard !self.isAnswered else { return }
-        self.door?.beginStream(status, headers)
+        self.door?.beginStream(self.head, status, headers)
     }
 
     /// Adds to an answer that was begun.

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import CHiredis
-import NIOCore
+package import NIOCore
 
 /// hiredis's reader as a RESP2 parser that builds ``RedisReply`` values.
 ///
 /// The reader calls back for each element, heads before their elements; the callbacks only note them in a ``ReplyBuilder``.
 /// Not thread-safe: one owner, which is the connection on its event loop.
-final class RESPReader {
+package final class RESPReader {
     // hiredis moves the rest of its buffer to the front every kilobyte that is consumed; small meals keep that cheap.
     private static let mealSize = 16 * 1024
 
@@ -17,7 +17,8 @@ final class RESPReader {
     private let functions: UnsafeMutablePointer<redisReplyObjectFunctions>
     private let builder = ReplyBuilder()
 
-    init() throws(RedisError) {
+    /// - Throws: `malformedReply` if there is no memory for it.
+    package init() throws(RedisError) {
         self.functions = .allocate(capacity: 1)
         self.functions.initialize(
             to: redisReplyObjectFunctions(
@@ -45,7 +46,7 @@ final class RESPReader {
     /// Parses what `buffer` holds and hands over every reply that is complete.
     ///
     /// - Throws: `malformedReply`; the connection is of no use after that.
-    func read(_ buffer: ByteBuffer, _ deliver: (RedisReply) -> Void) throws(RedisError) {
+    package func read(_ buffer: ByteBuffer, _ deliver: (RedisReply) -> Void) throws(RedisError) {
         var rest = buffer.readableBytesView
         while !rest.isEmpty {
             let meal = rest.prefix(Self.mealSize)

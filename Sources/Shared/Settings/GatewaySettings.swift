@@ -12,6 +12,7 @@ package struct GatewaySettings: Sendable {
     package let tlsCertificate: String?
     package let tlsKey: String?
     package let authentication: AuthenticationSettings
+    package let protection: ProtectionSettings
     /// Which of Apple's services the tokens of clients are of that do not say so.
     package let apnsEnvironment: DispatcherSettings.APNSEnvironment
 
@@ -30,6 +31,7 @@ package struct GatewaySettings: Sendable {
             reader.fault("GATEWAY_TLS_CERT", "and GATEWAY_TLS_KEY go together; one is missing")
         }
         self.authentication = AuthenticationSettings(reader)
+        self.protection = ProtectionSettings(reader)
         self.apnsEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
     }
 }

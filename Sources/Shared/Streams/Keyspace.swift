@@ -43,6 +43,9 @@ package struct Keyspace: Sendable {
 
     package func presence(_ user: String) -> String { "\(self.prefix)presence:{\(user)}" }
 
+    /// What a user has used up of a rate.
+    func bucket(_ kind: String, _ user: String) -> String { "\(self.prefix)rate:\(kind):{\(user)}" }
+
     package func nodeLease(_ node: String) -> String { "\(self.prefix)node:\(node)" }
 
     package func dispatcherLease(_ name: String) -> String { "\(self.prefix)dispatcher:\(name)" }

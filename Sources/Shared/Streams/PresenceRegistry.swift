@@ -33,6 +33,21 @@ package final class PresenceRegistry: Sendable {
         for reply in try await self.connection.send(batch) { _ = try reply.checked() }
     }
 
+    /// Changes how connections are present, in one round trip; those that have left meanwhile stay away.
+    package func setStates(
+        _ entries: [(user: String, connection: String, state: ConnectionPresence.State)]
+    ) async throws(RedisError) {
+        var batch = RedisBatch()
+        for (user, connection, state) in entries {
+            batch.append(
+                StreamScripts.setPresenceState,
+                keys: [.text(self.keys.presence(user))],
+                arguments: [.text(connection), .text(state.rawValue)]
+            )
+        }
+        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+    }
+
     /// Removes connections in one round trip.
     package func remove(_ entries: [(user: String, connection: String)]) async throws(RedisError) {
         var batch = RedisBatch()

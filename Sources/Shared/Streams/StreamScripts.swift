@@ -10,6 +10,8 @@ enum StreamScripts {
     static let forgetPresence = Self.script("forget_presence", PackageResources.forget_presence_lua)
     static let moveDue = Self.script("move_due", PackageResources.move_due_lua)
     static let claimDue = Self.script("claim_due", PackageResources.claim_due_lua)
+    static let setPresenceState = Self.script("set_presence_state", PackageResources.set_presence_state_lua)
+    static let takeTokens = Self.script("take_tokens", PackageResources.take_tokens_lua)
     static let renewLease = Self.script("renew_lease", PackageResources.renew_lease_lua)
 
     private static func script(_ name: String, _ source: [UInt8]) -> RedisScript {

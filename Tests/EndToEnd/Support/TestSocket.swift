@@ -6,6 +6,7 @@ import JSON
 import Model
 import NIOCore
 import NIOPosix
+import NIOSSL
 import Synchronization
 
 /// A native client with its hands on every byte: it can keep silent, send nonsense, or stop reading.
@@ -34,13 +35,21 @@ final class TestSocket: Sendable {
     }
 
     /// Connects without a request.
-    static func connect(port: Int, behaviour: Behaviour = Behaviour()) async throws -> TestSocket {
+    static func connect(
+        port: Int,
+        behaviour: Behaviour = Behaviour(),
+        tls: NIOSSLContext? = nil
+    ) async throws -> TestSocket {
         let handler = NIOLoopBoundHandlerBox()
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.autoRead, value: behaviour.isReading)
             .channelOption(.socketOption(.so_rcvbuf), value: behaviour.isReading ? 262_144 : 4_096)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
+                    if let tls {
+                        let handler = try NIOSSLClientHandler(context: tls, serverHostname: "localhost")
+                        try channel.pipeline.syncOperations.addHandler(handler)
+                    }
                     try channel.pipeline.syncOperations.addHandler(
                         TestSocketHandler(box: handler, answersPings: behaviour.answersPings)
                     )
@@ -59,9 +68,10 @@ final class TestSocket: Sendable {
         query: String = "",
         headers: [String: String] = [:],
         path: String = "/v1/socket",
-        behaviour: Behaviour = Behaviour()
+        behaviour: Behaviour = Behaviour(),
+        tls: NIOSSLContext? = nil
     ) async throws -> TestSocket {
-        let socket = try await Self.connect(port: port, behaviour: behaviour)
+        let socket = try await Self.connect(port: port, behaviour: behaviour, tls: tls)
         var lines = [
             "GET \(path)\(query) HTTP/1.1", "Host: 127.0.0.1:\(port)", "Upgrade: websocket", "Connection: Upgrade",
             "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",

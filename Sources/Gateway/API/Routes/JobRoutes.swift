@@ -12,6 +12,8 @@ import Streams
 /// Jobs from apps without a Redis client: `/v1/jobs`.
 struct JobRoutes {
     private static let largestBatch = 1_000
+    /// Room for a full batch of jobs with more than the usual data.
+    private static let largestBody = 16 * 1024 * 1024
     /// Above this many waiting jobs in a lane, new ones are refused.
     private static let highWaterMark = 1_000_000
 
@@ -30,7 +32,7 @@ struct JobRoutes {
 
     private func enqueue(_ request: Request, _ context: APIContext) async throws -> Response {
         let allowance = try context.requireService(allowsLimited: true).allowance
-        let value = try await JSONBody.read(request, isRequired: true)
+        let value = try await JSONBody.read(request, isRequired: true, limit: Self.largestBody)
         let key = HTTPField.Name("Idempotency-Key").flatMap { request.headers[$0] }
         let isBatch = value.array != nil
         let bodies = value.array ?? [value]

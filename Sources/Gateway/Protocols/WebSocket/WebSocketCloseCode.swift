@@ -15,6 +15,7 @@ package enum WebSocketCloseCode: UInt16, Sendable {
     case tryAgainLater = 1013
     case unauthorized = 4401
     case tooSlow = 4408
+    case tooManyConnections = 4409
 
     /// Whether a peer may send this code (RFC 6455 section 7.4.1 and the registry).
     static func isValidOnTheWire(_ code: UInt16) -> Bool {

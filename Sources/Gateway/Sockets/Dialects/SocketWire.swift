@@ -45,6 +45,8 @@ enum SocketEnd: Equatable {
     case policyViolation(String)
     case unsupportedData(String)
     case tooSlow
+    /// The user has opened so many that this one, the oldest, is over.
+    case tooManyConnections
     case tryAgainLater
     /// The node ends; the client may come back to another after a while.
     case restart(reconnectAfter: Duration)

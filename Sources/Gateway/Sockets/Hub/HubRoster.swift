@@ -11,6 +11,7 @@ struct HubRoster: Sendable {
         let connection: String
         let dialect: Dialect
         let lastVersion: Int64?
+        let state: ConnectionPresence.State
         let reference: LoopReference<SocketSession>
     }
 }

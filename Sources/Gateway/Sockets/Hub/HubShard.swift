@@ -55,7 +55,11 @@ final class HubShard {
     }
 
     func identified(_ socket: SocketSession, identity: SocketIdentity) {
-        self.byUser[ExactText(identity.user), default: []].append(socket)
+        let key = ExactText(identity.user)
+        self.byUser[key, default: []].append(socket)
+        // If a user has too many over all loops, then it has more than a loop's share of them on one.
+        let share = self.configuration.connectionsPerUser / self.hub.loopCount
+        if let count = self.byUser[key]?.count, count > share { self.hub.suspectCrowd(identity.user) }
     }
 
     func remove(_ socket: SocketSession) {
@@ -106,6 +110,12 @@ final class HubShard {
             self.reference(socket)
         )
     }
+
+    func presence(_ socket: SocketSession, user: String) {
+        self.hub.presence(PresenceChange(user: user, connection: socket.connection, state: socket.state))
+    }
+
+    func admits(messages: Int, of user: String) -> Bool { self.hub.admits(messages: messages, of: user) }
 
     private func reference(_ socket: SocketSession) -> LoopReference<SocketSession> {
         LoopReference(socket, eventLoop: self.eventLoop)
@@ -168,6 +178,11 @@ final class HubShard {
         self.byUser[ExactText(user)]?.map(\.connection) ?? []
     }
 
+    /// A user's sockets on this loop, with when they were opened.
+    func crowd(of user: String) -> [(openedAt: NIODeadline, reference: LoopReference<SocketSession>)] {
+        self.byUser[ExactText(user)]?.map { ($0.openedAt, self.reference($0)) } ?? []
+    }
+
     /// All sockets that are up, for registration and repair.
     func roster() -> [HubRoster.Entry] {
         self.sockets.values.compactMap { socket in
@@ -177,6 +192,7 @@ final class HubShard {
                 connection: socket.connection,
                 dialect: socket.dialect,
                 lastVersion: socket.lastVersion,
+                state: socket.state,
                 reference: self.reference(socket)
             )
         }

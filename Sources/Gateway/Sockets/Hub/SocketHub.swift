@@ -20,16 +20,16 @@ package final class SocketHub: Service {
         case unread(LoopReference<SocketSession>, user: String, reference: [UInt8]?)
     }
 
-    private static let batchSize = 256
+    static let batchSize = 256
     private static let requestWorkers = 8
 
     let configuration: SocketConfiguration
     let now: @Sendable () -> Timestamp
-    private let backend: any SocketBackend
+    let backend: any SocketBackend
     private let logger: Logger
     // Each shard is confined to its loop by the bound; made once, in `init`.
     private let shards: Mutex<[ObjectIdentifier: NIOLoopBoundBox<HubShard?>]>
-    private let eventLoops: [any EventLoop]
+    let eventLoops: [any EventLoop]
     private let openCount = Atomic<Int>(0)
 
     private let openings = BatchQueue<(SocketOpening, LoopReference<SocketSession>)>(capacity: 50_000)
@@ -40,7 +40,11 @@ package final class SocketHub: Service {
     private let proofs = BatchQueue<ReceiptProof>(capacity: 200_000)
     private let repairs = BatchQueue<Void>(capacity: 1)
     /// Users whose frames came here although no socket of theirs is here; at the bound, the next frame tells again.
-    private let ghosts = BatchQueue<String>(capacity: 10_000)
+    let ghosts = BatchQueue<String>(capacity: 10_000)
+    /// Users who may have too many sockets; at the bound, their next one tells again.
+    let crowds = BatchQueue<String>(capacity: 10_000)
+    /// At the bound, what a client says of its focus is lost until it says it again.
+    let presences = BatchQueue<PresenceChange>(capacity: 50_000)
 
     package init(
         eventLoopGroup: any EventLoopGroup,
@@ -107,6 +111,18 @@ package final class SocketHub: Service {
         _ = self.counted(self.proofs.offer(ReceiptProof(user: user, id: id, awaitingLane: lane, at: self.now())))
     }
 
+    var loopCount: Int { self.eventLoops.count }
+
+    func suspectCrowd(_ user: String) {
+        _ = self.counted(self.crowds.offer(user))
+    }
+
+    func presence(_ change: PresenceChange) {
+        _ = self.counted(self.presences.offer(change))
+    }
+
+    func admits(messages: Int, of user: String) -> Bool { self.backend.admits(messages: messages, of: user) }
+
     private func counted(_ isTaken: Bool) -> Bool {
         if !isTaken { SocketMetrics.overflows.increment() }
         return isTaken
@@ -151,6 +167,8 @@ package final class SocketHub: Service {
                 group.addTask { await self.serveRepairs() }
                 group.addTask { await self.serveDepartures() }
                 group.addTask { await self.serveGhosts() }
+                group.addTask { await self.serveCrowds() }
+                group.addTask { await self.servePresences() }
                 group.addTask {
                     try? await gracefulShutdown()
                     await self.drain()
@@ -181,6 +199,8 @@ package final class SocketHub: Service {
         self.proofs.finish()
         self.repairs.finish()
         self.ghosts.finish()
+        self.crowds.finish()
+        self.presences.finish()
         self.departures.finish()
     }
 
@@ -269,7 +289,7 @@ package final class SocketHub: Service {
     }
 
     /// Tries a step several times, then counts what it was for as lost.
-    private func persist(
+    func persist(
         _ failure: Logger.Message,
         tries: Int,
         count: Int,
@@ -286,30 +306,6 @@ package final class SocketHub: Service {
             try? await Task.sleep(for: backoff.delay(attempt: attempt))
         }
         SocketMetrics.overflows.increment(by: count)
-    }
-
-    /// Removes presences that stayed behind.
-    ///
-    /// Presence is read before the sockets are counted, so that a socket which comes meanwhile is not taken for a ghost.
-    private func serveGhosts() async {
-        while let batch = await self.ghosts.next(limit: Self.batchSize) {
-            for user in ExactText.distinct(batch) {
-                guard let registered = try? await self.backend.registered(user: user), !registered.isEmpty else {
-                    continue
-                }
-                var here: Set<String> = []
-                for eventLoop in self.eventLoops {
-                    here.formUnion(
-                        (try? await eventLoop.submit { self.shard(on: eventLoop)?.connections(of: user) ?? [] }.get())
-                            ?? []
-                    )
-                }
-                let ghosts = registered.filter { !here.contains($0) }
-                guard !ghosts.isEmpty else { continue }
-                SocketMetrics.ghosts.increment(by: ghosts.count)
-                try? await self.backend.close(ghosts.map { (user, $0) })
-            }
-        }
     }
 
     private func serveRepairs() async {
@@ -329,6 +325,10 @@ package final class SocketHub: Service {
                     // Redis is out of reach again; the same batch is registered when it is back.
                     try? await Task.sleep(for: .milliseconds(200))
                     continue
+                }
+                // They were registered as active.
+                for entry in batch where entry.state != .active {
+                    self.presence(PresenceChange(user: entry.user, connection: entry.connection, state: entry.state))
                 }
                 for entry in batch {
                     guard let version = entry.lastVersion else { continue }

@@ -12,6 +12,8 @@ enum SocketMetrics {
     static let refused = Counter(label: "carillon.sockets.refused")
     /// Sockets closed because their reader was too slow.
     static let slowReaders = Counter(label: "carillon.sockets.slow")
+    /// Sockets closed because their user has too many newer ones.
+    static let crowded = Counter(label: "carillon.sockets.crowded")
     /// Proofs of receipt.
     static let proofs = Counter(label: "carillon.sockets.proofs")
     /// Proofs, requests or departures that found their queue full.

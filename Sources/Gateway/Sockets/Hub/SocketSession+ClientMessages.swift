@@ -13,7 +13,15 @@ extension SocketSession {
             return false
         }
         self.allowance -= 1
-        return true
+        self.unreported += 1
+        guard self.unreported >= self.shard.configuration.messagesPerReport, let user = self.identity?.user else {
+            return true
+        }
+        let count = self.unreported
+        self.unreported = 0
+        if self.shard.admits(messages: count, of: user) { return true }
+        self.close(.policyViolation("too many messages on all sockets of this user"))
+        return false
     }
 
     /// Obeys a message; `reference` comes back with the answer.
@@ -32,13 +40,23 @@ extension SocketSession {
         case (.acknowledge(let ids), _):
             self.report(self.proofs.acknowledge(Set(ids)))
             self.wire?.answer(.done, to: reference)
-        case (.focus, _):
+        case (.focus(let isActive), .some(let identity)):
+            self.focus(isActive, identity)
             self.wire?.answer(.done, to: reference)
         case (.read(let ids), .some(let identity)):
             self.hand(.markRead(self, user: identity.user, ids: ids, reference: reference), reference)
         case (.unread, .some(let identity)):
             self.hand(.unread(self, user: identity.user, reference: reference), reference)
         }
+    }
+
+    /// The presence that a client never speaks of stays active.
+    private func focus(_ isActive: Bool, _ identity: SocketIdentity) {
+        let state: ConnectionPresence.State = isActive ? .active : .idle
+        guard state != self.state else { return }
+        self.state = state
+        // Before that, presence is not registered; `opened` tells it then.
+        if self.phase == .open { self.shard.presence(self, user: identity.user) }
     }
 
     private func hand(_ request: HubShard.Request, _ reference: [UInt8]?) {

@@ -41,6 +41,10 @@ final class SocketSession {
     private var mustProve = false
     var since: Int64?
     var allowance: Int
+    /// Messages that the user's own rate does not know of yet.
+    var unreported = 0
+    /// Active until the client says otherwise.
+    var state = ConnectionPresence.State.active
 
     init(connection: String, identity: SocketIdentity?, since: Int64?, shard: HubShard) {
         self.connection = connection
@@ -112,6 +116,7 @@ final class SocketSession {
     func opened(_ snapshot: InboxSnapshot) {
         guard self.phase == .opening else { return }
         self.phase = .open
+        if self.state != .active, let identity { self.shard.presence(self, user: identity.user) }
         self.wire?.welcome(connection: self.connection, version: snapshot.version)
         self.take(snapshot)
         self.flush()

@@ -72,6 +72,9 @@ package struct EventStreamEndpoint: TransportEndpoint {
         guard let shard = hub.shard(on: exchange.eventLoop) else {
             return exchange.respond(.problem(.serviceUnavailable, "try again later"))
         }
+        guard exchange.countStream() else {
+            return exchange.respond(.problem(.tooManyRequests, "too many streams of this address are open"))
+        }
         let session = SocketSession(connection: RandomName.make(), identity: identity, since: since, shard: shard)
         EventStreamWire(session: session, exchange: exchange).begin()
     }

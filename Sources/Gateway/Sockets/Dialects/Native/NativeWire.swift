@@ -108,6 +108,7 @@ extension SocketEnd {
         case .policyViolation(let reason): (.policyViolation, reason)
         case .unsupportedData(let reason): (.unsupportedData, reason)
         case .tooSlow: (.tooSlow, "you read too slowly")
+        case .tooManyConnections: (.tooManyConnections, "too many newer connections")
         case .tryAgainLater: (.tryAgainLater, "try again later")
         case .restart: (.serviceRestart, "restart")
         }

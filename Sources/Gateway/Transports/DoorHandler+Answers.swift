@@ -1,0 +1,93 @@
+// Carillon · DoorHandler+Answers.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import NIOCore
+import NIOHTTP1
+
+/// Answers of endpoints, and of the door itself.
+extension DoorHandler {
+    /// Answers an exchange.
+    func answer(_ request: HTTPRequestHead, _ status: HTTPResponseStatus, _ headers: HTTPHeaders, _ body: ByteBuffer) {
+        guard let context else { return }
+        let keepsOpen = request.isKeepAlive && !self.mustClose
+        var headers = headers
+        // A 204 has no length (RFC 9110 section 8.6).
+        if status != .noContent { headers.replaceOrAdd(name: "content-length", value: "\(body.readableBytes)") }
+        if !keepsOpen { headers.replaceOrAdd(name: "connection", value: "close") }
+        self.policy.protect(&headers, self.policy.grant(request))
+        self.write(status, headers, body, context, thenCloses: !keepsOpen)
+        self.exchange = nil
+        guard keepsOpen else { return }
+        self.phase = .idle
+        if !self.hasServer { self.closeAfter(self.timeouts.idle) }
+        self.drain()
+    }
+
+    /// Refuses a request whose rest is not read, and closes.
+    func answer(_ request: HTTPRequestHead?, _ refusal: TransportRefusal) {
+        guard let context else { return }
+        self.phase = .refusing
+        var headers = refusal.headers
+        headers.replaceOrAdd(name: "content-length", value: "\(refusal.body.count)")
+        headers.replaceOrAdd(name: "connection", value: "close")
+        self.policy.protect(&headers, request.flatMap { self.policy.grant($0) })
+        self.write(refusal.status, headers, ByteBuffer(bytes: refusal.body), context, thenCloses: true)
+        self.settle(.taken)
+    }
+
+    private func write(
+        _ status: HTTPResponseStatus,
+        _ headers: HTTPHeaders,
+        _ body: ByteBuffer,
+        _ context: ChannelHandlerContext,
+        thenCloses: Bool
+    ) {
+        let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
+        context.write(self.wrapOutboundOut(.head(head)), promise: nil)
+        if body.readableBytes > 0 { context.write(self.wrapOutboundOut(.body(.byteBuffer(body))), promise: nil) }
+        guard thenCloses else { return context.writeAndFlush(self.wrapOutboundOut(.end(nil)), promise: nil) }
+        let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
+        context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
+    }
+
+    func beginStream(_ request: HTTPRequestHead, _ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
+        guard let context else { return }
+        self.mustClose = true
+        if !self.hasServer { self.settle(.taken) }
+        var headers = headers
+        headers.replaceOrAdd(name: "connection", value: "close")
+        self.policy.protect(&headers, self.policy.grant(request))
+        let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
+        context.writeAndFlush(self.wrapOutboundOut(.head(head)), promise: nil)
+    }
+
+    func writeStream(_ bytes: ByteBuffer) {
+        guard let context else { return }
+        context.writeAndFlush(self.wrapOutboundOut(.body(.byteBuffer(bytes))), promise: nil)
+    }
+
+    func endStream() {
+        guard let context else { return }
+        self.exchange = nil
+        let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
+        context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
+    }
+
+    /// Counts a socket or a stream for its client's address, as long as the connection lasts; false if there are too many.
+    func countAddress(_ head: HTTPRequestHead) -> Bool {
+        guard let context, let tally = self.policy.addresses,
+            let client = self.policy.trustedProxies.client(of: head, peer: context.remoteAddress)
+        else { return true }
+        guard tally.take(client) else {
+            DoorMetrics.refusedAddresses.increment()
+            return false
+        }
+        context.channel.closeFuture.whenComplete { _ in tally.giveBack(client) }
+        return true
+    }
+
+    var backlog: Int {
+        (try? self.context?.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
+    }
+}

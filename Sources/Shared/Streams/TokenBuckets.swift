@@ -1,0 +1,38 @@
+// Carillon · TokenBuckets.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Redis
+
+/// What users have used up of their rates, over all nodes: one key a user and kind, which lapses when its bucket is full.
+package struct TokenBuckets: Sendable {
+    private let connection: RedisConnection
+    private let keys: Keyspace
+
+    package init(connection: RedisConnection, keys: Keyspace) {
+        self.connection = connection
+        self.keys = keys
+    }
+
+    /// Takes tokens, also those that are not there.
+    ///
+    /// - Parameters:
+    ///   - kind: what is bounded; part of the key.
+    ///   - burst: tokens that a full bucket holds.
+    /// - Returns: in how many milliseconds the bucket holds a token again; 0 if it still does.
+    package func take(
+        _ count: Int,
+        kind: String,
+        user: String,
+        perSecond: Int,
+        burst: Int
+    ) async throws(RedisError) -> Int64 {
+        var batch = RedisBatch()
+        batch.append(
+            StreamScripts.takeTokens,
+            keys: [.text(self.keys.bucket(kind, user))],
+            arguments: [.text("\(perSecond)"), .text("\(burst)"), .text("\(count)")]
+        )
+        guard let reply = try await self.connection.send(batch).first else { return 0 }
+        return try reply.integer()
+    }
+}

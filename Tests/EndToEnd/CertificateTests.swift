@@ -1,0 +1,78 @@
+// Carillon · CertificateTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import NIOSSL
+import Testing
+import Transfer
+
+/// TLS on the gateway's own listener.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct CertificateTests {
+    /// The files that the gateway is told of; what lies there changes.
+    private struct Files {
+        let certificate: String
+        let key: String
+
+        func put(_ source: TestCertificate) throws {
+            try Data(contentsOf: URL(fileURLWithPath: source.certificateFile))
+                .write(to: URL(fileURLWithPath: self.certificate))
+            try Data(contentsOf: URL(fileURLWithPath: source.keyFile)).write(to: URL(fileURLWithPath: self.key))
+        }
+    }
+
+    private static func trusting(_ certificate: TestCertificate) throws -> NIOSSLContext {
+        var configuration = TLSConfiguration.makeClientConfiguration()
+        configuration.trustRoots = .file(certificate.authorityFile)
+        return try NIOSSLContext(configuration: configuration)
+    }
+
+    @Test("calls and sockets go over TLS; a new certificate is taken on SIGHUP without a connection lost")
+    func reload() async throws {
+        let first = try await TestCertificate.make()
+        let second = try await TestCertificate.make()
+        try await Stack.with { stack in
+            let files = Files(certificate: stack.directory.file("tls.pem"), key: stack.directory.file("tls.key"))
+            try files.put(first)
+            let gateway = try await stack.startGateway(
+                environment: ["GATEWAY_TLS_CERT": files.certificate, "GATEWAY_TLS_KEY": files.key])
+            let token = try await Stack.token(user: "u")
+            let old = try await TestSocket.open(port: gateway.port, token: token, tls: try Self.trusting(first))
+            _ = try await old.first("sync")
+
+            var configuration = TransferConfiguration()
+            configuration.caFile = first.authorityFile
+            let http = try TransferClient(configuration: configuration, logger: TestLog.logger)
+            let answer = await http.perform(.init(.get, url: "https://localhost:\(gateway.port)/healthz"))
+            guard case .answered(let response) = answer else {
+                Issue.record("no answer over https: \(answer)")
+                return await http.shutdown()
+            }
+            #expect(response.status == 200)
+            #expect(response.header("strict-transport-security") == "max-age=31536000")
+            await http.shutdown()
+
+            // A file that is none: the certificate stays.
+            try Data("nonsense".utf8).write(to: URL(fileURLWithPath: files.certificate))
+            gateway.process.send(SIGHUP)
+            try await eventually("the fault is logged") {
+                gateway.process.errors().contains("certificate cannot be used")
+            }
+            let still = try await TestSocket.open(port: gateway.port, token: token, tls: try Self.trusting(first))
+            _ = try await still.first("sync")
+
+            try files.put(second)
+            gateway.process.send(SIGHUP)
+            try await eventually("it is read") { gateway.process.errors().contains("certificate read again") }
+            let new = try await TestSocket.open(port: gateway.port, token: token, tls: try Self.trusting(second))
+            _ = try await new.first("sync")
+            // The old one goes on as if nothing had been.
+            try await old.send(json: #"{"type":"unread","ref":1}"#)
+            _ = try await old.first("unread")
+            let stale = try? await TestSocket.open(port: gateway.port, token: token, tls: try Self.trusting(first))
+            try await eventually("who trusts the old one alone is not connected") { stale?.isClosed ?? true }
+            #expect(stale?.status == nil)
+        }
+    }
+}

@@ -1,0 +1,219 @@
+// Carillon · ProtectionTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Redis
+import Services
+import Testing
+import Transfer
+
+/// What the gateway's listener refuses, and what it says about it.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct ProtectionTests {
+    @Test("heads and bodies that are too large are answered with 431 and 413, jobs may be larger")
+    func sizes() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "u")
+            let field = "x-fill: \(String(repeating: "x", count: 20_000))"
+            let many = (0..<200).map { "x-\($0): 1" }.joined(separator: "\r\n")
+            for fields in [field, many] {
+                let client = try await TestSocket.connect(port: gateway.port)
+                try await client.send(raw: Array("GET /healthz HTTP/1.1\r\nhost: x\r\n\(fields)\r\n\r\n".utf8))
+                try await eventually("it is refused") { client.status == 431 }
+                try await eventually("it is closed") { client.isClosed }
+            }
+            // On a connection that the server has answered on.
+            let client = try await TestSocket.connect(port: gateway.port)
+            try await client.send(raw: Array("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n".utf8))
+            try await eventually("it is answered") { client.status == 200 }
+            try await client.send(raw: Array("GET /healthz HTTP/1.1\r\nhost: x\r\n\(field)\r\n\r\n".utf8))
+            try await eventually("the second is refused") { client.head.contains(" 431 ") }
+
+            let fill = String(repeating: "x", count: 1_100_000)
+            let large = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"zone":"\#(fill)"}"#)
+            #expect(large.status == 413)
+            let service = try await Stack.token(user: "app", scope: .service)
+            let data = String(repeating: "d", count: 2_500)
+            let job = #"{"type":"invoice_created","user":"u","title":"t","data":{"fill":"\#(data)"}}"#
+            let jobs = "[" + Array(repeating: job, count: 1_000).joined(separator: ",") + "]"
+            #expect(try await gateway.call(.post, "/v1/jobs", token: service, json: jobs).status == 202)
+            let announced = try await TestSocket.connect(port: gateway.port)
+            let head = "POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n"
+            try await announced.send(raw: Array(head.utf8))
+            try await eventually("it is refused before it is sent") { announced.status == 413 }
+        }
+    }
+
+    @Test("sockets of pages that are not allowed are refused; those of no page, of our own and of allowed ones open")
+    func origins() async throws {
+        try await Stack.with { stack in
+            let allowed = "https://app.example.com"
+            let gateway = try await stack.startGateway(environment: ["ALLOWED_ORIGINS": "\(allowed), http://other.test"]
+            )
+            let token = try await Stack.token(user: "u")
+            for (origin, status) in [
+                (allowed, 101), ("https://APP.example.com", 101), ("http://127.0.0.1:\(gateway.port)", 101),
+                ("https://evil.example", 403), ("null", 403), ("https://app.example.com.evil.example", 403),
+                ("http://app.example.com", 403),
+            ] {
+                let socket = try await TestSocket.open(port: gateway.port, token: token, headers: ["Origin": origin])
+                try await eventually("\(origin) is decided") { socket.status != nil }
+                #expect(socket.status == status, "\(origin)")
+                await socket.close()
+            }
+            let everyone = try await stack.startGateway(name: "any", environment: ["ALLOWED_ORIGINS": "*"])
+            let socket = try await TestSocket.open(
+                port: everyone.port, token: token, headers: ["Origin": "https://evil.example"])
+            try await eventually("it is open") { socket.status == 101 }
+            let answer = try await everyone.call(
+                .get, "/v1/notifications", token: token, headers: [("origin", "https://evil.example")])
+            #expect(answer.header("access-control-allow-origin") == "*")
+            #expect(answer.header("access-control-allow-credentials") == nil)
+        }
+    }
+
+    @Test("pages of allowed origins may read what routes and endpoints answer, others may not")
+    func crossOrigin() async throws {
+        try await Stack.with { stack in
+            let allowed = "https://app.example.com"
+            let gateway = try await stack.startGateway(environment: ["ALLOWED_ORIGINS": allowed])
+            let token = try await Stack.token(user: "u")
+            for path in ["/v1/notifications", "/v1/nothing", "/v1/stream"] {
+                // A stream that is refused is answered by its endpoint, the others by the server.
+                let bearer = path == "/v1/stream" ? nil : token
+                for (origin, grant) in [(allowed, Optional(allowed)), ("https://evil.example", nil)] {
+                    let answer = try await gateway.call(.get, path, token: bearer, headers: [("origin", origin)])
+                    #expect(answer.header("access-control-allow-origin") == grant, "\(path) \(origin)")
+                    #expect(answer.header("access-control-allow-credentials") == grant.map { _ in "true" })
+                    #expect(answer.header("vary")?.contains("Origin") == true, "\(path)")
+                }
+            }
+            for path in ["/v1/notifications", "/v1/stream", "/socket.io/"] {
+                let allowedAnswer = try await Self.preflight(gateway, path, origin: allowed)
+                #expect(allowedAnswer.contains(" 204 "), "\(path)")
+                #expect(allowedAnswer.contains("access-control-allow-origin: \(allowed)\r\n"), "\(path)")
+                #expect(allowedAnswer.contains("access-control-allow-headers: authorization,x-mine\r\n"), "\(path)")
+                #expect(allowedAnswer.contains("DELETE"), "\(path)")
+                let refused = try await Self.preflight(gateway, path, origin: "https://evil.example")
+                #expect(refused.contains(" 403 ") && !refused.contains("access-control-allow"), "\(path)")
+            }
+        }
+    }
+
+    private static func preflight(_ gateway: Gateway, _ path: String, origin: String) async throws -> String {
+        let client = try await TestSocket.connect(port: gateway.port)
+        let lines = [
+            "OPTIONS \(path) HTTP/1.1", "host: x", "origin: \(origin)", "access-control-request-method: DELETE",
+            "access-control-request-headers: authorization,x-mine", "connection: close",
+        ]
+        try await client.send(raw: Array((lines.joined(separator: "\r\n") + "\r\n\r\n").utf8))
+        try await eventually("it is answered") { client.isClosed }
+        return client.head
+    }
+
+    @Test("answers say how browsers are to handle them")
+    func securityFields() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "u")
+            for (path, cache) in [
+                ("/v1/notifications", "private, no-cache"), ("/v1/settings", "no-store"), ("/v1/nothing", "no-store"),
+                ("/healthz", "no-store"), ("/openapi.json", "public, max-age=300"),
+            ] {
+                let answer = try await gateway.call(.get, path, token: token)
+                #expect(answer.header("x-content-type-options") == "nosniff", "\(path)")
+                #expect(answer.header("x-frame-options") == "DENY", "\(path)")
+                #expect(answer.header("cache-control") == cache, "\(path)")
+                #expect(answer.header("strict-transport-security") == nil, "\(path)")
+            }
+            let page = try await gateway.call(.get, "/v1/unsubscribe?token=none", token: nil)
+            if page.type?.hasPrefix("text/html") == true {
+                #expect(page.header("content-security-policy")?.contains("default-src 'none'") == true)
+            }
+        }
+    }
+
+    @Test("a user's oldest socket is closed with 4409 when there are too many, others stay")
+    func connections() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: ["USER_CONNECTIONS": "3"])
+            let other = try await TestSocket.synced(port: gateway.port, user: "other")
+            var sockets: [TestSocket] = []
+            for _ in 0..<5 { sockets.append(try await TestSocket.synced(port: gateway.port, user: "many")) }
+            #expect(try await sockets[0].waitForClose() == 4409)
+            #expect(try await sockets[1].waitForClose() == 4409)
+            #expect(sockets[2...].allSatisfy { $0.closeCode == nil })
+            #expect(other.closeCode == nil)
+        }
+    }
+
+    @Test("sockets of one address are bounded; behind a trusted proxy the client's own address counts")
+    func addresses() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(
+                environment: ["ADDRESS_CONNECTIONS": "1", "TRUSTED_PROXIES": "127.0.0.0/8"])
+            let token = try await Stack.token(user: "u")
+            func open(_ address: String) async throws -> TestSocket {
+                let socket = try await TestSocket.open(
+                    port: gateway.port, token: token, headers: ["X-Forwarded-For": "1.1.1.1, \(address)"])
+                try await eventually("it is decided") { socket.status != nil }
+                return socket
+            }
+            let first = try await open("192.0.2.1")
+            #expect(first.status == 101)
+            #expect(try await open("192.0.2.1").status == 429)
+            let second = try await open("192.0.2.2")
+            #expect(second.status == 101)
+            await first.close()
+            try await eventually("there is room again") {
+                let socket = try await open("192.0.2.1")
+                return socket.status == 101
+            }
+        }
+    }
+
+    @Test("who calls too often gets 429 with Retry-After, services and other users do not")
+    func calls() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "2"])
+            let token = try await Stack.token(user: "busy")
+            try await eventually("it is too much") {
+                let answer = try await gateway.call(.get, "/v1/settings", token: token)
+                guard answer.status == 429 else { return false }
+                let seconds = answer.header("retry-after").flatMap { Int($0) }
+                return (1...12).contains(seconds ?? 0)
+            }
+            let calm = try await gateway.call(.get, "/v1/settings", token: try await Stack.token(user: "calm"))
+            #expect(calm.status == 200)
+            try await eventually("it may call again", within: .seconds(20)) {
+                try await gateway.call(.get, "/v1/settings", token: token).status == 200
+            }
+        }
+    }
+
+    @Test("a user's messages are bounded over all of its sockets, on all nodes")
+    func messages() async throws {
+        try await Stack.with { stack in
+            let environment = ["USER_MESSAGES_PER_SECOND": "2"]
+            let gateways = [
+                try await stack.startGateway(name: "one", environment: environment),
+                try await stack.startGateway(name: "two", environment: environment),
+            ]
+            let calm = try await TestSocket.synced(port: gateways[0].port, user: "calm")
+            var codes: [UInt16?] = []
+            for number in 0..<6 where codes.isEmpty {
+                // No socket says more than it may.
+                let socket = try await TestSocket.synced(port: gateways[number % 2].port, user: "busy")
+                for _ in 0..<40 { try await socket.send(json: #"{"type":"ack","ids":[]}"#) }
+                try await socket.send(json: #"{"type":"unread"}"#)
+                try await eventually("it is answered or closed") { !socket.all("unread").isEmpty || socket.isClosed }
+                if let code = socket.closeCode { codes.append(code) }
+            }
+            #expect(codes == [1008])
+            #expect(calm.closeCode == nil)
+        }
+    }
+}

@@ -1,0 +1,66 @@
+// Carillon · SecretsTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Testing
+import Transfer
+
+/// Nothing that lets a caller in is written down.
+@Suite(.serialized, .timeLimit(.minutes(2)))
+struct SecretsTests {
+    @Test("no token, ticket or query is in the log at level trace, in the metrics or in Redis' keys of sockets")
+    func log() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: ["LOG_LEVEL": "trace"])
+            let tokens = [
+                "header": try await Stack.token(user: "header"), "protocol": try await Stack.token(user: "protocol"),
+                "query": try await Stack.token(user: "query"), "message": try await Stack.token(user: "message"),
+                "ticket": "ticket-secret-of-one-use-0123456789",
+            ]
+            let canary = "canary-in-the-query"
+            func token(_ name: String) -> String { tokens[name] ?? "" }
+            _ = try await gateway.call(.get, "/v1/notifications?limit=1&x=\(canary)", token: token("header"))
+            _ = try await gateway.call(.get, "/v1/nothing?access_token=\(token("query"))", token: token("header"))
+            _ = try await gateway.call(.get, "/v1/notifications", token: token("header") + "x")
+            _ = try await gateway.call(
+                .get, "/v1/stream?access_token=\(token("query"))&ticket=\(token("ticket"))", token: nil)
+            let paths = [
+                "/v1/socket?access_token=\(token("query"))", "/v1/socket?ticket=\(token("ticket"))",
+                "/hubs/notifications?access_token=\(token("query"))",
+                "/socket.io/?EIO=4&transport=polling&token=\(token("query"))",
+            ]
+            for path in paths { _ = try await gateway.call(.get, path, token: nil) }
+            let viaProtocol = try await TestSocket.open(
+                port: gateway.port,
+                token: nil,
+                query: "?access_token=\(token("query"))&ticket=\(token("ticket"))",
+                headers: ["Sec-WebSocket-Protocol": "carillon.v1, bearer.\(token("protocol"))"]
+            )
+            try await eventually("it is decided") { viaProtocol.status != nil }
+            let viaMessage = try await TestSocket.open(port: gateway.port, token: nil)
+            try await eventually("it is up") { viaMessage.status == 101 }
+            try await viaMessage.send(json: #"{"type":"auth","token":"\#(token("message"))"}"#)
+            _ = try await viaMessage.first("sync")
+            try await viaMessage.send(json: #"{"type":"auth","token":"\#(token("message"))x"}"#)
+            _ = try await viaMessage.first("error")
+            let metrics = try await gateway.call(.get, "/metrics", token: nil)
+            #expect(try await gateway.process.stop(within: .seconds(20)) == .code(0))
+
+            let written = [
+                "log": gateway.process.errors() + gateway.process.output(),
+                "metrics": String(decoding: metrics.response.body, as: UTF8.self),
+            ]
+            #expect(written["log"]?.contains("gateway starts") == true)
+            for (place, text) in written {
+                #expect(!text.contains(canary), "the query is in the \(place)")
+                for (name, token) in tokens {
+                    // The signature alone would do, too.
+                    let secret = token.split(separator: ".").last.map { String($0) } ?? token
+                    #expect(!text.contains(secret), "the token of \(name) is in the \(place)")
+                }
+            }
+        }
+    }
+}

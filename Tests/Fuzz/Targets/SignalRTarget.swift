@@ -1,0 +1,47 @@
+// Carillon · SignalRTarget.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import SignalR
+
+/// Records of SignalR's JSON hub protocol.
+struct SignalRTarget: FuzzTarget {
+    let dictionary = [
+        "\u{1E}", #"{"type":"#, #""target":"a""#, #""arguments":[]"#, #""invocationId":"1""#, #""streamIds":["s"]"#,
+        #"{"protocol":"json","version":1}"#, #"{"type":6}"#, "null", "true", "{}", "[]", "\\u0000", "\\ud800",
+    ]
+
+    func run(_ input: [UInt8]) async -> FuzzOutcome {
+        var splitter = SignalRRecordSplitter(maximumBytes: 4_096)
+        let batch = splitter.split(input)
+        var kinds: [String] = []
+        for record in batch.records {
+            switch SignalRHandshake(request: record) {
+            case let handshake: kinds.append(String("\(handshake)".prefix { $0 != "(" }))
+            }
+            do throws(SignalRFault) {
+                guard let message = try SignalRDecoder.message(record) else {
+                    kinds.append("passed over")
+                    continue
+                }
+                kinds.append(String("\(message)".prefix { $0 != "(" }))
+                let again = try SignalRDecoder.message(Array(SignalRRecord(message).bytes.dropLast()))
+                if again != message { return FuzzOutcome("faulty", fault: "a message is written as another") }
+            } catch {
+                kinds.append("\(error.code) \(error.place == nil)")
+            }
+        }
+        if batch.isTooLong { kinds.append("too long") }
+        return FuzzOutcome(Set(kinds).sorted().joined(separator: " "), fault: self.converse(input))
+    }
+
+    /// A connection that gets the input after a handshake, whole and byte by byte.
+    private func converse(_ input: [UInt8]) -> String? {
+        let handshake = Array(#"{"protocol":"json","version":1}"#.utf8) + [SignalRRecordSplitter.separator]
+        var whole = SignalRConnection(now: 0)
+        var cut = SignalRConnection(now: 0)
+        let first = whole.receive(handshake + input, now: 0)
+        let second = (handshake + input).flatMap { cut.receive([$0], now: 0) }
+        guard whole.isClosed == cut.isClosed else { return "cuts change the end" }
+        return first == second || whole.isClosed ? nil : "cuts change what is done"
+    }
+}
