@@ -95,7 +95,8 @@ final class SignalRWire: SocketWire, SignalRApplication {
     func close(_ end: SocketEnd) {
         let (code, reason) = end.webSocketClose
         switch end {
-        case .unauthorized, .policyViolation, .unsupportedData: self.transport?.close(error: reason, code: code)
+        case .unauthorized, .policyViolation, .unsupportedData, .tooManyConnections:
+            self.transport?.close(error: reason, code: code)
         case .tooSlow, .tryAgainLater: self.transport?.close(error: reason, allowReconnect: true, code: code)
         case .restart: self.transport?.close(error: "restart", allowReconnect: true, code: .goingAway)
         }

@@ -207,6 +207,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
             self.expel("unauthorized", reason)
         case .policyViolation(let reason): self.expel("policy_violation", reason)
         case .unsupportedData(let reason): self.expel("unsupported_data", reason)
+        case .tooManyConnections: self.expel("too_many_connections", end.webSocketClose.reason)
         case .tooSlow: self.peer?.closeAsTooSlow()
         // Clients come back by themselves from a connection that merely ends.
         case .tryAgainLater: self.peer?.close(.forced)
