@@ -209,6 +209,8 @@ let package = Package(
             dependencies: [
                 "JSON", "SignalR", "Transports", "WebSocket",
                 .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "CoreMetrics", package: "swift-metrics"),
+                .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "NIOCore", package: nio),
                 .product(name: "NIOHTTP1", package: nio),
             ],
@@ -448,7 +450,7 @@ let package = Package(
         ),
         .testTarget(
             name: "SocketsTests",
-            dependencies: ["JSON", "Model", "Sockets", .product(name: "NIOCore", package: nio)],
+            dependencies: ["JSON", "Model", "SignalR", "Sockets", .product(name: "NIOCore", package: nio)],
             path: "Tests/Sockets"
         ),
         .testTarget(name: "SocketIOTests", dependencies: ["JSON", "SocketIO"], path: "Tests/SocketIO"),

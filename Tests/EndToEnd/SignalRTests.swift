@@ -70,14 +70,15 @@ struct SignalRTests {
             try await eventually("they are stored") { try await stack.statuses(user: "ada").count == 2 }
             let socket = try await TestSignalR.synced(gateway, user: "ada")
             #expect(socket.messages.counts == [2])
+            // What the dispatcher has settled meanwhile, since nobody was online, waits in the inbox alone.
             let missed = socket.messages.receivedTitles
-            #expect(missed.isEmpty || missed == ["m1", "m2"])
+            #expect(missed == ["m1", "m2"].filter { missed.contains($0) })
             let proven = Set(missed)
             try await eventually("they are proven") {
                 try await stack.statuses(user: "ada").allSatisfy { !proven.contains($0.key) || $0.value == "delivered" }
             }
             let again = try await TestSignalR.synced(gateway, user: "ada")
-            #expect(again.messages.receivedTitles.isEmpty)
+            #expect(proven.isDisjoint(with: again.messages.receivedTitles))
         }
     }
 

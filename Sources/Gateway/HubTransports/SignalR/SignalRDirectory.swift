@@ -1,6 +1,7 @@
 // Carillon · SignalRDirectory.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 import DequeModule
 import SignalR
 import Synchronization
@@ -86,7 +87,9 @@ final class SignalRDirectory: Sendable {
         self.state.withLock { state in
             while let first = state.ends.first, first.at <= now {
                 state.ends.removeFirst()
-                if case .offer = state.entries[first.id] { state.entries[first.id] = nil }
+                guard case .offer = state.entries[first.id] else { continue }
+                state.entries[first.id] = nil
+                SignalRMetrics.unused.increment()
             }
         }
     }

@@ -1,6 +1,7 @@
 // Carillon · SignalRSession.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 package import JSON
 package import NIOCore
 package import SignalR
@@ -187,6 +188,7 @@ package final class SignalRSession {
         self.link = .webSocket(socket, number: number)
         if case .webSocket(let old, _) = old { old.call { $0.drop() } }
         self.perform(actions)
+        SignalRMetrics.returned.increment()
         if self.lastProof > self.provenProof { self.requestProof(self.lastProof) }
         self.flush()
         return true
