@@ -39,7 +39,7 @@ struct SettingsTests {
             "AUTH_JWKS": "keys.json", "AUTH_ISSUER": "iss", "AUTH_AUDIENCE": "aud", "AUTH_USER_CLAIM": "uid",
             "APNS_ENVIRONMENT": "sandbox",
             "AUTH_JWT_SECRET_PREVIOUS": "fedcba9876543210fedcba9876543210", "AUTH_JWKS_CA": "jwks.pem",
-            "AUTH_CLOCK_SKEW": "5",
+            "AUTH_CLOCK_SKEW": "5", "SOCKETIO_RECOVERY": "on",
         ])
         #expect(readings.gatewayFaults.isEmpty)
         let settings = readings.gateway
@@ -62,6 +62,7 @@ struct SettingsTests {
         #expect(settings.authentication.issuer == "iss" && settings.authentication.audience == "aud")
         #expect(settings.authentication.userClaim == "uid")
         #expect(settings.apnsEnvironment == .sandbox)
+        #expect(settings.socketIORecovery == .on)
     }
 
     @Test(

@@ -94,9 +94,11 @@ enum GatewayComposition {
             catalog: catalog,
             now: now
         )
+        var sockets = SocketConfiguration()
+        sockets.recovery = settings.socketIORecovery == .on
         let hub = SocketHub(
             eventLoopGroup: eventLoops,
-            configuration: SocketConfiguration(),
+            configuration: sockets,
             backend: backend,
             logger: logger,
             now: now
