@@ -450,8 +450,15 @@ let package = Package(
         ),
         .testTarget(
             name: "SocketsTests",
-            dependencies: ["JSON", "Model", "SignalR", "Sockets", .product(name: "NIOCore", package: nio)],
+            dependencies: ["JSON", "Model", "SignalR", "SocketIO", "Sockets", .product(name: "NIOCore", package: nio)],
             path: "Tests/Sockets"
+        ),
+        .testTarget(
+            name: "SocketIOTransportTests",
+            dependencies: [
+                "SocketIO", "SocketIOTransport", "Transports", .product(name: "NIOHTTP1", package: nio),
+            ],
+            path: "Tests/SocketIOTransport"
         ),
         .testTarget(name: "SocketIOTests", dependencies: ["JSON", "SocketIO"], path: "Tests/SocketIO"),
         .testTarget(

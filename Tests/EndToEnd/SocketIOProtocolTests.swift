@@ -141,6 +141,41 @@ struct SocketIOProtocolTests {
         }
     }
 
+    @Test("with recovery a client that comes back gets what it missed, and nobody else does")
+    func recovery() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: ["SOCKETIO_RECOVERY": "on"])
+            _ = try await stack.startDispatcher()
+            let token = try await Stack.token(user: "ada")
+            let socket = try await Self.webSocket(gateway)
+            try await Self.send(socket, #"40{"token":"\#(token)"}"#)
+            let granted = try await Self.first(socket, #"40{"sid":""#)
+            let pid = try #require(try JSONParser.parse(Array(granted.utf8.dropFirst(2)))["pid"]?.string)
+            _ = try await Self.first(socket, #"42["sync",{"notifications":[]},"0"]"#)
+            try await Self.notify(stack, "has")
+            let event = try await Self.first(socket, #"42["notification","#)
+            #expect(event.hasSuffix(#","1"]"#))
+            await socket.close()
+            for title in ["missed", "too"] { try await Self.notify(stack, title) }
+            try await eventually("they are stored") { try await stack.statuses(user: "ada").count == 3 }
+
+            let back = try await Self.webSocket(gateway)
+            try await Self.send(back, #"40{"token":"\#(token)","pid":"\#(pid)","offset":"1"}"#)
+            #expect(try await Self.first(back, "40{") == granted)
+            #expect(Self.titles(back.texts) == ["missed", "too"])
+            #expect(back.texts.last == granted)
+            #expect(back.texts.dropLast().last?.hasSuffix(#","3"]"#) == true)
+            try await Self.notify(stack, "next")
+            try await eventually("it goes on") { Self.titles(back.texts) == ["missed", "too", "next"] }
+
+            let eve = try await Self.webSocket(gateway)
+            let other = try await Stack.token(user: "eve")
+            try await Self.send(eve, #"40{"token":"\#(other)","pid":"\#(pid)","offset":"1"}"#)
+            #expect(try await Self.first(eve, "40{") != granted)
+            #expect(try await Self.first(eve, #"42["sync""#) == #"42["sync",{"notifications":[]},"0"]"#)
+        }
+    }
+
     @Test("a token that expires ends it with an error and a disconnect")
     func expiry() async throws {
         try await Stack.with { stack in

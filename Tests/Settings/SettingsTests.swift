@@ -41,6 +41,7 @@ struct SettingsTests {
             "AUTH_JWT_SECRET_PREVIOUS": "fedcba9876543210fedcba9876543210", "AUTH_JWKS_CA": "jwks.pem",
             "AUTH_CLOCK_SKEW": "5", "AUTH_COOKIE": "session",
             "ALLOWED_ORIGINS": "https://App.example, http://localhost:3000",
+            "SOCKETIO_RECOVERY": "on",
         ])
         #expect(readings.gatewayFaults.isEmpty)
         let settings = readings.gateway
@@ -60,11 +61,12 @@ struct SettingsTests {
         #expect(settings.authentication.keySetCertificateAuthority == "jwks.pem")
         #expect(settings.authentication.skew == .seconds(5))
         #expect(settings.authentication.cookie == "session")
-        #expect(settings.authentication.allowedOrigins == ["https://app.example", "http://localhost:3000"])
+        #expect(settings.protection.allowedOrigins == ["https://app.example", "http://localhost:3000"])
         #expect(settings.authentication.keySet == .file("keys.json"))
         #expect(settings.authentication.issuer == "iss" && settings.authentication.audience == "aud")
         #expect(settings.authentication.userClaim == "uid")
         #expect(settings.apnsEnvironment == .sandbox)
+        #expect(settings.socketIORecovery == .on)
     }
 
     @Test(

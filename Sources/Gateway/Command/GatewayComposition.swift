@@ -35,7 +35,7 @@ enum GatewayComposition {
         let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
             try CatalogLoader.load(path: settings.common.catalog)
         }
-        let identity = await GatewayIdentity(settings.authentication, reader: reader)
+        let identity = await GatewayIdentity(settings, reader: reader)
         let protection = GatewayProtection(settings, reader: reader)
         let certificate = await reader.load("GATEWAY_TLS_CERT", isSet: settings.tlsCertificate != nil) {
             try ServerCertificate(
@@ -112,9 +112,11 @@ enum GatewayComposition {
             messageRate: messageRate,
             now: now
         )
+        var sockets = protection.sockets
+        sockets.recovery = settings.socketIORecovery == .on
         let hub = SocketHub(
             eventLoopGroup: eventLoops,
-            configuration: protection.sockets,
+            configuration: sockets,
             backend: backend,
             logger: logger,
             now: now
@@ -197,11 +199,11 @@ enum GatewayComposition {
         _ eventLoops: MultiThreadedEventLoopGroup,
         _ logger: Logger
     ) throws -> some ApplicationProtocol {
-        let origins = Set(settings.authentication.allowedOrigins)
+        let origins = settings.protection.originNames
         let endpoints: [any TransportEndpoint] = [
             NativeEndpoint(hub: hub, backend: backend), EventStreamEndpoint(hub: hub, backend: backend),
             NotificationHub.endpoint(hub: hub, backend: backend, allowedOrigins: origins),
-            SocketIOEndpoint(hub: hub, origins: origins.isEmpty ? .any : .only(origins)),
+            SocketIOEndpoint(hub: hub, origins: EngineIOOrigins(origins)),
         ]
         let server = HTTPServerBuilder { responder in
             let door = DoorChannel(

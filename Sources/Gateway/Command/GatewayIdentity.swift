@@ -11,13 +11,17 @@ import Transfer
 /// The configuration of identity, checked, and the parts that are made of it.
 struct GatewayIdentity {
     private let settings: AuthenticationSettings
+    private let allowedOrigins: [String]
     /// What the file of a key set held at start.
     private let initialKeys: KeySet?
 
     /// Reads a key set's file; one that is a URL is read later, as it may be out of reach now.
     ///
     /// Faults stay with the reader.
-    init(_ settings: AuthenticationSettings, reader: SettingsReader) async {
+    init(_ settings: GatewaySettings, reader: SettingsReader) async {
+        // A cookie goes along from pages that are named; that all may call is no word on whom to trust with it.
+        self.allowedOrigins = settings.protection.allowedOrigins ?? []
+        let settings = settings.authentication
         self.settings = settings
         if case .file(let path) = settings.keySet {
             self.initialKeys = await reader.load("AUTH_JWKS", isSet: true) {
@@ -77,6 +81,6 @@ struct GatewayIdentity {
 
     /// The rules of the cookie, if one is configured.
     var cookie: CookieRules? {
-        self.settings.cookie.map { CookieRules(name: $0, allowedOrigins: self.settings.allowedOrigins) }
+        self.settings.cookie.map { CookieRules(name: $0, allowedOrigins: self.allowedOrigins) }
     }
 }

@@ -12,7 +12,8 @@ package protocol EngineIOApplication: AnyObject {
     func engineIOReadComplete()
     /// The client has all that was sent before the proof of this number was requested.
     func engineIOProven(_ sequence: UInt64)
-    /// Whether a ping of the WebSocket's own kind may be answered; whoever gets too many closes the connection.
+    /// Whether a WebSocket's ping may be answered, or a packet without a message taken; whoever gets too many closes the
+    /// connection.
     func engineIOReceivedPing() -> Bool
     /// More waits for the client's WebSocket than the limits allow; the application closes the connection.
     func engineIOIsTooSlow()

@@ -149,6 +149,8 @@ package final class EngineIOConnection {
     }
 
     func received(text: [UInt8], on carrier: EngineIOCarrier) {
+        // What carries no message counts as the WebSocket's own pings do, or it could be sent without end.
+        guard text.first == UInt8(ascii: "4") || self.receivedPing() else { return }
         self.run { session, now, actions in session.webSocketText(carrier, text, now: now, into: &actions) }
     }
 

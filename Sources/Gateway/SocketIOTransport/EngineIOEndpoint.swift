@@ -8,17 +8,19 @@ package import Transports
 
 /// Engine.IO 4 at a path, with and without a slash at its end: polling, WebSockets, and the change from one to the other.
 ///
-/// Polling sessions are bounded in number; at the bound a new one is answered with 503. Sessions that begin on a WebSocket
+/// Polling sessions are bounded in number; at the bound a new one is answered with 503, and the owner told. Sessions that begin on a WebSocket
 /// are not in that number, and are reached by their WebSocket only.
 package struct EngineIOEndpoint: TransportEndpoint {
     private let path: String
     private let server: EngineIOServer
     private let limits: WebSocketLimits
     private let origins: EngineIOOrigins
+    private let isFull: @Sendable () -> Void
 
     /// - Parameters:
     ///   - path: Without a slash at its end.
     ///   - maximumOutbound: Bytes that wait for a slow WebSocket; beyond, the application is told.
+    ///   - isFull: Called for each session that is one too many.
     ///   - open: Makes what speaks over a new connection, on the event loop given; nil refuses it with 503.
     package init(
         path: String,
@@ -26,6 +28,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
         origins: EngineIOOrigins,
         maximumPollingSessions: Int = 100_000,
         maximumOutbound: Int = 1024 * 1024,
+        isFull: @escaping @Sendable () -> Void = {},
         open: @escaping @Sendable (EngineIOOpening, any EventLoop) -> (any EngineIOApplication)?
     ) {
         self.path = path
@@ -34,6 +37,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
         self.limits = WebSocketLimits(
             maximumMessage: configuration.maximumPayload, maximumOutbound: maximumOutbound)
         self.origins = origins
+        self.isFull = isFull
     }
 
     package func claims(_ path: Substring) -> Bool {
@@ -137,6 +141,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
         let roster = self.server.roster(on: eventLoop)
         let connection = EngineIOConnection(self.server, roster, sid: sid, polling: request)
         guard self.server.directory.add(sid, LoopReference(connection, eventLoop: eventLoop)) else {
+            self.isFull()
             return exchange.respond(.problem(.serviceUnavailable, "too many sessions, try again later"))
         }
         connection.begin(application)

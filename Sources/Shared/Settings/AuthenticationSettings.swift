@@ -16,8 +16,6 @@ package struct AuthenticationSettings: Sendable {
     package let userClaim: String
     /// The cookie that holds a token, on paths of existing clients.
     package let cookie: String?
-    /// The pages for whose requests the cookie counts, such as `https://app.example.com`, in lower case.
-    package let allowedOrigins: [String]
     /// How far clocks may differ.
     package let skew: Duration
 
@@ -39,9 +37,6 @@ package struct AuthenticationSettings: Sendable {
             let isName = text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"()<>@,;:\\\"/[]?={}".utf8.contains($0) }
             guard isName else { throw Complaint("must be a cookie's name") }
             return text
-        }
-        self.allowedOrigins = reader.value("ALLOWED_ORIGINS", default: []) { text in
-            try text.split(separator: ",").map { try WebOrigin(String($0.drop { $0 == " " })).text }
         }
         if secret == nil, !isKeySetNamed {
             reader.fault("AUTH_JWT_SECRET", "or AUTH_JWKS is required")

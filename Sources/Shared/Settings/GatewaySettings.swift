@@ -3,12 +3,16 @@
 
 /// The gateway's configuration.
 package struct GatewaySettings: Sendable {
+    package enum Switch: String, Sendable, CaseIterable {
+        case off, on
+    }
+
     package let common: CommonSettings
     package let host: String
     package let port: Int
     package let publicURL: String?
-    /// The origins of pages whose browsers may call the SignalR hub and poll Socket.IO; `*` stands for all.
-    package let allowedOrigins: Set<String>
+    /// Whether Socket.IO clients that lost their connection get what they missed instead of a new list.
+    package let socketIORecovery: Switch
     package let tlsCertificate: String?
     package let tlsKey: String?
     package let authentication: AuthenticationSettings
@@ -22,9 +26,7 @@ package struct GatewaySettings: Sendable {
         self.host = reader.text("GATEWAY_HOST") ?? "127.0.0.1"
         self.port = reader.integer("GATEWAY_PORT", default: 8080, in: 0...65_535)
         self.publicURL = reader.text("PUBLIC_URL")
-        self.allowedOrigins = Set(
-            (reader.text("ALLOWED_ORIGINS") ?? "").split { $0 == "," || $0 == " " }.map { String($0) }
-        )
+        self.socketIORecovery = reader.choice("SOCKETIO_RECOVERY", default: .off)
         self.tlsCertificate = reader.text("GATEWAY_TLS_CERT")
         self.tlsKey = reader.text("GATEWAY_TLS_KEY")
         if (self.tlsCertificate == nil) != (self.tlsKey == nil) {

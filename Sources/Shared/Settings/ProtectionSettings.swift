@@ -31,6 +31,9 @@ package struct ProtectionSettings: Sendable {
         self.userMessages = messages > 0 ? messages : nil
     }
 
+    /// The allowed origins in words, `*` for all.
+    package var originNames: Set<String> { self.allowedOrigins.map { Set($0) } ?? ["*"] }
+
     private static func list(_ text: String) -> [String] {
         text.split(separator: ",").map { String($0.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed()) }
     }

@@ -58,8 +58,10 @@ package struct DoorPolicy: Sendable {
         if self.isSecure { add("strict-transport-security", "max-age=31536000") }
         if self.origins != .listed([]) { headers.add(name: "vary", value: "Origin") }
         guard let grant else { return }
-        headers.replaceOrAdd(name: "access-control-allow-origin", value: grant.origin)
-        if grant.allowsCredentials { headers.replaceOrAdd(name: "access-control-allow-credentials", value: "true") }
+        if !headers.contains(name: "access-control-allow-origin") {
+            headers.add(name: "access-control-allow-origin", value: grant.origin)
+            if grant.allowsCredentials { add("access-control-allow-credentials", "true") }
+        }
         add("access-control-expose-headers", Self.exposedFields)
     }
 }

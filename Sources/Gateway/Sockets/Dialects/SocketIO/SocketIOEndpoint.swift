@@ -1,6 +1,7 @@
 // Carillon · SocketIOEndpoint.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 import Model
 package import NIOCore
 package import NIOHTTP1
@@ -32,7 +33,8 @@ package struct SocketIOEndpoint: TransportEndpoint {
                 maximumWaiting: configuration.maximumOutbound
             ),
             origins: origins,
-            maximumOutbound: configuration.maximumOutbound
+            maximumOutbound: configuration.maximumOutbound,
+            isFull: { SocketMetrics.overflows.increment() }
         ) { opening, eventLoop in
             guard let shard = hub.shard(on: eventLoop) else { return nil }
             let wire = SocketIOWire(shard: shard, handshakeToken: Self.token(opening))
