@@ -13,6 +13,7 @@ let package = Package(
         .executable(name: "dispatcher", targets: ["DispatcherCommand"]),
         .executable(name: "provider-sandbox", targets: ["ProviderSandboxCommand"]),
         .executable(name: "benchmarks", targets: ["Benchmarks"]),
+        .executable(name: "conformance", targets: ["Conformance"]),
         .executable(name: "fuzz", targets: ["Fuzz"]),
     ],
     dependencies: [
@@ -204,10 +205,22 @@ let package = Package(
             path: "Sources/Gateway/Transports"
         ),
         .target(
+            name: "SignalRTransport",
+            dependencies: [
+                "JSON", "SignalR", "Transports", "WebSocket",
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
+            ],
+            path: "Sources/Gateway/HubTransports/SignalR"
+        ),
+        .target(
             name: "Sockets",
             dependencies: [
-                "Backoff", "EventStream", "JSON", "Model", "Queues", "Transports", "WebSocket",
+                "Backoff", "EventStream", "JSON", "Model", "Queues", "SignalR", "SignalRTransport", "SocketIO",
+                "SocketIOTransport", "Transports", "WebSocket",
                 .product(name: "CoreMetrics", package: "swift-metrics"),
+                .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Metrics", package: "swift-metrics"),
@@ -219,9 +232,19 @@ let package = Package(
         ),
         .target(name: "SocketIO", dependencies: ["JSON"], path: "Sources/Gateway/Protocols/SocketIO"),
         .target(
+            name: "SocketIOTransport",
+            dependencies: [
+                "JSON", "SocketIO", "Transports", "WebSocket",
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
+            ],
+            path: "Sources/Gateway/SocketIOTransport"
+        ),
+        .target(
             name: "Services",
             dependencies: [
-                "Backoff", "Catalog", "JSON", "Model", "Redis", "Shapes", "Sockets", "Stores", "Streams", "Transfer",
+                "Backoff", "Catalog", "JSON", "Model", "Postgres", "Redis", "Shapes", "Sockets", "Stores", "Streams",
+                "Transfer",
                 .product(name: "_CryptoExtras", package: "swift-crypto"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "CoreMetrics", package: "swift-metrics"),
@@ -258,8 +281,8 @@ let package = Package(
         .executableTarget(
             name: "GatewayCommand",
             dependencies: [
-                "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Services", "Settings", "Sockets",
-                "Stores", "Streams", "Telemetry", "Transfer", "Transports",
+                "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Services", "Settings",
+                "SocketIOTransport", "Sockets", "Stores", "Streams", "Telemetry", "Transfer", "Transports",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -310,15 +333,33 @@ let package = Package(
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "Model", "Postgres", "Redis", "Stores", "Transfer",
+                "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: nio),
                 .product(name: "NIOPosix", package: nio),
             ],
             path: "Tests/Benchmarks",
-            exclude: ["Yardsticks"]
+            exclude: ["Rest/rest.lua", "Yardsticks"]
+        ),
+        .executableTarget(
+            name: "Conformance",
+            dependencies: [
+                "JSON", "SignalR", "SignalRTransport", "SocketIO", "SocketIOTransport", "Transports", "WebSocket",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "HummingbirdCore", package: "hummingbird"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOHTTP1", package: nio),
+                .product(name: "NIOPosix", package: nio),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+            ],
+            path: "Tests/Conformance"
         ),
         .executableTarget(
             name: "Fuzz",
@@ -379,6 +420,13 @@ let package = Package(
             path: "Tests/Providers"
         ),
         .testTarget(name: "EventStreamTests", dependencies: ["EventStream"], path: "Tests/EventStream"),
+        .testTarget(
+            name: "SignalRTransportTests",
+            dependencies: [
+                "SignalR", "SignalRTransport", "Transports", .product(name: "NIOEmbedded", package: nio),
+            ],
+            path: "Tests/SignalRTransport"
+        ),
         .testTarget(name: "SignalRTests", dependencies: ["JSON", "SignalR"], path: "Tests/SignalR"),
         .testTarget(
             name: "WebSocketTests",
@@ -426,7 +474,8 @@ let package = Package(
         .testTarget(
             name: "ServicesTests",
             dependencies: [
-                "Backoff", "Fixtures", "JSON", "Model", "Redis", "Services", "Stores", "Streams", "Transfer",
+                "Backoff", "Fixtures", "JSON", "Model", "Postgres", "Redis", "Services", "Sockets", "Stores", "Streams",
+                "Transfer",
                 .product(name: "_CryptoExtras", package: "swift-crypto"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "NIOCore", package: nio),

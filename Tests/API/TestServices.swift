@@ -31,12 +31,22 @@ enum TestServices {
         let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
         let inbox = InboxStore(pool: pool)
         let users = UserStore(pool: pool)
+        let tickets = SocketTickets(redis: redis, keys: keys, revocations: nil, now: now)
+        let verifier = TokenVerifier(
+            secrets: ["a-secret-of-thirty-two-characters"],
+            keySet: nil,
+            rules: TokenRules(),
+            now: now
+        )
         let services = APIServices(
-            verifier: TokenVerifier(
-                secrets: ["a-secret-of-thirty-two-characters"],
-                keySet: nil,
-                rules: TokenRules(),
-                now: now
+            credentials: CredentialResolver(verifier: verifier, tickets: tickets, cookie: nil),
+            tickets: tickets,
+            revocations: RevocationRegister(
+                store: RevocationStore(pool: pool),
+                redis: redis,
+                keys: keys,
+                now: now,
+                logger: logger
             ),
             inbox: inbox,
             inboxService: InboxService(

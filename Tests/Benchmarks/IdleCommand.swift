@@ -3,7 +3,6 @@
 
 import ArgumentParser
 import NIOPosix
-import Redis
 import Synchronization
 
 /// What an idle socket costs a gateway of its own: memory, and the time to open it.
@@ -14,6 +13,8 @@ struct IdleCommand: AsyncParsableCommand {
     )
 
     @Option var sockets = 19_000
+    @Option(help: "What the sockets speak: \(LoadDialect.allCases.map(\.rawValue).joined(separator: ", ")).")
+    var dialect = LoadDialect.native
     @Option(help: "How long they stay idle, in seconds.")
     var idle = 30
     @OptionGroup var programs: ProgramOptions
@@ -21,29 +22,34 @@ struct IdleCommand: AsyncParsableCommand {
     func run() async throws {
         try await ScratchStack.use(self.programs) { stack in
             let (gateway, port) = try await stack.gateway()
-            let load = SocketLoad(group: MultiThreadedEventLoopGroup(numberOfThreads: 1))
+            let load = SocketLoad(
+                group: MultiThreadedEventLoopGroup(numberOfThreads: 1),
+                dialect: self.dialect
+            )
             // The first sockets pay for what all share: prepared statements, pools, code pages.
-            let first = SocketLoad(group: MultiThreadedEventLoopGroup(numberOfThreads: 1))
-            try await first.connect(host: "127.0.0.1", port: port, users: (0..<100).map { "first-\($0)" })
+            let first = SocketLoad(
+                group: MultiThreadedEventLoopGroup(numberOfThreads: 1),
+                dialect: self.dialect
+            )
+            try await first.connect(port: port, users: try LoadUser.named((0..<100).map { "first-\($0)" }))
             await first.close()
             // What the first sockets leave is cleared by and by, and nothing tells when that is done.
             try await Task.sleep(for: .seconds(2))
 
             let before = Environment.residentMemory(pid: gateway.pid)
-            let users = (0..<self.sockets).map { "idle-\($0)" }
-            let elapsed = try await seconds {
-                try await load.connect(host: "127.0.0.1", port: port, users: users)
-            }
+            let users = try LoadUser.named((0..<self.sockets).map { "idle-\($0)" })
+            let elapsed = try await seconds { try await load.connect(port: port, users: users) }
             let opened = Environment.residentMemory(pid: gateway.pid)
             // The time of idleness is what is measured.
             try await Task.sleep(for: .seconds(self.idle))
             let after = Environment.residentMemory(pid: gateway.pid)
             let closed = load.seen.withLock { $0.closed }
-            let present = try await stack.presences()
+            let present = try await stack.presences(of: "idle-")
             guard closed == 0, present == self.sockets else {
                 throw ValidationError("\(closed) sockets were closed, \(present) of \(self.sockets) users are present")
             }
             var report = Report("idle_sockets")
+            report.add("dialect", self.dialect.rawValue)
             report.add("sockets", self.sockets)
             report.add("connects_per_second", Double(self.sockets) / elapsed)
             report.add("resident_before_mb", Double(before) / 1_048_576)
@@ -53,24 +59,5 @@ struct IdleCommand: AsyncParsableCommand {
             try report.print()
             try await gateway.end()
         }
-    }
-}
-
-extension ScratchStack {
-    /// How many of the idle users are registered as present.
-    fileprivate func presences() async throws -> Int {
-        var cursor = "0"
-        var keys: Set<String> = []
-        repeat {
-            let reply = try await self.redis.connection.send(
-                "SCAN", .text(cursor), "MATCH", "carillon:presence:{idle-*", "COUNT", "1000"
-            )
-            guard var answer = try reply.cursor(), try answer.array() == 2 else { break }
-            cursor = try answer.string() ?? "0"
-            for _ in 0..<(try answer.array() ?? 0) {
-                if let key = try answer.string() { keys.insert(key) }
-            }
-        } while cursor != "0"
-        return keys.count
     }
 }

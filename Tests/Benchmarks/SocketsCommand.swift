@@ -19,11 +19,15 @@ struct SocketsCommand: AsyncParsableCommand {
         let gateway = URL(string: try Environment.require("GATEWAY_URL"))
         let load = SocketLoad(group: MultiThreadedEventLoopGroup(numberOfThreads: 1))
         let names = (0..<self.users).map { "bench-\($0)" }
-        try await load.connect(host: gateway?.host() ?? "127.0.0.1", port: gateway?.port ?? 8080, users: names)
+        try await load.connect(
+            host: gateway?.host() ?? "127.0.0.1",
+            port: gateway?.port ?? 8080,
+            users: try LoadUser.named(names)
+        )
         let jobs = JobLoad(redis: try Environment.redis(), stream: "carillon:jobs", type: "payment_received")
         // Warm-up.
         try await jobs.append(2_000, to: names, rate: 2_000, batch: 8)
-        try await Self.await(load, frames: 2_000)
+        try await load.frames.reach(2_000)
         try await self.measureLatency(load, jobs, names)
         try await self.measureRate(load, jobs, names)
         await load.close()
@@ -32,7 +36,7 @@ struct SocketsCommand: AsyncParsableCommand {
     private func measureLatency(_ load: SocketLoad, _ jobs: JobLoad, _ names: [String]) async throws {
         load.seen.withLock { $0.latencies = [] }
         try await jobs.append(self.paced, to: names, rate: self.rate, batch: 1)
-        try await Self.await(load, frames: 2_000 + self.paced)
+        try await load.frames.reach(2_000 + self.paced)
         let paced = load.seen.withLock { $0.latencies }.sorted()
         var report = Report("job_to_socket_latency")
         report.add("rate", self.rate)
@@ -43,26 +47,14 @@ struct SocketsCommand: AsyncParsableCommand {
     }
 
     private func measureRate(_ load: SocketLoad, _ jobs: JobLoad, _ names: [String]) async throws {
-        let before = load.seen.withLock { $0.frames }
+        let before = load.frames.count
         let start = ContinuousClock.now
         try await jobs.append(self.jobs, to: names)
-        try await Self.await(load, frames: before + self.jobs)
-        let elapsed = ContinuousClock.now - start
+        let elapsed = try await load.frames.reach(before + self.jobs) - start
         var report = Report("job_to_socket_rate")
         report.add("jobs", self.jobs)
         report.add("users", self.users)
         report.add("per_second", Double(self.jobs) / elapsed.inSeconds)
         try report.print()
-    }
-
-    private static func await(_ load: SocketLoad, frames: Int) async throws {
-        let deadline = ContinuousClock.now + .seconds(120)
-        while load.seen.withLock({ $0.frames }) < frames {
-            guard ContinuousClock.now < deadline else {
-                throw ValidationError("only \(load.seen.withLock { $0.frames }) of \(frames) frames came")
-            }
-            // Sockets count frames on their loops; often enough for a figure in hundredths.
-            try await Task.sleep(for: .milliseconds(5))
-        }
     }
 }

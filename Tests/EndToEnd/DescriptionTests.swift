@@ -3,6 +3,8 @@
 
 import Fixtures
 import JSON
+import Redis
+import Services
 import Testing
 import Transfer
 
@@ -37,6 +39,26 @@ struct DescriptionTests {
                 #expect(answer.type == "application/problem+json")
             }
             #expect(try await gateway.call(.get, "/v1/nowhere", token: token).status == 404)
+        }
+    }
+
+    @Test("faults of a call that brings jobs name what is at fault")
+    func jobs() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "backend", scope: .service)
+            let key = [(name: "idempotency-key", value: "k")]
+            let empty = try await gateway.call(.post, "/v1/jobs", token: token, json: "[]")
+            #expect(empty.status == 400)
+            #expect(empty.faults == ["jobs"])
+            let batch = try await gateway.call(.post, "/v1/jobs", token: token, json: "[{}]", headers: key)
+            #expect(batch.status == 400)
+            #expect(batch.faults == ["Idempotency-Key"])
+            let element = try await gateway.call(.post, "/v1/jobs", token: token, json: "[{},5]")
+            #expect(element.status == 422)
+            #expect(element.faults == ["[0].user", "[0].type", "[1].job"])
+            #expect(try await gateway.call(.post, "/v1/jobs", token: token).status == 400)
+            #expect(try await stack.connection.send("XLEN", "carillon:jobs").integer() == 0)
         }
     }
 }

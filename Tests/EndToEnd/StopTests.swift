@@ -47,4 +47,20 @@ struct StopTests {
             #expect(try await second.stop(within: .seconds(20)) == .code(0))
         }
     }
+
+    @Test("a port that is taken ends the program, which names the setting", arguments: ["gateway", "dispatcher"])
+    func takenPort(program: String) async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(name: "first")
+            let (command, setting) = program == "gateway" ? ("serve", "GATEWAY_PORT") : ("run", "METRICS_PORT")
+            let process = try await stack.spawn(
+                program,
+                [command],
+                name: "second",
+                environment: [setting: "\(gateway.port)"]
+            )
+            #expect(try await process.waitForExit() == .code(1))
+            #expect(process.errors().contains("\(setting): cannot listen on 127.0.0.1:\(gateway.port)"))
+        }
+    }
 }

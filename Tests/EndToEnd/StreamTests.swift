@@ -51,6 +51,7 @@ struct StreamTests {
             let token = try await Stack.token(user: "ada")
             #expect(try await gateway.call(.get, "/v1/stream", token: nil).status == 401)
             #expect(try await gateway.call(.get, "/v1/stream", token: "x.y.z").status == 401)
+            #expect(try await gateway.call(.get, "/v1/stream?ticket=unknown", token: nil).status == 401)
             let wrong = try await gateway.call(.get, "/v1/stream?last_event_id=no", token: token)
             #expect(wrong.status == 400)
             #expect(wrong.body["detail"]?.string == "Last-Event-ID must be a whole number from 0")

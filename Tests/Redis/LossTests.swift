@@ -55,7 +55,7 @@ struct LossTests {
             let error = await redis.failure(of: "ECHO", "three", timeout: .milliseconds(300))
             #expect(error?.code == .timeout)
             #expect(await batch == .failure(RedisError(.timeout, "no reply in time")))
-            #expect(clock.now - start < .seconds(5))
+            #expect(clock.now - start < .seconds(25))
             // The replies that nobody waits for any more keep their places.
             async let later = redis.text("ECHO", "four", timeout: .seconds(30))
             try await TestRedis.with(try server.configuration(clientName: "pusher")) { pusher in
@@ -91,7 +91,7 @@ struct LossTests {
             #expect(error?.code == .timeout)
             #expect(error?.wasNotSent == false)
             #expect(clock.now - start >= .milliseconds(400))
-            #expect(clock.now - start < .seconds(5))
+            #expect(clock.now - start < .seconds(20))
             // A new connection is accepted by the kernel only, so later commands are not sent at all.
             let later = await redis.failure(of: "PING")
             #expect(later?.code == .unavailable)

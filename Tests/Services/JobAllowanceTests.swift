@@ -19,6 +19,7 @@ struct JobAllowanceTests {
             (#","types":["*"]"#, "anything", ["user"], []),
             (#","types":[]"#, "invoice", ["user"], ["type"]),
             (#","types":["invoice"]"#, nil, ["event", "user"], ["event"]),
+            (#","types":["invoice"]"#, "invoice", ["event", "user"], ["event"]),
             (#","types":["e\u0301*"]"#, "\u{e9}a", ["user"], ["type"]),
             (#","audiences":["user","users"]"#, "invoice", ["type", "users", "title"], []),
             (#","audiences":["user","users"]"#, nil, ["event", "user"], []),

@@ -50,6 +50,20 @@ struct SettingsFaultTests {
                 ["AUTH_JWKS": "http://127.0.0.1@keys.example/k"],
                 "AUTH_JWKS must be a path or a URL with a host and without credentials"
             ),
+            (["AUTH_COOKIE": "a b"], "AUTH_COOKIE must be a cookie's name"),
+            (["AUTH_COOKIE": "a=b"], "AUTH_COOKIE must be a cookie's name"),
+            (
+                ["ALLOWED_ORIGINS": "https://app.example,*"],
+                "ALLOWED_ORIGINS must be origins such as https://app.example.com, with commas between them"
+            ),
+            (
+                ["ALLOWED_ORIGINS": "https://app.example/"],
+                "ALLOWED_ORIGINS must be origins such as https://app.example.com, with commas between them"
+            ),
+            (
+                ["ALLOWED_ORIGINS": "app.example"],
+                "ALLOWED_ORIGINS must be origins such as https://app.example.com, with commas between them"
+            ),
             (["AUTH_CLOCK_SKEW": "301"], "AUTH_CLOCK_SKEW must be a whole number from 0 to 300"),
         ] as [([String: String?], String)]
     )

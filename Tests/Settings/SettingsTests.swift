@@ -39,7 +39,8 @@ struct SettingsTests {
             "AUTH_JWKS": "keys.json", "AUTH_ISSUER": "iss", "AUTH_AUDIENCE": "aud", "AUTH_USER_CLAIM": "uid",
             "APNS_ENVIRONMENT": "sandbox",
             "AUTH_JWT_SECRET_PREVIOUS": "fedcba9876543210fedcba9876543210", "AUTH_JWKS_CA": "jwks.pem",
-            "AUTH_CLOCK_SKEW": "5",
+            "AUTH_CLOCK_SKEW": "5", "AUTH_COOKIE": "session",
+            "ALLOWED_ORIGINS": "https://App.example, http://localhost:3000",
         ])
         #expect(readings.gatewayFaults.isEmpty)
         let settings = readings.gateway
@@ -58,6 +59,8 @@ struct SettingsTests {
         #expect(settings.authentication.secrets.dropFirst() == ["fedcba9876543210fedcba9876543210"])
         #expect(settings.authentication.keySetCertificateAuthority == "jwks.pem")
         #expect(settings.authentication.skew == .seconds(5))
+        #expect(settings.authentication.cookie == "session")
+        #expect(settings.authentication.allowedOrigins == ["https://app.example", "http://localhost:3000"])
         #expect(settings.authentication.keySet == .file("keys.json"))
         #expect(settings.authentication.issuer == "iss" && settings.authentication.audience == "aud")
         #expect(settings.authentication.userClaim == "uid")

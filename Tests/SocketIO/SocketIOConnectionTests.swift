@@ -186,6 +186,15 @@ struct SocketIOConnectionTests {
         #expect(joined.tick(1_000_000) == [])
     }
 
+    @Test("A wish that is taken back gives no more time")
+    func withdrawnTimeout() {
+        var trace = ConnectionTrace()
+        _ = trace.receive("0", at: 5_000)
+        _ = trace.receive("1", at: 6_000)
+        _ = trace.receive("1", at: 7_000)
+        #expect(trace.connection.nextDeadline == 10_000)
+    }
+
     @Test("When the last namespace is left the time begins anew")
     func leftTimeout() {
         var trace = ConnectionTrace.joined("/", "/admin")

@@ -26,6 +26,9 @@ struct DeviceChangeTests {
             #expect(again.token == "t5")
             #expect(try await devices.list(user: "a").map(\.token) == ["t5", "t3", "t2"])
             #expect(try await devices.list(user: "b").map(\.token) == ["t4"])
+            // One that began earlier and ends later does not take the newer token with it.
+            _ = try await devices.registerReplacing(Self.device("t6", deviceID: "phone", at: 3))
+            #expect(try await devices.list(user: "a").map(\.token) == ["t5", "t6", "t3", "t2"])
         }
     }
 

@@ -197,4 +197,30 @@ struct StreamRedisTests {
             await reader.close()
         }
     }
+
+    @Test("a user's retries are found whatever characters the name has, and nobody else's")
+    func traces() async throws {
+        try await Self.with { connection, keys in
+            let traces = UserTraces(connection: connection, keys: keys)
+            let retries = RetrySet(connection: connection, keys: keys)
+            let users = ["a*b", "axb", "x a*b", "[a]?\\", "ä b"]
+            for (number, user) in users.enumerated() {
+                let id = NotificationID(high: 1, low: UInt64(number))
+                var batch = RedisBatch()
+                for provider in [Provider.fcm, .apns] {
+                    let work = DeliveryWork(notification: id, device: id, user: user, attempt: 1, isRepeat: false)
+                    let due = Timestamp(seconds: 1_795_000_000)
+                    retries.add(work, due: due, provider: provider, lane: .bulk, in: &batch)
+                }
+                _ = try await connection.send(batch)
+            }
+            for (number, user) in users.enumerated() {
+                #expect(try await traces.eraseRetries(user: user) == 2, "\(user)")
+                #expect(try await traces.eraseRetries(user: user) == 0)
+                let left = try await retries.count(provider: .fcm, lane: .bulk)
+                #expect(left == users.count - number - 1)
+            }
+            #expect(try await traces.erasePresence(user: "a*b") == 0)
+        }
+    }
 }

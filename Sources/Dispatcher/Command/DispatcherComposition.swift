@@ -96,8 +96,7 @@ enum DispatcherComposition {
                 dispatcher: dispatcher,
                 channel: channel,
                 transfer: transfer,
-                readers: try self.readers { try connect(eventLoops.next()) },
-                isAlive: { lease.isHeld }
+                readers: try self.readers { try connect(eventLoops.next()) }
             )
         }
         let jobs = JobsService(
@@ -127,7 +126,12 @@ enum DispatcherComposition {
             logger: logger
         )
         configuration.maximumGracefulShutdownDuration = .seconds(60)
-        try await ServiceGroup(configuration: configuration).run()
+        do {
+            try await ServiceGroup(configuration: configuration).run()
+        } catch let error as IOError {
+            throw ListenFault(
+                setting: "METRICS_PORT", host: settings.metricsHost, port: settings.metricsPort, reason: "\(error)")
+        }
         await dispatcher.leaveGroups()
         await lease.release()
         await transfer.shutdown()

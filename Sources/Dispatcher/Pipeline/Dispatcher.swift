@@ -28,6 +28,7 @@ package struct Dispatcher: Sendable {
     package let logger: Logger
     /// What was taken and not yet acknowledged.
     let inHand = EntriesInHand()
+    let leaseClock = LeaseClock()
 
     package init(
         name: String,

@@ -32,7 +32,7 @@ struct LaneReader: Sendable {
     func run() async throws {
         let backoff = Backoff(base: .milliseconds(50), limit: .seconds(2))
         var failures = 0
-        while !Task.isShuttingDownGracefully, !Task.isCancelled {
+        while goesOn {
             do {
                 let entries = try await self.group.read(on: self.connection, count: self.count, block: Self.block)
                 failures = 0

@@ -7,3 +7,6 @@ import ServiceLifecycle
 func pause(for duration: Duration) async {
     await cancelWhenGracefulShutdown { try? await Task.sleep(for: duration) }
 }
+
+/// Whether a service that looks again and again goes on: neither a shutdown nor the failure of another service has come.
+var goesOn: Bool { !Task.isShuttingDownGracefully && !Task.isCancelled }

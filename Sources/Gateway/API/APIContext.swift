@@ -25,10 +25,16 @@ package struct APIContext: RequestContext {
 
     /// Asserts that the caller may act for the system.
     ///
+    /// - Parameter allowsLimited: whether a token that is limited to some jobs will do; whoever says so keeps to its limits.
     /// - Throws: ``Problem`` 401 or 403.
-    package func requireService() throws {
+    @discardableResult
+    package func requireService(allowsLimited: Bool = false) throws -> Caller {
         guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
         guard caller.isService else { throw Problem(.forbidden, "the token's scope must be service or admin") }
+        guard allowsLimited || !caller.allowance.isLimited else {
+            throw Problem(.forbidden, "the token is limited to sending jobs")
+        }
+        return caller
     }
 
     /// Asserts that the caller may see the system's insides.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 package import Hummingbird
+import Services
 
 /// All routes of the canonical API.
 package enum APIRouter {
@@ -17,12 +18,14 @@ package enum APIRouter {
         router.add(middleware: ProblemMiddleware())
         OperationRoutes(services: services).add(to: router)
         UnsubscribeRoutes(services: services).add(to: router)
-        let version = router.group("v1").add(middleware: IdentityMiddleware(verifier: services.verifier))
+        let version = router.group("v1")
+            .add(middleware: IdentityMiddleware(credentials: services.credentials, accepting: .canonical))
             .add(middleware: CallRateMiddleware(rate: services.callRate))
         InboxRoutes(services: services).add(to: version)
         DeviceRoutes(services: services).add(to: version)
         PreferenceRoutes(services: services).add(to: version)
         JobRoutes(services: services).add(to: version)
+        TokenRoutes(services: services).add(to: version)
         UserRoutes(services: services).add(to: version)
         TopicRoutes(services: services).add(to: version)
         PresenceRoutes(services: services).add(to: version)

@@ -11,7 +11,9 @@ package import Telemetry
 
 /// What the routes stand on.
 package struct APIServices: Sendable {
-    package let verifier: TokenVerifier
+    package let credentials: CredentialResolver
+    package let tickets: SocketTickets
+    package let revocations: RevocationRegister
     package let inbox: InboxStore
     package let inboxService: InboxService
     package let notifications: NotificationStore
@@ -38,7 +40,9 @@ package struct APIServices: Sendable {
     let userFields: UserFields
 
     package init(
-        verifier: TokenVerifier,
+        credentials: CredentialResolver,
+        tickets: SocketTickets,
+        revocations: RevocationRegister,
         inbox: InboxStore,
         inboxService: InboxService,
         notifications: NotificationStore,
@@ -59,7 +63,9 @@ package struct APIServices: Sendable {
         unsubscribeLinks: UnsubscribeLinks? = nil,
         callRate: UserRate? = nil
     ) {
-        self.verifier = verifier
+        self.credentials = credentials
+        self.tickets = tickets
+        self.revocations = revocations
         self.inbox = inbox
         self.inboxService = inboxService
         self.notifications = notifications

@@ -7,7 +7,8 @@ import Hummingbird
 /// Answers 405 with `Allow` (RFC 9110 section 15.5.6) where a path is known and the method is not.
 enum MethodRefusal {
     /// HEAD is answered as GET is, and OPTIONS is left to whoever answers preflights.
-    private static let methods: [HTTPRequest.Method] = [.get, .post, .put, .patch, .delete, .trace]
+    private static let methods: [HTTPRequest.Method] =
+        [.get, .post, .put, .patch, .delete, .trace] + [HTTPRequest.Method("QUERY")].compactMap(\.self)
 
     /// Adds the refusals for all routes that the router has by now.
     static func add(to router: Router<APIContext>) {

@@ -8,14 +8,17 @@ import Postgres
 import Redis
 package import Services
 
-/// Finds out who calls; a token that is given must be good.
+/// Finds out who calls; a credential that is given must be good.
 package struct IdentityMiddleware: RouterMiddleware {
     package typealias Context = APIContext
 
-    let verifier: TokenVerifier
+    let credentials: CredentialResolver
+    /// `.canonical`, or `.compatible` for paths of existing clients.
+    let accepting: CredentialKinds
 
-    package init(verifier: TokenVerifier) {
-        self.verifier = verifier
+    package init(credentials: CredentialResolver, accepting: CredentialKinds) {
+        self.credentials = credentials
+        self.accepting = accepting
     }
 
     package func handle(
@@ -23,19 +26,31 @@ package struct IdentityMiddleware: RouterMiddleware {
         context: APIContext,
         next: @concurrent (Request, APIContext) async throws -> Response
     ) async throws -> Response {
-        guard let header = request.headers[.authorization] else {
-            throw Problem(.unauthorized, "a bearer token is required")
-        }
-        guard header.lowercased().hasPrefix("bearer ") else {
-            throw Problem(.unauthorized, "the Authorization header must be a bearer token")
-        }
         var context = context
         do throws(TokenFault) {
-            context.caller = try await self.verifier.verify(String(header.dropFirst("bearer ".count)))
+            context.caller = try await self.credentials.caller(
+                PresentedCredentials(request),
+                accepting: self.accepting
+            )
         } catch {
             throw Problem(error)
         }
+        guard context.caller != nil else { throw Problem(.unauthorized, "a bearer token is required") }
         return try await next(request, context)
+    }
+}
+
+extension PresentedCredentials {
+    private static let fetchSiteName = HTTPField.Name("Sec-Fetch-Site")
+
+    /// Those of a request.
+    init(_ request: Request) {
+        self.init()
+        self.authorization = request.headers[values: .authorization]
+        self.cookies = request.headers[values: .cookie]
+        self.origin = request.headers[.origin]
+        self.fetchSite = Self.fetchSiteName.flatMap { request.headers[$0] }
+        self.isUnsafe = request.method != .get && request.method != .head
     }
 }
 

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Percent-encoded text of URIs (RFC 3986 section 2.1) and of forms.
-enum PercentCoding {
+package enum PercentCoding {
     /// The text that `encoded` stands for; nil where a `%` lacks its two digits or the bytes are not UTF-8.
     ///
     /// - Parameter plusIsSpace: as forms and queries have it, but not paths.
-    static func decode(_ encoded: some StringProtocol, plusIsSpace: Bool = false) -> String? {
+    package static func decode(_ encoded: some StringProtocol, plusIsSpace: Bool = false) -> String? {
         var bytes: [UInt8] = []
         var rest = encoded.utf8.makeIterator()
         while let byte = rest.next() {
@@ -24,7 +24,7 @@ enum PercentCoding {
     }
 
     /// The fields of a query or a form; nil where one cannot be read.
-    static func fields(_ encoded: some StringProtocol) -> [(name: String, value: String)]? {
+    package static func fields(_ encoded: some StringProtocol) -> [(name: String, value: String)]? {
         var fields: [(name: String, value: String)] = []
         for part in encoded.split(separator: "&") {
             let pair = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)

@@ -17,6 +17,7 @@ import Redis
 import ServiceLifecycle
 import Services
 import Settings
+import SocketIOTransport
 import Sockets
 import Stores
 import Streams
@@ -69,7 +70,19 @@ enum GatewayComposition {
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
 
         let keySet = try identity.keySet(logger: logger)
-        let verifier = identity.verifier(keySet: keySet, now: now)
+        let revocations = RevocationRegister(
+            store: RevocationStore(pool: pool),
+            redis: redis,
+            keys: keys,
+            now: now,
+            logger: logger
+        )
+        let tickets = SocketTickets(redis: redis, keys: keys, revocations: revocations, now: now)
+        let credentials = CredentialResolver(
+            verifier: identity.verifier(keySet: keySet, revocations: revocations, now: now),
+            tickets: tickets,
+            cookie: identity.cookie
+        )
         let notifications = NotificationStore(pool: pool)
         let inbox = InboxStore(pool: pool)
         let users = UserStore(pool: pool)
@@ -87,7 +100,7 @@ enum GatewayComposition {
         let messageRate = protection.messages(buckets)
         let backend = SocketService(
             node: node,
-            verifier: verifier,
+            credentials: credentials,
             inbox: inbox,
             inboxService: inboxService,
             notifications: notifications,
@@ -112,12 +125,15 @@ enum GatewayComposition {
             connection: redis,
             keys: keys,
             hub: hub,
+            revocations: revocations,
             eventLoop: eventLoops.next(),
             logger: logger
         )
         let router = APIRouter.make(
             APIServices(
-                verifier: verifier,
+                credentials: credentials,
+                tickets: tickets,
+                revocations: revocations,
                 inbox: inbox,
                 inboxService: inboxService,
                 notifications: notifications,
@@ -151,7 +167,8 @@ enum GatewayComposition {
         let app = try self.application(
             settings, router, hub, backend, protection.policy, certificate, eventLoops, logger)
         logger.info("gateway starts", metadata: ["node.id": "\(node)"])
-        var services: [any Service] = [nodeService, hub, app]
+        let revocationService = RevocationService(register: revocations, hub: hub, logger: logger)
+        var services: [any Service] = [revocationService, nodeService, hub, app]
         if let keySet { services.insert(keySet, at: 0) }
         for rate in [callRate, messageRate] { if let rate { services.insert(rate, at: 0) } }
         if let certificate { services.insert(certificate, at: 0) }
@@ -161,7 +178,11 @@ enum GatewayComposition {
             logger: logger
         )
         configuration.maximumGracefulShutdownDuration = .seconds(30)
-        try await ServiceGroup(configuration: configuration).run()
+        do {
+            try await ServiceGroup(configuration: configuration).run()
+        } catch let error as IOError {
+            throw ListenFault(setting: "GATEWAY_PORT", host: settings.host, port: settings.port, reason: "\(error)")
+        }
         await redis.close()
         pool.close()
     }
@@ -176,8 +197,11 @@ enum GatewayComposition {
         _ eventLoops: MultiThreadedEventLoopGroup,
         _ logger: Logger
     ) throws -> some ApplicationProtocol {
+        let origins = Set(settings.authentication.allowedOrigins)
         let endpoints: [any TransportEndpoint] = [
             NativeEndpoint(hub: hub, backend: backend), EventStreamEndpoint(hub: hub, backend: backend),
+            NotificationHub.endpoint(hub: hub, backend: backend, allowedOrigins: origins),
+            SocketIOEndpoint(hub: hub, origins: origins.isEmpty ? .any : .only(origins)),
         ]
         let server = HTTPServerBuilder { responder in
             let door = DoorChannel(

@@ -56,12 +56,27 @@ struct GatewayIdentity {
         }
     }
 
-    func verifier(keySet: KeySetCache?, now: @escaping @Sendable () -> Timestamp) -> TokenVerifier {
+    func verifier(
+        keySet: KeySetCache?,
+        revocations: RevocationRegister,
+        now: @escaping @Sendable () -> Timestamp
+    ) -> TokenVerifier {
         var rules = TokenRules()
         rules.issuer = self.settings.issuer
         rules.audience = self.settings.audience
         rules.userClaim = self.settings.userClaim
         rules.skew = self.settings.skew
-        return TokenVerifier(secrets: self.settings.secrets, keySet: keySet, rules: rules, now: now)
+        return TokenVerifier(
+            secrets: self.settings.secrets,
+            keySet: keySet,
+            rules: rules,
+            revocations: revocations,
+            now: now
+        )
+    }
+
+    /// The rules of the cookie, if one is configured.
+    var cookie: CookieRules? {
+        self.settings.cookie.map { CookieRules(name: $0, allowedOrigins: self.settings.allowedOrigins) }
     }
 }

@@ -17,6 +17,7 @@ struct TokenCommand: AsyncParsableCommand {
             Examples:
               gateway token --user u1
               gateway token --user my-backend --scope service --ttl 30d
+              gateway token --user news --scope service --types 'news_*' --audiences topic,all
             """
     )
 
@@ -28,6 +29,12 @@ struct TokenCommand: AsyncParsableCommand {
     @Option(help: "What it allows beside the user's own affairs: service or admin.")
     var scope: String?
 
+    @Option(help: "With --scope: the types whose jobs it may send, such as invoice,news_*; all if absent.")
+    var types: String?
+
+    @Option(help: "With --scope: whom it may send jobs to, out of user, users, topic, all; all if absent.")
+    var audiences: String?
+
     @Option(help: "How long it is good for, such as 90s, 15m, 1h or 30d.")
     var ttl = "1h"
 
@@ -35,6 +42,16 @@ struct TokenCommand: AsyncParsableCommand {
         try await GatewayCommand.run {
             let scope = self.scope.flatMap { Caller.Scope(rawValue: $0) }
             if self.scope != nil, scope == nil { throw ValidationError("--scope must be service or admin") }
+            if scope == nil, self.types != nil || self.audiences != nil {
+                throw ValidationError("--types and --audiences go with --scope")
+            }
+            let types = self.types?.split(separator: ",").map { String($0) }
+            let audiences = try self.audiences?.split(separator: ",").map { name in
+                guard let audience = JobAllowance.Audience(rawValue: String(name)) else {
+                    throw ValidationError("--audiences must be out of user, users, topic, all")
+                }
+                return audience
+            }
             guard let lifetime = Self.duration(self.ttl) else {
                 throw ValidationError("--ttl must be a number and a unit, such as 90s, 15m, 1h or 30d")
             }
@@ -51,6 +68,8 @@ struct TokenCommand: AsyncParsableCommand {
                     secret: authentication.secrets.first ?? "",
                     issuer: authentication.issuer,
                     audience: authentication.audience,
+                    types: types,
+                    audiences: audiences,
                     now: now
                 )
             )

@@ -15,6 +15,7 @@ package struct NodeService: Service {
     private let connection: RedisConnection
     private let keys: Keyspace
     private let hub: SocketHub
+    private let revocations: RevocationRegister
     private let eventLoop: any EventLoop
     private let logger: Logger
 
@@ -24,6 +25,7 @@ package struct NodeService: Service {
         connection: RedisConnection,
         keys: Keyspace,
         hub: SocketHub,
+        revocations: RevocationRegister,
         eventLoop: any EventLoop,
         logger: Logger
     ) {
@@ -32,6 +34,7 @@ package struct NodeService: Service {
         self.connection = connection
         self.keys = keys
         self.hub = hub
+        self.revocations = revocations
         self.eventLoop = eventLoop
         self.logger = logger
     }
@@ -40,16 +43,21 @@ package struct NodeService: Service {
         let lease = Lease(key: self.keys.nodeLease(self.node), value: "gateway", connection: self.connection)
         _ = try? await lease.renew()
         let hub = self.hub
+        let revocations = self.revocations
+        let revocationsChannel = self.keys.revocationsChannel
         let logger = self.logger
         let subscription = try RedisSubscription(
             self.configuration,
-            channels: [self.keys.nodeChannel(self.node), self.keys.allNodesChannel],
+            channels: [self.keys.nodeChannel(self.node), self.keys.allNodesChannel, revocationsChannel],
             on: self.eventLoop,
             logger: self.logger
         ) { event in
             switch event {
-            case .subscribed: hub.repair()
+            case .subscribed:
+                hub.repair()
+                revocations.wake()
             case .lost: break
+            case .message(revocationsChannel, _): revocations.wake()
             case .message(_, let payload):
                 guard let frames = NodeFrameBatch.decode(payload) else {
                     logger.error("frames of an unknown format were passed over")
@@ -59,7 +67,7 @@ package struct NodeService: Service {
             }
         }
         // The lease outlives the drain: frames still reach the sockets that are left.
-        while !Task.isShuttingDownGracefully || hub.count > 0 {
+        while !Task.isCancelled, !Task.isShuttingDownGracefully || hub.count > 0 {
             do {
                 if try await !lease.renew() { hub.repair() }
             } catch {

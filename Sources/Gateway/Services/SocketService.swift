@@ -21,7 +21,7 @@ package struct SocketService: SocketBackend {
     private static let usersPerRead = 32
 
     private let node: String
-    private let verifier: TokenVerifier
+    private let credentials: CredentialResolver
     private let inbox: InboxStore
     private let inboxService: InboxService
     private let notifications: NotificationStore
@@ -35,7 +35,7 @@ package struct SocketService: SocketBackend {
 
     package init(
         node: String,
-        verifier: TokenVerifier,
+        credentials: CredentialResolver,
         inbox: InboxStore,
         inboxService: InboxService,
         notifications: NotificationStore,
@@ -48,7 +48,7 @@ package struct SocketService: SocketBackend {
         now: @escaping @Sendable () -> Timestamp
     ) {
         self.node = node
-        self.verifier = verifier
+        self.credentials = credentials
         self.inbox = inbox
         self.inboxService = inboxService
         self.notifications = notifications
@@ -63,10 +63,19 @@ package struct SocketService: SocketBackend {
 
     package func authenticate(token: String) async throws -> SocketIdentity {
         do throws(TokenFault) {
-            let caller = try await self.verifier.verify(token)
-            return SocketIdentity(user: caller.user, expiresAt: caller.expiresAt)
+            return SocketIdentity(try await self.credentials.caller(token: token))
         } catch {
-            throw SocketRefusal(status: error.status, reason: error.description)
+            throw SocketRefusal(error)
+        }
+    }
+
+    package func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? {
+        do throws(TokenFault) {
+            let kinds: CredentialKinds = credentials.isCompatible ? .compatibleSocket : .socket
+            let caller = try await self.credentials.caller(PresentedCredentials(credentials), accepting: kinds)
+            return caller.map { SocketIdentity($0) }
+        } catch {
+            throw SocketRefusal(error)
         }
     }
 
@@ -244,7 +253,8 @@ package struct SocketService: SocketBackend {
             id: notification.id,
             json: json,
             awaitsProof: notification.status == .pending,
-            lane: notification.lane
+            lane: notification.lane,
+            isRead: notification.readAt != nil
         )
     }
 }

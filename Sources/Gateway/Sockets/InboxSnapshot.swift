@@ -12,12 +12,14 @@ package struct InboxSnapshot: Sendable {
         /// Whether nobody has proven its receipt yet.
         package let awaitsProof: Bool
         package let lane: Lane
+        package let isRead: Bool
 
-        package init(id: NotificationID, json: [UInt8], awaitsProof: Bool, lane: Lane) {
+        package init(id: NotificationID, json: [UInt8], awaitsProof: Bool, lane: Lane, isRead: Bool) {
             self.id = id
             self.json = json
             self.awaitsProof = awaitsProof
             self.lane = lane
+            self.isRead = isRead
         }
     }
 

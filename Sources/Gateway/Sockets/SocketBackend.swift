@@ -58,6 +58,11 @@ package protocol SocketBackend: Sendable {
     /// - Throws: ``SocketRefusal`` with the reason.
     func authenticate(token: String) async throws -> SocketIdentity
 
+    /// Who sends a request; nil if it carries no credential that counts.
+    ///
+    /// - Throws: ``SocketRefusal`` with the reason.
+    func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity?
+
     /// Registers presence, and only then reads the inboxes.
     ///
     /// - Returns: a snapshot each, in the same order.
@@ -102,7 +107,7 @@ package struct PresenceChange: Sendable {
 
 /// Why a socket is not let in.
 package struct SocketRefusal: Error, Sendable, Equatable {
-    /// An HTTP status: 401 or 403.
+    /// An HTTP status: 401 or 403, or 503 if the credential cannot be checked now.
     package let status: Int
     package let reason: String
 

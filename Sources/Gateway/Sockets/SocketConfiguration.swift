@@ -22,6 +22,8 @@ package struct SocketConfiguration: Sendable {
     package var connectionsPerUser = 32
     /// How long a change may wait for the one before it until the hole is filled from the inbox.
     package var holdTime: Duration = .milliseconds(200)
+    /// Whether clients of Socket.IO that lost their connection are given what they missed (connection state recovery).
+    package var recovery = false
     /// Over how long the closing of all sockets is spread on shutdown.
     package var drain: Duration = .seconds(5)
 

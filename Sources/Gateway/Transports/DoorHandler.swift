@@ -149,7 +149,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         switch event {
-        case is ChannelShouldQuiesceEvent where self.isBusy: self.mustClose = true
+        case is ChannelShouldQuiesceEvent where self.isBusy:
+            self.mustClose = true
+            // The server need not wait for it: whoever answers it ends with the sockets.
+            if !self.hasServer { self.settle(.taken) }
         case is ChannelShouldQuiesceEvent where !self.hasServer: context.close(promise: nil)
         case ChannelEvent.inputClosed where self.exchange != nil || !self.hasServer: context.close(promise: nil)
         default: context.fireUserInboundEventTriggered(event)
@@ -304,6 +307,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        // A socket's frame, while this handler leaves.
+        if case .over = self.phase { return context.write(data, promise: promise) }
         switch self.unwrapOutboundIn(data) {
         case .head(var head) where head.status.code >= 200:
             self.policy.protect(&head.headers, self.grants.first ?? nil)
@@ -364,9 +369,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         let channel = context.channel
         let pipeline = channel.pipeline.syncOperations
         do {
+            // First, since the socket may speak as soon as it is there.
+            pipeline.removeHandler(self.encoder, promise: nil)
             try pipeline.addHandler(WebSocketHandler(application: application, limits: admission.limits))
             self.settle(.taken)
-            pipeline.removeHandler(self.encoder, promise: nil)
             // What came after the request is the socket's; the decoder gives it up as it leaves.
             pipeline.removeHandler(self.decoder, promise: nil)
             pipeline.removeHandler(context: context, promise: nil)

@@ -32,4 +32,24 @@ package struct LoopReference<Object: AnyObject>: Sendable {
             }
         }
     }
+
+    /// Calls `body` on the loop, or `ifGone`, on the loop too, if the object is gone.
+    package func call(_ body: @escaping @Sendable (Object) -> Void, ifGone: @escaping @Sendable () -> Void) {
+        let bound = self.bound
+        let run: @Sendable () -> Void = {
+            if let object = bound.value.object { body(object) } else { ifGone() }
+        }
+        if bound.eventLoop.inEventLoop { run() } else { bound.eventLoop.execute(run) }
+    }
+
+    /// Asks on the loop; fails if the object is gone.
+    package func ask<Answer: Sendable>(_ question: @escaping @Sendable (Object) -> Answer) -> EventLoopFuture<Answer> {
+        self.bound.eventLoop.submit {
+            guard let object = self.bound.value.object else { throw LoopObjectIsGone() }
+            return question(object)
+        }
+    }
 }
+
+/// The object of a ``LoopReference`` is not there any more.
+package struct LoopObjectIsGone: Error {}

@@ -14,6 +14,10 @@ package struct AuthenticationSettings: Sendable {
     package let issuer: String?
     package let audience: String?
     package let userClaim: String
+    /// The cookie that holds a token, on paths of existing clients.
+    package let cookie: String?
+    /// The pages for whose requests the cookie counts, such as `https://app.example.com`, in lower case.
+    package let allowedOrigins: [String]
     /// How far clocks may differ.
     package let skew: Duration
 
@@ -30,6 +34,16 @@ package struct AuthenticationSettings: Sendable {
         self.audience = reader.text("AUTH_AUDIENCE")
         self.userClaim = reader.text("AUTH_USER_CLAIM") ?? "sub"
         self.skew = .seconds(reader.integer("AUTH_CLOCK_SKEW", default: 30, in: 0...300))
+        self.cookie = reader.value("AUTH_COOKIE", default: nil) { text -> String? in
+            // A token of RFC 9110 section 5.6.2, as RFC 6265 section 4.1.1 wants it.
+            let isName = text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"()<>@,;:\\\"/[]?={}".utf8.contains($0) }
+            guard isName else { throw Complaint("must be a cookie's name") }
+            return text
+        }
+        self.allowedOrigins = reader.value("ALLOWED_ORIGINS", default: []) { text in
+            // Where all pages are allowed, the cookie counts for none.
+            text == "*" ? [] : try text.split(separator: ",").map { try WebOrigin(String($0.drop { $0 == " " })).text }
+        }
         if secret == nil, !isKeySetNamed {
             reader.fault("AUTH_JWT_SECRET", "or AUTH_JWKS is required")
         }

@@ -7,6 +7,8 @@ package struct GatewaySettings: Sendable {
     package let host: String
     package let port: Int
     package let publicURL: String?
+    /// The origins of pages whose browsers may call the SignalR hub and poll Socket.IO; `*` stands for all.
+    package let allowedOrigins: Set<String>
     package let tlsCertificate: String?
     package let tlsKey: String?
     package let authentication: AuthenticationSettings
@@ -20,6 +22,9 @@ package struct GatewaySettings: Sendable {
         self.host = reader.text("GATEWAY_HOST") ?? "127.0.0.1"
         self.port = reader.integer("GATEWAY_PORT", default: 8080, in: 0...65_535)
         self.publicURL = reader.text("PUBLIC_URL")
+        self.allowedOrigins = Set(
+            (reader.text("ALLOWED_ORIGINS") ?? "").split { $0 == "," || $0 == " " }.map { String($0) }
+        )
         self.tlsCertificate = reader.text("GATEWAY_TLS_CERT")
         self.tlsKey = reader.text("GATEWAY_TLS_KEY")
         if (self.tlsCertificate == nil) != (self.tlsKey == nil) {

@@ -8,7 +8,8 @@ package import Postgres
 extension DeviceStore {
     /// Registers a device, and removes what the same `deviceID` of the user had registered with that app and provider.
     ///
-    /// A phone keeps its id when its token changes, so the older token would only bring the same message twice.
+    /// A phone keeps its id when its token changes, so the older token would only bring the same message twice. Only older
+    /// registrations go: of two at once, the later stays whichever ends first.
     ///
     /// - Returns: the device as it is stored.
     package func registerReplacing(_ device: Device) async throws(PostgresError) -> Device {
@@ -18,10 +19,10 @@ extension DeviceStore {
         _ = try await self.pool.query(
             """
             DELETE FROM carillon.devices
-            WHERE user_id = $1 AND app = $2 AND provider = $3 AND device_id = $4 AND id <> $5
+            WHERE user_id = $1 AND app = $2 AND provider = $3 AND device_id = $4 AND (registered_at, id) < ($5, $6)
             """,
             .text(device.user), .text(device.app), .text(device.provider.rawValue), .text(deviceID),
-            .uuid(stored.id.halves)
+            .timestamptz(stored.registeredAt.microseconds), .uuid(stored.id.halves)
         )
         return stored
     }

@@ -10,6 +10,7 @@ package struct UserExportStore: Sendable {
         case user = "users"
         case settings = "user_settings"
         case inbox = "inboxes"
+        case revocation = "token_revocations"
     }
 
     /// A table of which a user may have many rows.

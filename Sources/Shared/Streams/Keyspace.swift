@@ -56,6 +56,12 @@ package struct Keyspace: Sendable {
     /// The pub/sub channel that every node hears.
     package var allNodesChannel: String { self.prefix + "all" }
 
+    /// The pub/sub channel on which gateways hear that a user's tokens were revoked; the message is the change's number.
+    package var revocationsChannel: String { self.prefix + "revocations" }
+
+    /// A ticket for a socket, by its hash.
+    package func socketTicket(_ hash: String) -> String { "\(self.prefix)ticket:\(hash)" }
+
     package func unconfirmed(shard: Int) -> String { "\(self.prefix)unconfirmed:{\(shard)}" }
 
     /// The shard that keeps a user's unconfirmed notifications; the same in every process (FNV-1a, 32 bits).

@@ -7,104 +7,151 @@ import NIOCore
 import NIOPosix
 import Synchronization
 
-/// Many native sockets from one process, which count what they get and answer pings.
+/// Many sockets from one process, which count what they get and answer pings.
 final class SocketLoad: Sendable {
     /// What all sockets saw.
     struct Seen: Sendable {
-        var open = 0
         var closed = 0
-        var frames = 0
-        /// Seconds from the `sent_us` of a notification's data to its arrival.
+        /// Seconds from the `sent_us` of a notification's or event's data to its arrival.
         var latencies: [Double] = []
     }
 
-    let seen = Mutex(Seen())
-    private let channels = Mutex<[any Channel]>([])
-    private let group: any EventLoopGroup
-
-    init(group: any EventLoopGroup) {
-        self.group = group
+    /// One of the sockets, whatever connection it has at the moment.
+    struct Place: Sendable {
+        let user: LoadUser
+        let source: String
+        let host: String
+        let port: Int
     }
 
-    /// Opens a socket for each user, `width` at a time, and waits until all are in sync.
-    func connect(host: String, port: Int, users: [String], width: Int = 200) async throws {
-        let before = self.seen.withLock { $0.open }
-        var index = 0
-        while index < users.count {
-            let batch = users[index..<min(index + width, users.count)]
-            try await withThrowingTaskGroup(of: Void.self) { tasks in
-                for (offset, user) in batch.enumerated() {
-                    let token = try Environment.token(user: user)
-                    // Ports of one address pair run out at 28,000, so sockets spread over loopback addresses.
-                    let source = "127.0.0.\(1 + (index + offset) / 10_000)"
-                    tasks.addTask {
-                        let channel = try await NativeSocketHandler<SocketLoadReader>.connect(
-                            group: self.group,
-                            host: host,
-                            port: port,
-                            source: source,
-                            token: token,
-                            reader: { SocketLoadReader(load: self) }
-                        )
-                        self.channels.withLock { $0.append(channel) }
+    let seen = Mutex(Seen())
+    /// Sockets that came to be up.
+    let opened = FrameTally(of: "sockets")
+    /// Notifications, syncs after the first, and events on native sockets.
+    let frames = FrameTally(of: "frames")
+    /// Whether latencies are noted, which costs the load some time for each frame.
+    let isTimed = Atomic(true)
+    private let channels = Mutex<[ObjectIdentifier: any Channel]>([:])
+    private let group: any EventLoopGroup
+    private let dialect: LoadDialect
+    private let jitter: Duration?
+
+    /// - Parameter jitter: at most how long a socket waits before each attempt to come back; never comes back if nil.
+    init(group: any EventLoopGroup, dialect: LoadDialect = .native, returningWithin jitter: Duration? = nil) {
+        self.group = group
+        self.dialect = dialect
+        self.jitter = jitter
+    }
+
+    /// Opens a socket for each user, `width` at a time, and waits until all are up.
+    func connect(host: String = "127.0.0.1", port: Int, users: [LoadUser], width: Int = 200) async throws {
+        // Whoever is not up by then never will be; its closing fails its promise below.
+        let watchdog = self.group.next().scheduleTask(in: .seconds(180)) {
+            for channel in self.channels.withLock({ Array($0.values) }) { channel.close(promise: nil) }
+        }
+        defer { watchdog.cancel() }
+        try await withThrowingTaskGroup(of: Void.self) { tasks in
+            for first in 0..<min(width, users.count) {
+                tasks.addTask {
+                    for index in stride(from: first, to: users.count, by: width) {
+                        // Ports of one address pair run out at 28,000, so sockets spread over loopback addresses.
+                        let source = "127.0.0.\(1 + index / 10_000)"
+                        try await self.open(Place(user: users[index], source: source, host: host, port: port))
                     }
                 }
-                try await tasks.waitForAll()
             }
-            index += batch.count
+            try await tasks.waitForAll()
         }
-        let deadline = ContinuousClock.now + .seconds(60)
-        while self.seen.withLock({ $0.open }) < before + users.count {
-            guard ContinuousClock.now < deadline else {
-                throw ValidationError(
-                    "only \(self.seen.withLock { $0.open } - before) of \(users.count) sockets opened")
-            }
-            // Sockets count themselves on their loops; often enough for a figure in seconds.
-            try await Task.sleep(for: .milliseconds(20))
+    }
+
+    private func open(_ place: Place) async throws {
+        let isUp = self.group.next().makePromise(of: Void.self)
+        do {
+            try await self.connect(place, isUp: isUp).get()
+        } catch {
+            isUp.fail(error)
+        }
+        try await isUp.futureResult.get()
+    }
+
+    private func connect(_ place: Place, isUp: EventLoopPromise<Void>?) -> EventLoopFuture<Void> {
+        let dialect = self.dialect
+        return LoadSocketHandler<SocketLoadReader>.connect(
+            group: self.group,
+            host: place.host,
+            port: place.port,
+            source: place.source,
+            dialect: dialect,
+            token: place.user.token,
+            reader: { SocketLoadReader(load: self, dialect: dialect, place: place, isUp: isUp) }
+        ).map { channel in
+            let key = ObjectIdentifier(channel)
+            self.channels.withLock { $0[key] = channel }
+            channel.closeFuture.whenComplete { _ in self.channels.withLock { $0[key] = nil } }
+        }
+    }
+
+    /// A connection is gone, or did not come about.
+    fileprivate func comeBack(_ place: Place) {
+        guard let jitter else { return }
+        let delay = TimeAmount(jitter * Double.random(in: 0...1))
+        self.group.next().scheduleTask(in: delay) {
+            self.connect(place, isUp: nil).whenFailure { _ in self.comeBack(place) }
         }
     }
 
     /// Closes all sockets.
     func close() async {
-        for channel in self.channels.withLock({ $0 }) { try? await channel.close().get() }
+        for channel in self.channels.withLock({ Array($0.values) }) { try? await channel.close().get() }
     }
 }
 
-/// Counts the messages of one socket.
-private struct SocketLoadReader: NativeSocketReader {
+/// Counts the messages of one connection.
+private struct SocketLoadReader: LoadSocketReader {
     private static let marker = Array(#""sent_us":"#.utf8)
 
     let load: SocketLoad
+    let dialect: LoadDialect
+    let place: SocketLoad.Place
+    let isUp: EventLoopPromise<Void>?
     private var isOpen = false
 
-    init(load: SocketLoad) {
+    init(load: SocketLoad, dialect: LoadDialect, place: SocketLoad.Place, isUp: EventLoopPromise<Void>?) {
         self.load = load
+        self.dialect = dialect
+        self.place = place
+        self.isUp = isUp
     }
 
     mutating func read(_ text: ByteBuffer) {
-        let view = text.readableBytesView
-        if !self.isOpen, view.starts(with: Array(#"{"type":"sync""#.utf8)) {
+        guard self.isOpen else {
+            guard self.dialect.isOpening(text) else { return }
             self.isOpen = true
-            self.load.seen.withLock { $0.open += 1 }
+            self.load.opened.add()
+            self.isUp?.succeed(())
             return
         }
-        guard
-            view.starts(with: Array(#"{"type":"notification""#.utf8))
-                || view.starts(with: Array(#"{"type":"sync""#.utf8))
-        else { return }
-        var latency: Double?
-        if let marker = view.firstRange(of: Self.marker) {
-            let digits = view[marker.upperBound...].prefix { $0 >= 0x30 && $0 <= 0x39 }
-            let sent = digits.reduce(Int64(0)) { $0 * 10 + Int64($1 - 0x30) }
-            latency = Date.now.timeIntervalSince1970 - Double(sent) / 1_000_000
+        guard self.dialect == .native else { return }
+        if text.begins(with: #"{"type":"notification""#) || text.begins(with: #"{"type":"event""#) {
+            if self.load.isTimed.load(ordering: .relaxed) { self.noteLatency(text) }
+            self.load.frames.add()
+        } else if text.begins(with: #"{"type":"sync""#) {
+            self.load.frames.add()
         }
-        self.load.seen.withLock { seen in
-            seen.frames += 1
-            if let latency { seen.latencies.append(latency) }
-        }
+    }
+
+    private func noteLatency(_ text: ByteBuffer) {
+        let view = text.readableBytesView
+        guard let marker = view.firstRange(of: Self.marker) else { return }
+        let digits = view[marker.upperBound...].prefix { $0 >= 0x30 && $0 <= 0x39 }
+        let sent = digits.reduce(Int64(0)) { $0 * 10 + Int64($1 - 0x30) }
+        let latency = Date.now.timeIntervalSince1970 - Double(sent) / 1_000_000
+        self.load.seen.withLock { $0.latencies.append(latency) }
     }
 
     mutating func end() {
         self.load.seen.withLock { $0.closed += 1 }
+        if !self.isOpen { self.isUp?.fail(ValidationError("a socket was closed before it was up")) }
+        self.load.comeBack(self.place)
     }
 }

@@ -41,14 +41,14 @@ final class SoakClient: Sendable {
         while !Task.isCancelled {
             if let port = self.ports().randomElement() {
                 do {
-                    let channel = try await NativeSocketHandler<SoakReader>.connect(
+                    let channel = try await LoadSocketHandler<SoakReader>.connect(
                         group: self.group,
                         host: "127.0.0.1",
                         port: port,
                         token: token,
                         resume: self.version.withLock { $0 },
                         reader: { SoakReader(client: self) }
-                    )
+                    ).get()
                     try await withTaskCancellationHandler {
                         try await channel.closeFuture.get()
                     } onCancel: {
@@ -92,7 +92,7 @@ final class SoakClient: Sendable {
     }
 }
 
-private struct SoakReader: NativeSocketReader {
+private struct SoakReader: LoadSocketReader {
     let client: SoakClient
 
     func read(_ text: ByteBuffer) { self.client.take(text) }

@@ -27,11 +27,13 @@ final class ChildProgram: Sendable {
     /// Starts `program`, a path.
     ///
     /// - Parameters:
+    ///   - core: where all of its threads run; anywhere if nil.
     ///   - environment: added to this process's own.
     ///   - logFile: gets the standard output and error at its end.
     init(
         _ program: String,
         _ arguments: [String] = [],
+        core: Int? = nil,
         environment: [String: String] = [:],
         logFile: String
     ) async throws {
@@ -54,7 +56,8 @@ final class ChildProgram: Sendable {
             pthread_sigmask(SIG_SETMASK, &none, nil)
             let process = Process()
             process.executableURL = URL(fileURLWithPath: "/usr/bin/setpriv")
-            process.arguments = ["--pdeathsig", "KILL", "--", program] + arguments
+            let placement = core.map { ["/usr/bin/taskset", "-c", "\($0)"] } ?? []
+            process.arguments = ["--pdeathsig", "KILL", "--"] + placement + [program] + arguments
             process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
             process.standardInput = FileHandle.nullDevice
             process.standardOutput = log

@@ -45,18 +45,43 @@ final class ScratchStack: Sendable {
     }
 
     /// Starts a gateway; gives it with its port.
-    func gateway(log: String = "gateway") async throws -> (program: ChildProgram, port: Int) {
+    ///
+    /// - Parameters:
+    ///   - core: where all of its threads run; anywhere if nil.
+    ///   - port: 0 takes any.
+    func gateway(
+        log: String = "gateway",
+        core: Int? = nil,
+        port: Int = 0
+    ) async throws -> (program: ChildProgram, port: Int) {
         let program = try await ChildProgram(
             self.programs.gatewayPath,
             ["serve"],
-            environment: self.variables.merging(["GATEWAY_PORT": "0", "GATEWAY_HOST": "127.0.0.1"]) { $1 },
+            core: core,
+            environment: self.variables.merging(["GATEWAY_PORT": "\(port)", "GATEWAY_HOST": "127.0.0.1"]) { $1 },
             logFile: "\(self.folder)/\(log).log"
         )
+        return (program, try await Self.port(of: program))
+    }
+
+    /// Starts one of this program's own servers, which a gateway is compared with; gives it with its port.
+    func bareServer(_ arguments: [String], core: Int? = nil) async throws -> (program: ChildProgram, port: Int) {
+        let program = try await ChildProgram(
+            ProgramOptions.ownPath,
+            arguments,
+            core: core,
+            environment: self.variables,
+            logFile: "\(self.folder)/bare.log"
+        )
+        return (program, try await Self.port(of: program))
+    }
+
+    private static func port(of program: ChildProgram) async throws -> Int {
         let line = try await program.line("ready ")
         guard let port = URL(string: String(line.dropFirst("ready ".count)))?.port else {
-            throw ValidationError("the gateway told no port")
+            throw ValidationError("\(program.name) told no port")
         }
-        return (program, port)
+        return port
     }
 
     /// Starts a dispatcher.
@@ -81,8 +106,12 @@ struct ProgramOptions: ParsableArguments {
     var dispatcher: String?
 
     private static func beside(_ name: String) -> String {
-        let own = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
-        return URL(fileURLWithPath: own).deletingLastPathComponent().appendingPathComponent(name).path
+        URL(fileURLWithPath: self.ownPath).deletingLastPathComponent().appendingPathComponent(name).path
+    }
+
+    /// This program's file.
+    static var ownPath: String {
+        (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
     }
 
     var gatewayPath: String { self.gateway ?? Self.beside("gateway") }

@@ -21,6 +21,7 @@ final class TestSocket: Sendable {
         var status: Int?
         var head = ""
         var messages: [JSONValue] = []
+        var texts: [String] = []
         var pings = 0
         var closeCode: UInt16?
         var isClosed = false
@@ -66,12 +67,13 @@ final class TestSocket: Sendable {
         token: String?,
         query: String = "",
         headers: [String: String] = [:],
+        path: String = "/v1/socket",
         behaviour: Behaviour = Behaviour(),
         tls: NIOSSLContext? = nil
     ) async throws -> TestSocket {
         let socket = try await Self.connect(port: port, behaviour: behaviour, tls: tls)
         var lines = [
-            "GET /v1/socket\(query) HTTP/1.1", "Host: 127.0.0.1:\(port)", "Upgrade: websocket", "Connection: Upgrade",
+            "GET \(path)\(query) HTTP/1.1", "Host: 127.0.0.1:\(port)", "Upgrade: websocket", "Connection: Upgrade",
             "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
         ]
         if let token { lines.append("Authorization: Bearer \(token)") }
@@ -129,6 +131,8 @@ final class TestSocket: Sendable {
     // MARK: What came
 
     var messages: [JSONValue] { self.state.withLock { $0.messages } }
+    /// The text messages as they came.
+    var texts: [String] { self.state.withLock { $0.texts } }
     var closeCode: UInt16? { self.state.withLock { $0.closeCode } }
     var isClosed: Bool { self.state.withLock { $0.isClosed } }
     var status: Int? { self.state.withLock { $0.status } }
@@ -167,7 +171,12 @@ final class TestSocket: Sendable {
     fileprivate func note(opcode: UInt8, payload: [UInt8]) {
         self.state.withLock { state in
             switch opcode {
-            case 1: if let value = try? JSONParser.parse(payload) { state.messages.append(value) }
+            case 1:
+                state.texts.append(String(decoding: payload, as: UTF8.self))
+                // SignalR ends each message with the byte 0x1E, which no JSON holds.
+                for record in payload.split(separator: 0x1E) {
+                    if let value = try? JSONParser.parse(Array(record)) { state.messages.append(value) }
+                }
             case 8: state.closeCode = payload.count >= 2 ? UInt16(payload[0]) << 8 | UInt16(payload[1]) : 1005
             case 9: state.pings += 1
             default: break

@@ -32,7 +32,12 @@ final class TestStream: Sendable {
     }
 
     /// Asks for the stream; does not wait for the answer.
-    static func open(port: Int, user: String, lastEventID: String? = nil) async throws -> TestStream {
+    static func open(
+        port: Int,
+        user: String,
+        lastEventID: String? = nil,
+        path: String = "/v1/stream"
+    ) async throws -> TestStream {
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelInitializer { $0.pipeline.addHTTPClientHandlers() }
             .connect(host: "127.0.0.1", port: port).get()
@@ -43,13 +48,14 @@ final class TestStream: Sendable {
             "accept": "text/event-stream",
         ]
         if let lastEventID { headers.add(name: "last-event-id", value: lastEventID) }
-        let head = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/v1/stream", headers: headers)
+        let head = HTTPRequestHead(version: .http1_1, method: .GET, uri: path, headers: headers)
         channel.write(HTTPClientRequestPart.head(head), promise: nil)
         try await channel.writeAndFlush(HTTPClientRequestPart.end(nil)).get()
         return stream
     }
 
     var status: Int? { self.state.withLock { $0.status } }
+    var text: String { self.state.withLock { $0.text } }
     var isOver: Bool { self.state.withLock { $0.isOver } }
 
     /// What came, so far as it is complete.

@@ -12,7 +12,7 @@ private let pollInterval = Duration.milliseconds(10)
 /// - Throws: ``FixtureError`` that names `what` if it did not come true in time.
 package func eventually(
     _ what: String,
-    within limit: Duration = .seconds(10),
+    within limit: Duration = .seconds(60),
     file: StaticString = #fileID,
     line: UInt = #line,
     _ condition: () async throws -> Bool
@@ -30,7 +30,7 @@ package func eventually(
 /// - Throws: ``FixtureError`` that names `what` if there was none in time.
 package func eventualValue<Value>(
     _ what: String,
-    within limit: Duration = .seconds(10),
+    within limit: Duration = .seconds(60),
     file: StaticString = #fileID,
     line: UInt = #line,
     _ probe: () async throws -> Value?

@@ -5,6 +5,9 @@ import Glibc
 
 /// Starts programs by `posix_spawn`.
 enum Spawn {
+    /// Tests have fewer files open than this.
+    private static let highestFile: CInt = 2_048
+
     /// Starts `program`, found by PATH, in a process group of its own.
     ///
     /// - Parameters:
@@ -26,6 +29,9 @@ enum Spawn {
         posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
         posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, append, 0o600)
         posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors, append, 0o600)
+        // What another thread opens at this moment is not the program's: whoever waits for the end of such a file would
+        // wait for this program. Those that are not open are passed over.
+        for file in STDERR_FILENO + 1..<Self.highestFile { posix_spawn_file_actions_addclose(&actions, file) }
 
         // The test runner's own signal settings are not the program's.
         var attributes = posix_spawnattr_t()

@@ -21,13 +21,11 @@ package struct DeliveriesService: Service {
 
     /// - Parameters:
     ///   - readers: a connection for each lane, used by nobody else.
-    ///   - isAlive: whether the process's lease is held.
     package init(
         dispatcher: Dispatcher,
         channel: any ProviderChannel,
         transfer: TransferClient,
-        readers: [Lane: RedisConnection],
-        isAlive: @escaping @Sendable () -> Bool
+        readers: [Lane: RedisConnection]
     ) {
         self.dispatcher = dispatcher
         self.readers = readers
@@ -36,8 +34,7 @@ package struct DeliveriesService: Service {
             dispatcher: dispatcher,
             channel: channel,
             transfer: transfer,
-            metrics: metrics,
-            isAlive: isAlive
+            metrics: metrics
         )
         self.settler = DeliverySettler(dispatcher: dispatcher, provider: channel.provider, metrics: metrics)
     }

@@ -22,8 +22,6 @@ struct DeliverySender: Sendable {
     let channel: any ProviderChannel
     let transfer: TransferClient
     let metrics: PipelineMetrics.Deliveries
-    /// Whether this process may still act: its lease is held.
-    let isAlive: @Sendable () -> Bool
 
     private struct Item: Sendable {
         let entry: StreamEntry
@@ -141,9 +139,9 @@ struct DeliverySender: Sendable {
     ///
     /// One whose lease had lapsed waits until it is held again, and then looks.
     private func mayAct(on entry: StreamEntry, _ group: ConsumerGroup) async -> Bool {
-        if self.isAlive() { return true }
+        if self.dispatcher.leaseClock.isHeld { return true }
         while !Task.isCancelled {
-            if self.isAlive(), let isOwned = try? await group.owns(entry.id) { return isOwned }
+            if self.dispatcher.leaseClock.isHeld, let isOwned = try? await group.owns(entry.id) { return isOwned }
             // The lease is renewed every few seconds; until then there is nothing to ask.
             try? await Task.sleep(for: .milliseconds(500))
         }

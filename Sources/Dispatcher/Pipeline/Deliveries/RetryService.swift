@@ -19,7 +19,7 @@ package struct RetryService: Service {
 
     package func run() async throws {
         let set = RetrySet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
-        while !Task.isShuttingDownGracefully {
+        while goesOn {
             for provider in self.dispatcher.providers {
                 for lane in Lane.allCases {
                     do {

@@ -180,8 +180,10 @@ struct Router: Sendable {
         try await self.dispatcher.untilDone("append deliveries") {
             var batch = RedisBatch()
             for delivery in deliveries {
-                // Whoever tries again does not know what arrived the first time.
-                let work = isSecondTry ? delivery.work.asRepeat : delivery.work
+                // Whoever tries again does not know what arrived the first time; whoever stood still so long that others took
+                // over does not know what they sent.
+                let isUnsure = isSecondTry || !self.dispatcher.leaseClock.isHeld
+                let work = isUnsure ? delivery.work.asRepeat : delivery.work
                 batch.append(
                     "XADD", .text(self.dispatcher.keys.deliveries(delivery.provider, delivery.lane)), "*",
                     .text(DeliveryWork.field), .text(work.text)

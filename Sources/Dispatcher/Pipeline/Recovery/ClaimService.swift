@@ -30,7 +30,7 @@ package struct ClaimService: Service {
     }
 
     package func run() async throws {
-        while !Task.isShuttingDownGracefully {
+        while goesOn {
             for lane in Lane.allCases {
                 await self.claim(self.dispatcher.keys.jobs(lane)) { try await self.finishJob($0, lane) }
                 for service in self.deliveries {
@@ -85,7 +85,7 @@ package struct ClaimService: Service {
             guard !pending.isEmpty else { return true }
             var isProgressing = false
             for item in pending {
-                if Task.isShuttingDownGracefully { return false }
+                if !goesOn { return false }
                 guard let entry = try await group.claim(item.id, idle: Self.idle) else { continue }
                 isProgressing = true
                 PipelineMetrics.claimed.increment()
@@ -109,7 +109,7 @@ package struct ClaimService: Service {
         let known = self.dispatcher.inHand.count(of: group.stream)
         guard pendingCount > known else { return }
         for item in try await group.pending(of: self.dispatcher.name, count: known + Self.batchSize) {
-            if Task.isShuttingDownGracefully { return }
+            if !goesOn { return }
             if self.dispatcher.inHand.contains(item.id, of: group.stream) { continue }
             // Still idle if it really is lost; if the reply is only on its way, nothing is claimed.
             guard let entry = try await group.claim(item.id, idle: Self.lostReply) else { continue }

@@ -4,14 +4,11 @@
 import Logging
 import ServiceLifecycle
 import Streams
-import Synchronization
 
-/// Keeps the dispatcher's lease, and knows by its own clock whether it may still act.
+/// Keeps the dispatcher's lease.
 package final class LeaseService: Service {
     private let dispatcher: Dispatcher
     private let lease: Lease
-    // When the last renewal that succeeded began.
-    private let renewedAt = Mutex<ContinuousClock.Instant?>(nil)
 
     package init(dispatcher: Dispatcher) {
         self.dispatcher = dispatcher
@@ -22,12 +19,6 @@ package final class LeaseService: Service {
         )
     }
 
-    /// Whether nobody else can have taken this process's work over yet.
-    package var isHeld: Bool {
-        guard let renewedAt = self.renewedAt.withLock({ $0 }) else { return false }
-        return ContinuousClock.now - renewedAt < Lease.lifetime - .seconds(1)
-    }
-
     /// Takes the lease before any work is taken.
     package func acquire() async throws {
         try await self.dispatcher.untilDone("take the lease") { try await self.renew() }
@@ -36,12 +27,12 @@ package final class LeaseService: Service {
     private func renew() async throws {
         let start = ContinuousClock.now
         _ = try await self.lease.renew()
-        self.renewedAt.withLock { $0 = start }
+        self.dispatcher.leaseClock.renewed(at: start)
     }
 
     /// Renews until it is told to stop, which happens after the services that were started later have ended.
     package func run() async throws {
-        while !Task.isShuttingDownGracefully, !Task.isCancelled {
+        while goesOn {
             // The time until the next renewal, cut short by the shutdown.
             await pause(for: Lease.renewal)
             do {

@@ -22,7 +22,7 @@ package struct ProofService: Service {
     }
 
     package func run() async throws {
-        while !Task.isShuttingDownGracefully {
+        while goesOn {
             for shard in 0..<Keyspace.unconfirmedShards {
                 do {
                     while try await self.fallBack(shard) == Self.batchSize {}

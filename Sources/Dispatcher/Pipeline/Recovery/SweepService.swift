@@ -29,7 +29,7 @@ package struct SweepService: Service {
 
     package func run() async throws {
         var round = 0
-        while !Task.isShuttingDownGracefully {
+        while goesOn {
             do {
                 if round % 180 == 0 { try await self.dispatcher.deliveries.makeAttemptParts() }
                 try await self.sweep()
@@ -51,7 +51,7 @@ package struct SweepService: Service {
         try await self.disownForgotten()
         let before = Timestamp(microseconds: self.dispatcher.now().microseconds - Self.age.inMicroseconds)
         var last: NotificationStore.Unowned?
-        while !Task.isShuttingDownGracefully {
+        while goesOn {
             let page = try await self.dispatcher.notifications.unowned(
                 before: before,
                 after: last,

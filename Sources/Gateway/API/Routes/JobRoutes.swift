@@ -31,25 +31,32 @@ struct JobRoutes {
     }
 
     private func enqueue(_ request: Request, _ context: APIContext) async throws -> Response {
-        try context.requireService()
-        let value = try await JSONBody.read(request, limit: Self.largestBody)
+        let allowance = try context.requireService(allowsLimited: true).allowance
+        let value = try await JSONBody.read(request, isRequired: true, limit: Self.largestBody)
         let key = HTTPField.Name("Idempotency-Key").flatMap { request.headers[$0] }
         let isBatch = value.array != nil
         let bodies = value.array ?? [value]
         guard (1...Self.largestBatch).contains(bodies.count) else {
-            throw Problem(.badRequest, "give 1 to \(Self.largestBatch) jobs")
+            throw Self.refusal("jobs", "must be 1 to \(Self.largestBatch)")
         }
-        if key != nil, isBatch { throw Problem(.badRequest, "Idempotency-Key goes with a single job") }
+        if key != nil, isBatch { throw Self.refusal("Idempotency-Key", "goes with a single job") }
         var faults: [JobFault] = []
+        var forbidden: [JobFault] = []
         var jobs: [Checked] = []
         for (index, body) in bodies.enumerated() {
+            func placed(_ fault: JobFault) -> JobFault {
+                JobFault(isBatch ? "[\(index)].\(fault.field)" : fault.field, fault.reason)
+            }
+            // First of all, so that what may not be sent is not told about either.
+            forbidden += Self.forbidden(body, allowance).map { placed($0) }
             do throws(JobFaults) {
                 jobs.append(try self.check(body, key: key))
             } catch {
-                faults += error.faults.map { fault in
-                    JobFault(isBatch ? "[\(index)].\(fault.field)" : fault.field, fault.reason)
-                }
+                faults += error.faults.map { placed($0) }
             }
+        }
+        guard forbidden.isEmpty else {
+            throw Problem(.forbidden, "the token does not allow such jobs", faults: forbidden)
         }
         guard faults.isEmpty else {
             throw Problem(.unprocessableContent, "some fields are at fault", faults: faults)
@@ -72,6 +79,19 @@ struct JobRoutes {
                 self.write(job, entry, to: &writer)
             }
         }
+    }
+
+    private static func refusal(_ field: String, _ reason: String) -> Problem {
+        Problem(.badRequest, "\(field) \(reason)", faults: [JobFault(field, reason)])
+    }
+
+    /// What a job asks for that the token does not allow, by the fields as they came.
+    private static func forbidden(_ body: JSONValue, _ allowance: JobAllowance) -> [JobFault] {
+        guard allowance.isLimited, let members = body.object?.filter({ $0.value != .null }) else { return [] }
+        let type = members.first { $0.key == "type" }.map { member in
+            member.value.string ?? String(decoding: JSONWriter.bytes(of: member.value), as: UTF8.self)
+        }
+        return allowance.faults(type: type, fields: members.map(\.key))
     }
 
     private func write(_ job: Checked, _ entry: String, to writer: inout JSONWriter) {

@@ -24,7 +24,7 @@ struct EdgeEventRoutes {
         let known = try await self.services.inbox.known(user: user, ids: events.map(\.id))
         guard events.allSatisfy({ known.contains($0.id) }) else { throw Answer.notFound }
         let now = self.services.now()
-        try await self.services.notifications.markDelivered(known.map { (user, $0, now) }, via: "client")
+        try await self.services.notifications.markDelivered(known.sorted().map { (user, $0, now) }, via: "client")
         for event in events where event.kind == .opened {
             _ = try await self.services.inbox.markOpened(user: user, id: event.id, at: now)
         }

@@ -3,6 +3,7 @@
 
 import API
 import Hummingbird
+import Services
 
 /// Makes the groups of paths; the one place that says who may call them.
 struct CompatibilityGroups {
@@ -13,7 +14,7 @@ struct CompatibilityGroups {
     func group(_ path: RouterPath, style: ErrorStyle) -> RouterGroup<APIContext> {
         self.router.group(path)
             .add(middleware: ErrorMiddleware(style: style))
-            .add(middleware: IdentityMiddleware(verifier: self.services.verifier))
+            .add(middleware: IdentityMiddleware(credentials: self.services.credentials, accepting: .compatible))
             .add(middleware: CallRateMiddleware(rate: self.services.callRate))
     }
 }

@@ -66,9 +66,9 @@ struct RequestFields {
         let first = bytes.first { ![0x20, 0x09, 0x0A, 0x0D].contains($0) }
         let looksLikeJSON = first == UInt8(ascii: "{") || first == UInt8(ascii: "[")
         if !looksLikeJSON, contentType?.lowercased().hasPrefix("application/x-www-form-urlencoded") == true {
-            guard let text = String(validating: bytes, as: UTF8.self), let fields = PercentEncoding.form(text) else {
-                throw Problem(.badRequest, "the body is not a well-formed form, or names a field twice")
-            }
+            guard let text = String(validating: bytes, as: UTF8.self), let fields = PercentCoding.fields(text),
+                Set(fields.map(\.name)).count == fields.count, !fields.contains(where: { $0.value.utf8.contains(0) })
+            else { throw Problem(.badRequest, "the body is not a well-formed form, or names a field twice") }
             return .object(fields.map { JSONMember($0.name, .string($0.value)) })
         }
         do throws(JSONFault) {

@@ -72,7 +72,7 @@ struct TaskDeviceRoutes {
     /// Removes the device that the path names by its token or its id.
     private func remove(_ request: Request, _ context: APIContext, _ endpoint: Endpoint) async throws -> Response {
         let user = try context.user()
-        guard let key = PercentEncoding.decode(try context.parameters.require("key")) else { throw Answer.notFound }
+        guard let key = PercentCoding.decode(try context.parameters.require("key")) else { throw Answer.notFound }
         return try await self.remove(key, user, endpoint)
     }
 

@@ -13,5 +13,13 @@ enum IdentityMetrics {
     static let keySetFailures = Counter(label: "carillon.keyset.failures")
     /// Users looked up one by one, as not all revocations are in memory.
     static let revocationLookups = Counter(label: "carillon.revocations.lookups")
+    /// Users whose revocations are in memory.
     static let revocationsHeld = Meter(label: "carillon.revocations.held")
+
+    static func count(_ fault: TokenFault) {
+        switch fault.code {
+        case .refused, .forbidden: Self.refused.increment()
+        case .unavailable: Self.unchecked.increment()
+        }
+    }
 }

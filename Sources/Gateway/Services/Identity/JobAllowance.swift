@@ -66,19 +66,18 @@ package struct JobAllowance: Sendable, Equatable {
 
     /// The fields of a job that ask for what is not allowed.
     ///
-    /// An event has no type: where types are limited it is not allowed.
+    /// Where types are limited, events are not allowed.
     ///
     /// - Parameters:
-    ///   - type: the job's type; nil for an event.
+    ///   - type: the job's type, if it has one.
     ///   - fields: the names of the job's fields.
     package func faults(type: String?, fields: some Sequence<String>) -> [JobFault] {
         var faults: [JobFault] = []
         if let types {
-            if let type {
-                if !types.contains(where: { $0.matches(type) }) {
-                    faults.append(JobFault("type", "is not allowed by the token"))
-                }
-            } else {
+            if let type, !types.contains(where: { $0.matches(type) }) {
+                faults.append(JobFault("type", "is not allowed by the token"))
+            }
+            if fields.contains("event") {
                 faults.append(JobFault("event", "is not allowed by the token, which is for some types"))
             }
         }

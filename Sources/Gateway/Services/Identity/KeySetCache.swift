@@ -132,8 +132,8 @@ package final class KeySetCache: Service {
         } catch {
             result = .failure(error)
         }
-        let (waiters, wasFailing) = self.state.withLock { state in
-            let wasFailing = state.hasFailed
+        let (waiters, before) = self.state.withLock { state in
+            let before = state.hasFailed ? nil : state.keys
             switch result {
             case .success(let keys):
                 state.keys = keys
@@ -151,18 +151,20 @@ package final class KeySetCache: Service {
             }
             state.isReading = false
             defer { state.waiters = [] }
-            return (state.waiters, wasFailing)
+            return (state.waiters, before)
         }
         for waiter in waiters { waiter.resume() }
-        self.report(result, wasFailing: wasFailing)
+        self.report(result, before: before)
     }
 
-    private func report(_ result: Result<KeySet, KeySetFault>, wasFailing: Bool) {
+    /// - Parameter before: what the reading before brought; nil if there was none, or if it failed.
+    private func report(_ result: Result<KeySet, KeySetFault>, before: KeySet?) {
         switch result {
         case .success(let keys):
             IdentityMetrics.keySetReadings.increment()
-            guard wasFailing else { return }
-            self.logger.info("key set read", metadata: ["keys.count": "\(keys.count)"])
+            if before == nil { self.logger.info("key set read", metadata: ["keys.count": "\(keys.count)"]) }
+            guard keys.passedOver != before?.passedOver else { return }
+            for reason in keys.passedOver { self.logger.notice("key passed over", metadata: ["reason": "\(reason)"]) }
         case .failure(let fault):
             IdentityMetrics.keySetFailures.increment()
             self.logger.warning("key set not read", metadata: ["error": "\(fault)"])

@@ -1,33 +1,36 @@
 // Carillon · TokenVerifier.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import CoreMetrics
 import Crypto
 import JSON
 package import Model
 
 /// Checks JSON Web Tokens (RFC 7519): HS256 with secrets, RS256 and ES256 with a key set (RFC 7517).
 ///
-/// The algorithm decides which keys are asked, so that a public key is never taken for a secret. With the key known,
-/// nothing here waits for anything.
+/// The algorithm decides which keys are asked, so that a public key is never taken for a secret. With the key known and
+/// the revocations in memory, nothing here waits for anything.
 package struct TokenVerifier: Sendable {
     private let secrets: [SymmetricKey]
     private let keySet: KeySetCache?
     private let rules: TokenRules
+    private let revocations: RevocationRegister?
     private let now: @Sendable () -> Timestamp
 
     /// - Parameters:
     ///   - secrets: for HS256; more than one while they are being replaced.
     ///   - keySet: for RS256 and ES256.
+    ///   - revocations: nil where tokens are good until they end.
     package init(
         secrets: [String],
         keySet: KeySetCache?,
         rules: TokenRules,
+        revocations: RevocationRegister? = nil,
         now: @escaping @Sendable () -> Timestamp
     ) {
         self.secrets = secrets.map { SymmetricKey(data: Array($0.utf8)) }
         self.keySet = keySet
         self.rules = rules
+        self.revocations = revocations
         self.now = now
     }
 
@@ -38,12 +41,11 @@ package struct TokenVerifier: Sendable {
         do throws(TokenFault) {
             let token = try SignedToken(token)
             try await self.checkSignature(token)
-            return try self.rules.caller(token.claims, now: self.now())
+            let caller = try self.rules.caller(token.claims, now: self.now())
+            try await self.revocations?.check(caller)
+            return caller
         } catch {
-            switch error.code {
-            case .refused, .forbidden: IdentityMetrics.refused.increment()
-            case .unavailable: IdentityMetrics.unchecked.increment()
-            }
+            IdentityMetrics.count(error)
             throw error
         }
     }

@@ -7,6 +7,8 @@ import Model
 enum ClientMessage: Equatable {
     case auth(token: String)
     case resume(version: Int64)
+    /// The newest unread afresh, whatever the client has.
+    case resync
     /// Nil means all.
     case read(ids: [NotificationID]?)
     case unread

@@ -151,6 +151,13 @@ final class HubShard {
         return missing
     }
 
+    /// Closes sockets of users whose tokens were made before a moment, or do not say when.
+    func revoke(_ revocations: [(user: String, before: Timestamp)]) {
+        for (user, before) in revocations {
+            for socket in self.byUser[ExactText(user)] ?? [] { socket.revoke(before: before) }
+        }
+    }
+
     // MARK: Time
 
     private func tick() {

@@ -3,12 +3,15 @@
 
 import Model
 import NIOCore
+import SignalRTransport
 
 /// A change on its way to the sockets of one event loop: each dialect's bytes are made once, by the first socket that
 /// needs them.
 final class LoopChange {
     let change: NodeChange
     private var frames: [(dialect: Dialect, frame: ByteBuffer)] = []
+
+    private var bundle: SignalRBundle?
 
     init(_ change: NodeChange) {
         self.change = change
@@ -20,5 +23,13 @@ final class LoopChange {
         let frame = make(self.change)
         self.frames.append((dialect, frame))
         return frame
+    }
+
+    /// What SignalR clients are told.
+    func bundle(_ make: (NodeChange) -> SignalRBundle) -> SignalRBundle {
+        if let bundle { return bundle }
+        let bundle = make(self.change)
+        self.bundle = bundle
+        return bundle
     }
 }

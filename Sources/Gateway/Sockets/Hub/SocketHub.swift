@@ -147,6 +147,14 @@ package final class SocketHub: Service {
         }
     }
 
+    /// Closes the sockets of users whose tokens were made before a moment.
+    package func revoke(_ revocations: [(user: String, before: Timestamp)]) {
+        guard !revocations.isEmpty, self.count > 0 else { return }
+        for eventLoop in self.eventLoops {
+            eventLoop.execute { self.shard(on: eventLoop)?.revoke(revocations) }
+        }
+    }
+
     /// The node was out of reach for a while: registers every socket again and sends what each is missing.
     package func repair() {
         _ = self.repairs.offer(())
@@ -228,7 +236,7 @@ package final class SocketHub: Service {
                 let identity = try await self.backend.authenticate(token: token)
                 socket.call { $0.authenticated(identity, reference: reference) }
             } catch let refusal as SocketRefusal {
-                socket.call { $0.refused(refusal.reason, reference: reference) }
+                socket.call { $0.refused(refusal, reference: reference) }
             } catch {
                 socket.call { $0.failed() }
             }

@@ -34,6 +34,9 @@ extension SocketSession {
         case (.resume(let version), _):
             self.since = version
             if self.phase == .open, !self.requestChanges(since: version) { self.sayBusy(reference) }
+        case (.resync, _):
+            self.resync()
+            self.wire?.answer(.done, to: reference)
         case (.acknowledge(let ids), _):
             self.report(self.proofs.acknowledge(Set(ids)))
             self.wire?.answer(.done, to: reference)

@@ -37,6 +37,7 @@ final class SocketSession {
     private var held: [LoopChange] = []
     private var heldSince: NIODeadline?
     private var isFilling = false
+    private var isResyncing = false
     private var mustProve = false
     var since: Int64?
     var allowance: Int
@@ -96,9 +97,18 @@ final class SocketSession {
     }
 
     /// A token was refused.
-    func refused(_ reason: String, reference: [UInt8]?) {
-        self.wire?.answer(.error(reason), to: reference)
-        if self.phase == .anonymous { self.close(.unauthorized(reason)) }
+    func refused(_ refusal: SocketRefusal, reference: [UInt8]?) {
+        self.wire?.answer(.error(refusal.reason), to: reference)
+        if self.phase == .anonymous {
+            self.close(refusal.status == 503 ? .tryAgainLater : .unauthorized(refusal.reason))
+        }
+        self.flush()
+    }
+
+    /// Ends the socket if its token was made before a moment.
+    func revoke(before: Timestamp) {
+        guard let identity, identity.issuedAt.map({ $0 < before }) ?? true else { return }
+        self.close(.unauthorized("the token was revoked"))
         self.flush()
     }
 
@@ -123,12 +133,24 @@ final class SocketSession {
         self.isFilling = false
         guard self.phase == .open else { return }
         if let snapshot { self.take(snapshot) } else { self.releaseHeld() }
+        if snapshot?.isReset == true { self.isResyncing = false }
+        if self.isResyncing { self.resync() }
         self.flush()
     }
 
     /// The changes could not be read; they are asked for again.
     func fillFailed() {
         self.isFilling = false
+        if self.isResyncing { self.resync() }
+    }
+
+    /// Asks for the newest unread, as often as it takes to get it.
+    func resync() {
+        self.isResyncing = true
+        // Older than any inbox: the answer is a reset.
+        guard self.phase == .open, !self.requestChanges(since: -1) else { return }
+        self.isResyncing = false
+        self.close(.tryAgainLater)
     }
 
     /// The answer to a client's message.
@@ -139,11 +161,14 @@ final class SocketSession {
     }
 
     private func take(_ snapshot: InboxSnapshot) {
+        let overtaking = snapshot.isReset ? self.sequence.last : nil
         if snapshot.isReset { self.sequence.reset(to: snapshot.version) }
         self.sequence.advance(to: snapshot.version)
         self.wire?.sync(snapshot)
         for item in snapshot.items where item.awaitsProof { self.awaitProof(item.id, lane: item.lane) }
         self.releaseHeld()
+        // Changes that overtook the reset are gone from the client with it.
+        if let overtaking, overtaking > snapshot.version { _ = self.requestChanges(since: snapshot.version) }
     }
 
     func requestChanges(since: Int64) -> Bool {

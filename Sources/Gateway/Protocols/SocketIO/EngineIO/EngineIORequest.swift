@@ -43,12 +43,12 @@ package struct EngineIORequest: Sendable {
         guard self.origin?.allSatisfy({ $0 == 0x09 || $0 >= 0x20 && $0 != 0x7F }) ?? true else {
             return .refuse(.badRequest)
         }
-        // A WebSocket is the only thing to ask for by an upgrade, and never comes without one.
         if let sid = self.query.sid {
             guard let current = transportOf(sid) else { return .refuse(.unknownSession) }
             return self.judge(transport, of: sid, that: current)
         }
         guard self.method == "GET" else { return .refuse(.badHandshakeMethod) }
+        // A WebSocket is the only thing to ask for by an upgrade, and never comes without one.
         guard (transport == .webSocket) == self.asksForWebSocket else { return .refuse(.badRequest) }
         if let refusal = allow() { return .refuse(refusal) }
         guard self.query.version == "4" else { return .refuse(.unsupportedVersion) }

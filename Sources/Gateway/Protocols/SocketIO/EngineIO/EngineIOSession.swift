@@ -115,6 +115,16 @@ package struct EngineIOSession: Sendable {
         return true
     }
 
+    /// Notes messages that the owner writes itself, as frames that sessions share; they are counted as sent.
+    ///
+    /// - Returns: The WebSocket to write them on at once; nil if messages must go through ``send(_:into:)``.
+    package mutating func writing(messages count: Int) -> EngineIOCarrier? {
+        guard self.isOpen, let webSocket else { return nil }
+        self.messagesSent += UInt64(count)
+        self.messagesWritten = self.messagesSent
+        return webSocket
+    }
+
     private mutating func hold(_ messages: [EngineIOMessage], into actions: inout [EngineIOAction]) -> Bool {
         guard messages.allSatisfy({ $0.fitsPolling }) else { return false }
         let packets = messages.map { EngineIOPacket.message($0) }

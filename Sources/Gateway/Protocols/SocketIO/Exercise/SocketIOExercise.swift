@@ -6,14 +6,6 @@
 /// Entry of fuzzing: the same script does the same. Plays the owner, who answers requests and echoes events, and a
 /// client with requests and WebSockets in any order.
 package struct SocketIOExercise {
-    /// What a client may well say, so that a script reaches beyond the first check.
-    private static let phrases: [String] = [
-        "", "1", "2", "2probe", "3", "5", "6", "4", "40", "40/a,{\"pid\":\"P\",\"offset\":\"O\"}", "41", "41/a,",
-        "42[\"e\"]", "421[\"e\",{\"a\":[1]}]", "42/a,7[\"e\"]", "430[]", "44{}", "42[\"connect\"]",
-        "452-[\"e\",{\"_placeholder\":true,\"num\":1},[{\"_placeholder\":true,\"num\":0}]]", "451-[\"e\"]",
-        "bAQID", "4\u{1E}4", "40\u{1E}42[\"e\"]\u{1E}bAA==", "abc",
-    ]
-
     private var script: ArraySlice<UInt8>
     private var now: Milliseconds = 0
     private var lastNumber: UInt64 = 0
@@ -27,7 +19,7 @@ package struct SocketIOExercise {
     private init(_ script: [UInt8]) {
         self.script = script[...]
         let configuration = EngineIOConfiguration(
-            maximumPayload: 200, maximumPacketsReceived: 8, maximumBytesSent: 100, maximumWaiting: 4_000)
+            maximumPayload: 400, maximumPacketsReceived: 8, maximumBytesSent: 100, maximumWaiting: 4_000)
         let recovering = SocketIOConfiguration(maximumAwaitedAcknowledgements: 2, offersRecovery: true)
         let carrier = EngineIOCarrier(0)
         var actions: [EngineIOAction] = []
@@ -81,9 +73,11 @@ package struct SocketIOExercise {
             self.webSockets.append(webSocket)
             self.promises.opened(webSocket)
             self.session.webSocketOpened(webSocket, now: now, into: &actions)
-        case 7, 8, 9:
+        case 7:
             guard let webSocket = self.pick(self.webSockets) else { return }
             self.session.webSocketText(webSocket, self.phrase(), now: now, into: &actions)
+        case 8: self.upgrade(fully: command > 60, into: &actions)
+        case 9: self.behave(into: &actions)
         case 10:
             guard let webSocket = self.pick(self.webSockets) else { return }
             self.session.webSocketBinary(webSocket, self.phrase(), now: now, into: &actions)
@@ -95,7 +89,7 @@ package struct SocketIOExercise {
             self.perform(wanted, into: &actions)
         case 13: self.leave(command, into: &actions)
         case 14:
-            self.now += 5_000
+            self.now += command > 220 ? 9_000 : 100
             self.session.tick(now: self.now, into: &actions)
             var wanted: [SocketIOAction] = []
             self.connection.tick(now: self.now, into: &wanted)
@@ -103,6 +97,43 @@ package struct SocketIOExercise {
         default: if command > 200 { self.session.close(.forcedClose, now: now, into: &actions) }
         }
         self.perform(actions)
+    }
+
+    /// The client probes a WebSocket, and takes over, as it should.
+    private mutating func upgrade(fully: Bool, into actions: inout [EngineIOAction]) {
+        let webSocket = self.carrier()
+        self.webSockets.append(webSocket)
+        self.promises.opened(webSocket)
+        self.session.webSocketOpened(webSocket, now: self.now, into: &actions)
+        self.session.webSocketText(webSocket, Array("2probe".utf8), now: self.now, into: &actions)
+        if fully { self.session.webSocketText(webSocket, Array("5".utf8), now: self.now, into: &actions) }
+    }
+
+    /// The client answers a ping and says something that fits, the way that it travels now.
+    private mutating func behave(into actions: inout [EngineIOAction]) {
+        let choice = Int(self.script.popFirst() ?? 0)
+        let namespace = choice % 4 == 0 ? "/a" : "/"
+        let choices = SocketIOPhrases.proper(in: namespace, isJoined: self.connection.hasJoined(namespace))
+        let manners = choices[choice % choices.count]
+        if let webSocket = self.promises.current {
+            self.session.webSocketText(webSocket, Array("3".utf8), now: self.now, into: &actions)
+            for message in manners {
+                switch message {
+                case .text(let text):
+                    let packet = Array("4".utf8) + text
+                    self.session.webSocketText(webSocket, packet, now: self.now, into: &actions)
+                case .binary(let bytes): self.session.webSocketBinary(webSocket, bytes, now: self.now, into: &actions)
+                }
+            }
+        } else if self.posts.isEmpty {
+            let request = self.carrier()
+            self.promises.asked(request)
+            let body = EngineIOPayload.encode([.pong([])] + manners.map { .message($0) })
+            let isWanted = self.session.postStarted(
+                request, contentType: nil, contentLength: body.count, now: self.now, into: &actions)
+            guard isWanted else { return }
+            self.session.postCompleted(request, body: body, now: self.now, into: &actions)
+        }
     }
 
     /// Something that the client had open breaks off.
@@ -183,7 +214,7 @@ package struct SocketIOExercise {
     /// A known phrase, or a piece of the script itself.
     private mutating func phrase() -> [UInt8] {
         let choice = Int(self.script.popFirst() ?? 0)
-        guard choice >= 200 else { return Array(Self.phrases[choice % Self.phrases.count].utf8) }
+        guard choice >= 200 else { return Array(SocketIOPhrases.any[choice % SocketIOPhrases.any.count].utf8) }
         let piece = Array(self.script.prefix(choice - 199))
         self.script = self.script.dropFirst(piece.count)
         return piece

@@ -5,7 +5,8 @@
 struct SocketIOPromises {
     private var requests: Set<EngineIOCarrier> = []
     private var webSockets: Set<EngineIOCarrier> = []
-    private var current: EngineIOCarrier?
+    /// The WebSocket that the session travels on.
+    private(set) var current: EngineIOCarrier?
     private var isClosed = false
     /// The first promise that was broken.
     private(set) var broken: String?

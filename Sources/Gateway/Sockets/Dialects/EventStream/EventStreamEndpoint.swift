@@ -33,9 +33,6 @@ package struct EventStreamEndpoint: TransportEndpoint {
             refusal.headers.add(name: "allow", value: "GET")
             return exchange.respond(refusal)
         }
-        guard let header = exchange.head.headers.first(name: "authorization"),
-            header.lowercased().hasPrefix("bearer ")
-        else { return exchange.respond(.problem(.unauthorized, "a bearer token is required")) }
         let resumed = exchange.head.headers.first(name: "last-event-id")
         let since: Int64?
         do throws(TransportRefusal) {
@@ -43,14 +40,18 @@ package struct EventStreamEndpoint: TransportEndpoint {
         } catch {
             return exchange.respond(error)
         }
-        let token = String(header.dropFirst("bearer ".count))
+        var credentials = SocketCredentials(exchange.head.headers)
+        // A browser's EventSource sends no header of its own.
+        credentials.ticket = RequestQuery(exchange.head.uri)["ticket"]
         let backend = self.backend
-        let identity = exchange.eventLoop.makeFutureWithTask { try await backend.authenticate(token: token) }
+        let presented = credentials
+        let identity = exchange.eventLoop.makeFutureWithTask { try await backend.authenticate(presented) }
         let bound = NIOLoopBound((exchange, self.hub), eventLoop: exchange.eventLoop)
         identity.whenComplete { result in
             let (exchange, hub) = bound.value
             switch result {
-            case .success(let identity): Self.begin(exchange, hub, identity, since: since)
+            case .success(.some(let identity)): Self.begin(exchange, hub, identity, since: since)
+            case .success(nil): exchange.respond(.problem(.unauthorized, "a bearer token or a ticket is required"))
             case .failure(let refusal as SocketRefusal):
                 SocketMetrics.refused.increment()
                 exchange.respond(.problem(HTTPResponseStatus(statusCode: refusal.status), refusal.reason))

@@ -27,24 +27,17 @@ package struct NativeEndpoint: TransportEndpoint {
     package func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
         let offered = head.headers[canonicalForm: "sec-websocket-protocol"].map { String($0) }
         let since = RequestQuery(head.uri)["resume"].flatMap { Int64($0) }
-        var token = offered.first { $0.hasPrefix("bearer.") }.map { String($0.dropFirst("bearer.".count)) }
-        if let header = head.headers.first(name: "authorization") {
-            guard header.lowercased().hasPrefix("bearer ") else {
-                throw self.refusal(.unauthorized, reason: "the Authorization header must be a bearer token")
-            }
-            token = String(header.dropFirst("bearer ".count))
-        }
-        var identity: SocketIdentity?
-        if let token {
-            do {
-                identity = try await self.backend.authenticate(token: token)
-            } catch let refusal as SocketRefusal {
-                SocketMetrics.refused.increment()
-                throw self.refusal(HTTPResponseStatus(statusCode: refusal.status), reason: refusal.reason)
-            }
+        var credentials = SocketCredentials(head.headers)
+        credentials.token = offered.first { $0.hasPrefix("bearer.") }.map { String($0.dropFirst("bearer.".count)) }
+        credentials.ticket = RequestQuery(head.uri)["ticket"].map { String($0) }
+        let admitted: SocketIdentity?
+        do {
+            admitted = try await self.backend.authenticate(credentials)
+        } catch let refusal as SocketRefusal {
+            SocketMetrics.refused.increment()
+            throw self.refusal(HTTPResponseStatus(statusCode: refusal.status), reason: refusal.reason)
         }
         let hub = self.hub
-        let admitted = identity
         return WebSocketAdmission(
             subprotocol: offered.contains(Self.subprotocol) ? Self.subprotocol : nil,
             limits: hub.configuration.webSocketLimits

@@ -1,27 +1,32 @@
-// Carillon · NativeSocketHandler.swift
+// Carillon · LoadSocketHandler.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import NIOCore
 import NIOPosix
 
-/// What takes the text messages of one native socket, on its event loop.
-protocol NativeSocketReader {
+/// What takes the text messages of one socket, or the pieces of one event stream, on its event loop.
+protocol LoadSocketReader {
     mutating func read(_ text: ByteBuffer)
     /// The connection is gone.
     mutating func end()
 }
 
-/// One client socket: asks for the upgrade, reads a server's frames, which are final and unmasked, and answers pings.
-final class NativeSocketHandler<Reader: NativeSocketReader>: ChannelInboundHandler {
+/// One client connection: begins it as its dialect does, reads a server's frames, which are final and unmasked, and
+/// answers pings.
+final class LoadSocketHandler<Reader: LoadSocketReader>: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
+    private let dialect: LoadDialect
+    private let token: String
     private let request: String
     private var reader: Reader
-    private var isUpgraded = false
+    private var isAgreed = false
     private var unread: ByteBuffer?
 
-    private init(request: String, reader: Reader) {
+    private init(dialect: LoadDialect, token: String, request: String, reader: Reader) {
+        self.dialect = dialect
+        self.token = token
         self.request = request
         self.reader = reader
     }
@@ -30,30 +35,19 @@ final class NativeSocketHandler<Reader: NativeSocketReader>: ChannelInboundHandl
     ///
     /// - Parameters:
     ///   - token: the user's.
-    ///   - resume: the inbox version that the client has.
+    ///   - resume: the inbox version that a native client has.
     static func connect(
         group: any EventLoopGroup,
         host: String,
         port: Int,
         source: String = "127.0.0.1",
+        dialect: LoadDialect = .native,
         token: String,
         resume: Int64? = nil,
         reader: @escaping @Sendable () -> Reader
-    ) async throws -> any Channel {
-        let query = resume.map { "?resume=\($0)" } ?? ""
-        let request = """
-            GET /v1/socket\(query) HTTP/1.1\r
-            host: \(host):\(port)\r
-            upgrade: websocket\r
-            connection: Upgrade\r
-            sec-websocket-version: 13\r
-            sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r
-            authorization: Bearer \(token)\r
-            \r
-
-            """
-        return try await ClientBootstrap(group: group)
-            .bind(to: SocketAddress(ipAddress: source, port: 0))
+    ) -> EventLoopFuture<any Channel> {
+        let request = dialect.request(host: host, port: port, token: token, resume: resume)
+        let bootstrap = ClientBootstrap(group: group)
             .channelOption(
                 .recvAllocator,
                 value: AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 512, maximum: 65_536)
@@ -61,11 +55,15 @@ final class NativeSocketHandler<Reader: NativeSocketReader>: ChannelInboundHandl
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     try channel.pipeline.syncOperations.addHandler(
-                        NativeSocketHandler(request: request, reader: reader())
+                        LoadSocketHandler(dialect: dialect, token: token, request: request, reader: reader())
                     )
                 }
             }
-            .connect(host: host, port: port).get()
+        do {
+            return bootstrap.bind(to: try SocketAddress(ipAddress: source, port: 0)).connect(host: host, port: port)
+        } catch {
+            return group.next().makeFailedFuture(error)
+        }
     }
 
     func channelActive(context: ChannelHandlerContext) {
@@ -87,15 +85,19 @@ final class NativeSocketHandler<Reader: NativeSocketReader>: ChannelInboundHandl
             bytes = unread
             self.unread = nil
         }
-        if !self.isUpgraded {
-            let view = bytes.readableBytesView
-            guard let end = view.firstRange(of: Array("\r\n\r\n".utf8)) else {
+        if !self.isAgreed {
+            guard let end = bytes.readableBytesView.firstRange(of: Array("\r\n\r\n".utf8)) else {
                 self.unread = bytes
                 return
             }
-            guard view.starts(with: Array("HTTP/1.1 101".utf8)) else { return context.close(promise: nil) }
+            guard bytes.begins(with: self.dialect.agreement) else { return context.close(promise: nil) }
             bytes.moveReaderIndex(to: end.upperBound)
-            self.isUpgraded = true
+            self.isAgreed = true
+            if let greeting = self.dialect.greeting { self.write(1, ByteBuffer(string: greeting), context) }
+        }
+        guard self.dialect.isWebSocket else {
+            if bytes.readableBytes > 0 { self.reader.read(bytes) }
+            return
         }
         while let (opcode, payload) = Self.frame(&bytes) { self.take(opcode, payload, context) }
         if bytes.readableBytes > 0 { self.unread = bytes.slice() }
@@ -119,17 +121,29 @@ final class NativeSocketHandler<Reader: NativeSocketReader>: ChannelInboundHandl
 
     private func take(_ opcode: UInt8, _ payload: ByteBuffer, _ context: ChannelHandlerContext) {
         switch opcode {
-        case 9:
-            // A mask of zeros leaves the payload as it is.
-            var pong = context.channel.allocator.buffer(capacity: 6 + payload.readableBytes)
-            pong.writeInteger(UInt8(0x8A))
-            pong.writeInteger(UInt8(0x80 | UInt8(payload.readableBytes)))
-            pong.writeInteger(UInt32(0))
-            pong.writeImmutableBuffer(payload)
-            context.writeAndFlush(self.wrapOutboundOut(pong), promise: nil)
+        case 9: self.write(10, payload, context)
         case 8: context.close(promise: nil)
-        case 1: self.reader.read(payload)
+        case 1:
+            if let reply = self.dialect.reply(to: payload, token: self.token) {
+                self.write(1, ByteBuffer(string: reply), context)
+            }
+            self.reader.read(payload)
         default: break
         }
+    }
+
+    /// Writes a frame; a mask of zeros leaves the payload as it is.
+    private func write(_ opcode: UInt8, _ payload: ByteBuffer, _ context: ChannelHandlerContext) {
+        var frame = context.channel.allocator.buffer(capacity: 8 + payload.readableBytes)
+        frame.writeInteger(0x80 | opcode)
+        if payload.readableBytes < 126 {
+            frame.writeInteger(UInt8(0x80 | UInt8(payload.readableBytes)))
+        } else {
+            frame.writeInteger(UInt8(0x80 | 126))
+            frame.writeInteger(UInt16(payload.readableBytes))
+        }
+        frame.writeInteger(UInt32(0))
+        frame.writeImmutableBuffer(payload)
+        context.writeAndFlush(self.wrapOutboundOut(frame), promise: nil)
     }
 }

@@ -1,0 +1,314 @@
+// Carillon · SignalRSession.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import JSON
+package import NIOCore
+package import SignalR
+import Transports
+package import WebSocket
+
+/// One connection of a client to a hub, whatever its transport; confined to the event loop of its first request.
+///
+/// With stateful reconnect it outlives its WebSocket and may go on over one of another loop.
+package final class SignalRSession {
+    /// What the client is reached by.
+    enum Link {
+        /// Not yet, or not any more.
+        case none
+        case webSocket(LoopReference<SignalRSocket>, number: UInt64)
+        case eventStream(HTTPExchange)
+        case longPolling
+    }
+
+    /// Secret: who has it and the right credential can speak on the connection.
+    let id: String
+    /// What it is called elsewhere.
+    package let connectionID: String
+    package let transport: SignalRTransport
+    let node: SignalRNode
+    package let eventLoop: any EventLoop
+    var connection: SignalRConnection
+    private(set) var application: (any SignalRApplication)?
+    var link = Link.none
+    /// Of long polling, and who waits for an answer.
+    var polling: SignalRPollingState?
+    var polls: [UInt64: SignalRReply] = [:]
+    /// Proofs that wait for a poll: what has to be there for each.
+    var marks: [(records: UInt64, number: UInt64)] = []
+    private var outbound = ByteBuffer()
+    private var lastProof: UInt64 = 0
+    private var provenProof: UInt64 = 0
+    /// The one client that speaks version 0 takes a WebSocket's pings for messages, and breaks.
+    private var answersPings = true
+    private var closeCode = WebSocketCloseCode.normal
+    private var isEnding = false
+    private var invocations = 0
+
+    init(
+        id: String,
+        offer: SignalRDirectory.Offer,
+        transport: SignalRTransport,
+        node: SignalRNode,
+        eventLoop: any EventLoop
+    ) {
+        self.id = id
+        self.connectionID = offer.connectionID
+        self.transport = transport
+        self.node = node
+        self.eventLoop = eventLoop
+        let now = SignalRLoop.now
+        self.connection = SignalRConnection(
+            configuration: node.configuration.connection,
+            offersStatefulReconnect: offer.usesStatefulReconnect && transport == .webSockets,
+            hasInherentKeepAlive: transport == .longPolling,
+            now: now
+        )
+        if transport == .longPolling {
+            self.link = .longPolling
+            self.polling = SignalRPollingState(limits: node.configuration.polling, now: now)
+        }
+    }
+
+    func begin(_ application: any SignalRApplication) { self.application = application }
+
+    // MARK: What the application says
+
+    /// Answers a call; nothing happens if it is not running any more.
+    package func complete(_ call: UInt64, _ outcome: SignalRCompletion.Outcome) {
+        self.perform(self.connection.complete(call, outcome, now: SignalRLoop.now))
+    }
+
+    /// Sends an item of a call that is a stream.
+    package func sendItem(_ item: JSONValue, of call: UInt64) {
+        self.perform(self.connection.sendItem(item, of: call, now: SignalRLoop.now))
+    }
+
+    /// Sends a record, which leaves with the next ``flush()``.
+    package func send(_ record: SignalRRecord) {
+        if self.admits(record) { self.write(record.bytes) }
+    }
+
+    /// Sends records that other connections share.
+    package func send(_ bundle: SignalRBundle) {
+        guard case .webSocket(let socket, _) = self.link else { return bundle.records.forEach { self.send($0) } }
+        let admitted = bundle.records.filter { self.admits($0) }
+        guard admitted.count == bundle.records.count else { return admitted.forEach { self.write($0.bytes) } }
+        let frame = bundle.frame
+        socket.call { $0.send(frame: frame) }
+    }
+
+    private func admits(_ record: SignalRRecord) -> Bool {
+        switch self.connection.push(record, now: SignalRLoop.now) {
+        case .write: return true
+        case .refused(.resendBufferFull):
+            self.tooSlow()
+            return false
+        case .held, .refused: return false
+        }
+    }
+
+    /// Whether the application should produce no more until the client acknowledges.
+    package var isBackPressured: Bool { self.connection.isBackPressured }
+
+    /// Has the transport prove that the client has all that was said so far.
+    ///
+    /// A WebSocket's pong does, and the poll after the one that brought it; Server-Sent Events and clients
+    /// of version 0 prove nothing.
+    package func requestProof(_ number: UInt64) {
+        self.lastProof = number
+        switch self.link {
+        case .webSocket(let socket, _):
+            if self.answersPings { socket.call { $0.requestProof(number) } }
+        case .longPolling:
+            guard let records = self.polling?.recordsTaken else { return }
+            // One for all that no answer divides.
+            if self.marks.last?.records == records { self.marks.removeLast() }
+            self.marks.append((records, number))
+        case .eventStream, .none: break
+        }
+    }
+
+    /// Writes all that has gathered.
+    package func flush() {
+        switch self.link {
+        case .none: break
+        case .webSocket(let socket, _): socket.call { $0.flush() }
+        case .eventStream(let exchange):
+            guard self.outbound.readableBytes > 0 else { return }
+            exchange.write(self.outbound)
+            self.outbound = ByteBuffer()
+            if exchange.backlog > self.node.configuration.webSocket.maximumOutbound { self.tooSlow() }
+        case .longPolling: self.performPolling { $0.flush(now: SignalRLoop.now) }
+        }
+    }
+
+    /// Says why, and ends the connection.
+    ///
+    /// - Parameters:
+    ///   - error: Nil for a regular end.
+    ///   - allowReconnect: Whether a client that reconnects by itself shall do so.
+    ///   - code: What a WebSocket is closed with.
+    package func close(error: String? = nil, allowReconnect: Bool = false, code: WebSocketCloseCode = .normal) {
+        self.closeCode = code
+        self.perform(self.connection.close(error: error, allowReconnect: allowReconnect, now: SignalRLoop.now))
+    }
+
+    /// Cuts the transport; the connection goes on only if its client can come back to it.
+    package func cut() {
+        switch self.link {
+        case .none: break
+        case .webSocket(let socket, _): socket.call { $0.drop() }
+        case .eventStream(let exchange):
+            exchange.onAbort = nil
+            exchange.end()
+            self.transportLost()
+        case .longPolling: self.performPolling { $0.delete() }
+        }
+    }
+
+    /// Ends the connection at once.
+    package func drop() {
+        if !self.connection.isClosed { self.close() }
+        self.cut()
+        self.finish()
+    }
+
+    // MARK: What the transport says
+
+    func attach(_ socket: LoopReference<SignalRSocket>, _ number: UInt64) {
+        self.link = .webSocket(socket, number: number)
+    }
+
+    /// Goes on over another WebSocket; false if it cannot.
+    func reattach(_ socket: LoopReference<SignalRSocket>, _ number: UInt64) -> Bool {
+        guard !self.isEnding, let actions = self.connection.reattach(now: SignalRLoop.now) else { return false }
+        let old = self.link
+        // First, so that the end of the old one is not taken for the loss of the client.
+        self.link = .webSocket(socket, number: number)
+        if case .webSocket(let old, _) = old { old.call { $0.drop() } }
+        self.perform(actions)
+        if self.lastProof > self.provenProof { self.requestProof(self.lastProof) }
+        self.flush()
+        return true
+    }
+
+    /// A WebSocket brought bytes; those of one that was replaced are not read.
+    func receive(_ bytes: [UInt8], from number: UInt64) {
+        guard case .webSocket(_, number) = self.link else { return }
+        self.receive(bytes)
+    }
+
+    func receive(_ bytes: [UInt8]) {
+        self.invocations = 0
+        self.perform(self.connection.receive(bytes, now: SignalRLoop.now))
+        if self.invocations == 0 { self.heard() }
+    }
+
+    func heard() {
+        if self.connection.isOpen { self.application?.signalRHeard() }
+    }
+
+    func readComplete() {
+        self.application?.signalRReadComplete()
+        self.flush()
+    }
+
+    func proven(_ number: UInt64) {
+        guard number > self.provenProof, number <= self.lastProof else { return }
+        self.provenProof = number
+        self.application?.signalRProven(number)
+    }
+
+    func tooSlow() {
+        guard !self.isEnding else { return }
+        self.application?.signalRIsTooSlow()
+    }
+
+    func socketClosed(_ number: UInt64) {
+        guard case .webSocket(_, number) = self.link else { return }
+        self.transportLost()
+    }
+
+    func transportLost() {
+        self.link = .none
+        guard !self.isEnding else { return self.finish() }
+        self.perform(self.connection.transportLost(now: SignalRLoop.now))
+    }
+
+    func tick() {
+        guard !self.isEnding else {
+            if case .webSocket(let socket, _) = self.link { socket.call { $0.tick() } }
+            self.performPolling { $0.tick(now: SignalRLoop.now) }
+            return
+        }
+        self.perform(self.connection.tick(now: SignalRLoop.now))
+        self.flush()
+        self.performPolling { $0.tick(now: SignalRLoop.now) }
+    }
+
+    // MARK: Actions
+
+    func perform(_ actions: [SignalRAction]) {
+        for action in actions {
+            switch action {
+            case .write(let bytes): self.write(bytes)
+            case .opened(let version):
+                self.answersPings = version > 0
+                self.application?.signalROpened(self)
+            case .invoke(let call):
+                self.invocations += 1
+                self.application?.signalRInvoked(call)
+            case .cancel(let call): self.application?.signalRCancelled(call)
+            case .uploadedItem, .uploadEnded, .clientResult: break
+            case .end(let end): self.conclude(end)
+            }
+        }
+    }
+
+    private func write(_ bytes: [UInt8]) {
+        switch self.link {
+        case .none: break
+        case .webSocket(let socket, _): socket.call { $0.send(bytes) }
+        case .eventStream: self.outbound.writeBytes(SignalREventStream.event(bytes))
+        case .longPolling: self.performPolling { $0.write(bytes) }
+        }
+    }
+
+    /// The connection is over; the transport ends behind what was written.
+    private func conclude(_ end: SignalREnd) {
+        guard !self.isEnding else { return }
+        self.isEnding = true
+        switch self.link {
+        case .none: self.finish()
+        case .webSocket(let socket, _):
+            let code = end.isFault ? WebSocketCloseCode.policyViolation : self.closeCode
+            socket.call { $0.close(code) }
+        case .eventStream(let exchange):
+            self.flush()
+            exchange.onAbort = nil
+            exchange.end()
+            self.finish()
+        case .longPolling: self.performPolling { $0.close(now: SignalRLoop.now) }
+        }
+    }
+
+    /// Nothing is left of the connection.
+    func finish() {
+        guard let application else { return }
+        self.isEnding = true
+        self.application = nil
+        self.link = .none
+        self.polling = nil
+        self.node.end(self, on: self.eventLoop)
+        application.signalRClosed()
+    }
+}
+
+extension SignalREnd {
+    fileprivate var isFault: Bool {
+        switch self {
+        case .fault, .handshakeRefused, .handshakeTimeout: true
+        case .client, .server, .clientTimeout, .transportLost, .detachedTooLong: false
+        }
+    }
+}

@@ -1,0 +1,144 @@
+// Carillon · EngineIOEndpoint.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import NIOCore
+package import NIOHTTP1
+package import SocketIO
+package import Transports
+
+/// Engine.IO 4 at a path, with and without a slash at its end: polling, WebSockets, and the change from one to the other.
+///
+/// Polling sessions are bounded in number; at the bound a new one is answered with 503. Sessions that begin on a WebSocket
+/// are not in that number, and are reached by their WebSocket only.
+package struct EngineIOEndpoint: TransportEndpoint {
+    private let path: String
+    private let server: EngineIOServer
+    private let limits: WebSocketLimits
+    private let origins: EngineIOOrigins
+
+    /// - Parameters:
+    ///   - path: Without a slash at its end.
+    ///   - maximumOutbound: Bytes that wait for a slow WebSocket; beyond, the application is told.
+    ///   - open: Makes what speaks over a new connection, on the event loop given; nil refuses it with 503.
+    package init(
+        path: String,
+        configuration: EngineIOConfiguration,
+        origins: EngineIOOrigins,
+        maximumPollingSessions: Int = 100_000,
+        maximumOutbound: Int = 1024 * 1024,
+        open: @escaping @Sendable (EngineIOOpening, any EventLoop) -> (any EngineIOApplication)?
+    ) {
+        self.path = path
+        self.server = EngineIOServer(
+            configuration: configuration, maximumPollingSessions: maximumPollingSessions, open: open)
+        self.limits = WebSocketLimits(
+            maximumMessage: configuration.maximumPayload, maximumOutbound: maximumOutbound)
+        self.origins = origins
+    }
+
+    package func claims(_ path: Substring) -> Bool {
+        path == self.path || path.last == "/" && path.dropLast() == self.path
+    }
+
+    package var maximumBody: Int { self.server.configuration.maximumPayload }
+
+    package func refusal(_ status: HTTPResponseStatus, reason: String) -> TransportRefusal {
+        let headers: HTTPHeaders = ["content-type": "text/html", "cache-control": "no-store"]
+        return TransportRefusal(status, headers: headers, body: Array(reason.utf8))
+    }
+
+    private func judge(_ head: HTTPRequestHead, _ query: EngineIOQuery, asksForWebSocket: Bool)
+        -> EngineIORequest.Decision
+    {
+        EngineIORequest(
+            method: head.method.rawValue,
+            query: query,
+            asksForWebSocket: asksForWebSocket,
+            origin: head.headers.first(name: "origin").map { Array($0.utf8) }
+        ).judge(transportOf: {
+            // Those that have taken to a WebSocket refuse polls themselves.
+            self.server.directory[$0] == nil ? nil : .polling
+        })
+    }
+
+    private static func query(_ head: HTTPRequestHead) -> EngineIOQuery {
+        EngineIOQuery(head.uri.drop { $0 != "?" }.dropFirst())
+    }
+
+    // MARK: WebSockets
+
+    package func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+        let query = Self.query(head)
+        let server = self.server
+        switch self.judge(head, query, asksForWebSocket: true) {
+        case .refuse(let refusal):
+            let response = refusal.upgradeResponse
+            throw self.refusal(HTTPResponseStatus(statusCode: response.status), reason: refusal.message)
+        case .open:
+            let opening = EngineIOOpening(head: head, query: query, address: address)
+            return WebSocketAdmission(limits: self.limits) { eventLoop in
+                server.open(opening, eventLoop).map {
+                    EngineIOWebSocket(server, .open(opening, $0), eventLoop: eventLoop)
+                }
+            }
+        case .takeOver(let sid):
+            guard let session = server.directory[sid] else {
+                throw self.refusal(.badRequest, reason: EngineIORefusal.unknownSession.message)
+            }
+            return WebSocketAdmission(limits: self.limits) { eventLoop in
+                EngineIOWebSocket(server, .takeOver(session), eventLoop: eventLoop)
+            }
+        case .poll, .post: throw self.refusal(.badRequest, reason: EngineIORefusal.badRequest.message)
+        }
+    }
+
+    // MARK: Polling
+
+    package func handle(_ exchange: HTTPExchange) {
+        let head = exchange.head
+        if head.method == .OPTIONS {
+            return exchange.respond(.noContent, headers: self.origins.preflightHeaders(for: head))
+        }
+        let query = Self.query(head)
+        let request = EngineIOExchange(
+            exchange, carrier: self.server.carrier(), headers: self.origins.headers(for: head))
+        switch self.judge(head, query, asksForWebSocket: false) {
+        case .refuse(let refusal): request.respond(refusal.response)
+        case .open: self.open(exchange, request, query)
+        case .poll(let sid):
+            let carrier = request.carrier
+            guard let session = self.server.directory[sid] else {
+                return request.respond(EngineIORefusal.unknownSession.response)
+            }
+            exchange.onAbort = { session.call { $0.pollAborted(carrier) } }
+            session.call({ $0.poll(request) }, ifGone: { request.respond(EngineIORefusal.unknownSession.response) })
+        case .post(let sid):
+            guard let session = self.server.directory[sid] else {
+                return request.respond(EngineIORefusal.unknownSession.response)
+            }
+            let type = head.headers.first(name: "content-type")
+            let body = Array(exchange.body.readableBytesView)
+            session.call { connection in
+                connection.post(request, contentType: type, body: body)
+            } ifGone: {
+                request.respond(EngineIORefusal.unknownSession.response)
+            }
+        case .takeOver: request.respond(EngineIORefusal.badRequest.response)
+        }
+    }
+
+    private func open(_ exchange: HTTPExchange, _ request: EngineIOExchange, _ query: EngineIOQuery) {
+        let opening = EngineIOOpening(head: exchange.head, query: query, address: exchange.address)
+        let eventLoop = exchange.eventLoop
+        guard let application = self.server.open(opening, eventLoop) else {
+            return exchange.respond(.problem(.serviceUnavailable, "try again later"))
+        }
+        let sid = self.server.makeSid()
+        let roster = self.server.roster(on: eventLoop)
+        let connection = EngineIOConnection(self.server, roster, sid: sid, polling: request)
+        guard self.server.directory.add(sid, LoopReference(connection, eventLoop: eventLoop)) else {
+            return exchange.respond(.problem(.serviceUnavailable, "too many sessions, try again later"))
+        }
+        connection.begin(application)
+    }
+}

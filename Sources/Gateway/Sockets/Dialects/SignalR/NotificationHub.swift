@@ -1,0 +1,68 @@
+// Carillon · NotificationHub.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import Model
+import NIOHTTP1
+import SignalR
+package import SignalRTransport
+import Transports
+
+/// The SignalR hub at `/hubs/notifications`.
+package struct NotificationHub: SignalRHub {
+    /// The path.
+    package static let path = "/hubs/notifications"
+
+    private let hub: SocketHub
+    private let backend: any SocketBackend
+
+    /// The endpoint that serves it.
+    ///
+    /// - Parameter allowedOrigins: Of the pages whose browsers may call.
+    package static func endpoint(
+        hub: SocketHub,
+        backend: any SocketBackend,
+        allowedOrigins: Set<String> = []
+    ) -> SignalREndpoint {
+        var configuration = SignalREndpointConfiguration(
+            path: Self.path,
+            connection: SignalRConfiguration(maximumMessageBytes: hub.configuration.maximumMessage),
+            webSocket: hub.configuration.webSocketLimits
+        )
+        configuration.acceptsForeignWebSockets = true
+        configuration.polling.bufferBytes = hub.configuration.maximumOutbound
+        configuration.allowedOrigins = allowedOrigins
+        return SignalREndpoint(
+            hub: NotificationHub(hub: hub, backend: backend),
+            configuration: configuration,
+            makeID: { RandomName.make() }
+        )
+    }
+
+    private init(hub: SocketHub, backend: any SocketBackend) {
+        self.hub = hub
+        self.backend = backend
+    }
+
+    package func admit(_ caller: SignalRCaller) async throws -> SignalRPermit {
+        guard let token = caller.accessToken else {
+            SocketMetrics.refused.increment()
+            throw TransportRefusal.problem(
+                .unauthorized, "a bearer token is required, in the header or as access_token")
+        }
+        let identity: SocketIdentity
+        do {
+            identity = try await self.backend.authenticate(token: token)
+        } catch let refusal as SocketRefusal {
+            SocketMetrics.refused.increment()
+            throw TransportRefusal.problem(HTTPResponseStatus(statusCode: refusal.status), refusal.reason)
+        }
+        let hub = self.hub
+        return SignalRPermit(owner: identity.user) { session in
+            guard let shard = hub.shard(on: session.eventLoop) else { return nil }
+            return SignalRWire(
+                session: SocketSession(connection: RandomName.make(), identity: identity, since: nil, shard: shard)
+            )
+        }
+    }
+}

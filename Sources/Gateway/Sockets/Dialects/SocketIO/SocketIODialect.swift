@@ -1,0 +1,202 @@
+// Carillon · SocketIODialect.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+import SocketIO
+
+/// The Socket.IO dialect: events with one object as their argument, and acknowledgements.
+///
+/// Bytes and meaning only, no channel.
+enum SocketIODialect {
+    private static let maximumIDs = 1_000
+
+    /// What an event of a client asks for.
+    enum Wish: Equatable {
+        /// To be told of a user's inbox, which it is anyway.
+        case subscribe(user: String)
+        case message(ClientMessage)
+    }
+
+    /// An event of ours; its one argument in JSON, or several with commas between.
+    struct Event: Equatable {
+        let name: String
+        let arguments: [UInt8]
+    }
+
+    // MARK: From clients
+
+    /// Reads an event; faults name the field.
+    static func decode(_ name: SocketIOEventName, _ arguments: [SocketIOValue]) throws(ClientFault) -> Wish {
+        guard case .text(let name) = name else { throw Self.unknownEvent }
+        let argument = try Self.argument(arguments.first)
+        switch name {
+        case "subscribe":
+            guard let user = argument["user_id"]?.string else { throw Self.fault("user_id must be a string") }
+            return .subscribe(user: user)
+        case "resync":
+            switch argument["last_sync_at"] {
+            case nil, .null, .string, .number: return .message(.resync)
+            default: throw Self.fault("last_sync_at must be a time")
+            }
+        case "mark_read":
+            guard let id = argument["notification_id"]?.string.flatMap({ NotificationID($0) }) else {
+                throw Self.fault("notification_id must be a notification's id")
+            }
+            return .message(.read(ids: [id]))
+        case "bulk_read":
+            guard let texts = argument["notification_ids"]?.strings, texts.count <= Self.maximumIDs else {
+                throw Self.fault("notification_ids must be an array of at most \(Self.maximumIDs) notifications' ids")
+            }
+            let ids = texts.compactMap { NotificationID($0) }
+            guard ids.count == texts.count else {
+                throw Self.fault("notification_ids must hold notifications' ids")
+            }
+            return .message(.read(ids: ids))
+        case "get_unread_count": return .message(.unread)
+        default: throw Self.unknownEvent
+        }
+    }
+
+    private static let unknownEvent = Self.fault(
+        "the event is none of subscribe, resync, mark_read, bulk_read, get_unread_count"
+    )
+
+    private static func fault(_ reason: String) -> ClientFault { ClientFault(reason: reason, reference: nil) }
+
+    /// The argument's object; an empty one where there is none.
+    private static func argument(_ value: SocketIOValue?) throws(ClientFault) -> JSONValue {
+        switch value {
+        case nil, .json(.null): return .object([])
+        case .json(let json) where json.object != nil: return json
+        default: throw Self.fault("the argument must be an object")
+        }
+    }
+
+    // MARK: To clients
+
+    /// What a change of the inbox is called; nil for an app's event by a name that the protocol keeps to itself.
+    static func event(_ change: NodeChange) -> Event? {
+        switch change.kind {
+        case .notification: Event(name: "notification", arguments: change.body.canonical)
+        case .read: Self.read(change.body.canonical)
+        case .deleted: Self.deleted(change.body.canonical)
+        case .event: Self.appEvent(change.body.canonical)
+        }
+    }
+
+    private static func read(_ body: [UInt8]) -> Event? {
+        guard let change = try? JSONParser.parse(body) else { return nil }
+        guard let ids = change["ids"]?.strings else { return Self.sync([]) }
+        guard let id = ids.first, ids.count == 1 else { return Self.object("notifications_bulk_read", ids: ids) }
+        return Self.read(id, at: change["at"]?.string)
+    }
+
+    private static func read(_ id: String, at moment: String?) -> Event {
+        Self.object("notification_read") { writer in
+            writer.key("notification_id")
+            writer.string(id)
+            writer.key("read_at")
+            writer.string(moment)
+        }
+    }
+
+    private static func deleted(_ body: [UInt8]) -> Event? {
+        guard let change = try? JSONParser.parse(body) else { return nil }
+        guard let ids = change["ids"]?.strings else {
+            return Self.object("notifications_deleted") { writer in
+                writer.key("all_read")
+                writer.bool(true)
+            }
+        }
+        guard let id = ids.first, ids.count == 1 else { return Self.object("notifications_deleted", ids: ids) }
+        return Self.deleted(id)
+    }
+
+    private static func deleted(_ id: String) -> Event {
+        Self.object("notification_deleted") { writer in
+            writer.key("notification_id")
+            writer.string(id)
+        }
+    }
+
+    private static func appEvent(_ body: [UInt8]) -> Event? {
+        guard let event = try? JSONParser.parse(body), let name = event["name"]?.string,
+            !SocketIOEventName.reserved.contains(name)
+        else { return nil }
+        let arguments = event["args"]?.array ?? []
+        return Event(name: name, arguments: Array(arguments.map { JSONWriter.bytes(of: $0) }.joined(separator: [0x2C])))
+    }
+
+    /// The list with which a client begins anew.
+    static func sync(_ items: [[UInt8]]) -> Event {
+        Self.object("sync") { writer in
+            writer.key("notifications")
+            writer.beginArray()
+            for item in items { writer.raw(item) }
+            writer.endArray()
+        }
+    }
+
+    /// What changed, for a client that keeps what it has: what is new, what was read elsewhere, what is gone.
+    static func changes(_ snapshot: InboxSnapshot) -> [Event] {
+        let changed = snapshot.items.map { item in
+            if let moment = (try? JSONParser.parse(item.json))?["read_at"]?.string {
+                Self.read(item.id.description, at: moment)
+            } else {
+                Event(name: "notification", arguments: item.json)
+            }
+        }
+        return changed + snapshot.deleted.map { Self.deleted($0.description) }
+    }
+
+    /// Why the connection ends.
+    static func error(_ code: StaticString, _ reason: String) -> Event {
+        Self.object("error") { writer in
+            writer.key("code")
+            writer.string("\(code)")
+            writer.key("message")
+            writer.string(reason)
+        }
+    }
+
+    private static func object(_ name: String, ids: [String]) -> Event {
+        Self.object(name) { writer in
+            writer.key("notification_ids")
+            writer.beginArray()
+            for id in ids { writer.string(id) }
+            writer.endArray()
+        }
+    }
+
+    private static func object(_ name: String, _ write: (inout JSONWriter) -> Void) -> Event {
+        var writer = JSONWriter()
+        writer.beginObject()
+        write(&writer)
+        writer.endObject()
+        return Event(name: name, arguments: writer.bytes)
+    }
+
+    /// An event as the text of a message packet of Engine.IO, in the default namespace.
+    static func packet(_ event: Event, offset: String?) -> [UInt8] {
+        var writer = JSONWriter(capacity: event.arguments.count + event.name.utf8.count + 64)
+        writer.beginArray()
+        writer.string(event.name)
+        if !event.arguments.isEmpty { writer.raw(event.arguments) }
+        if let offset { writer.string(offset) }
+        writer.endArray()
+        return Array("42".utf8) + writer.bytes
+    }
+
+    /// What an answer is as an acknowledgement.
+    static func acknowledgement(_ answer: SocketAnswer) -> JSONValue {
+        switch answer {
+        case .done, .read: Self.status("ok")
+        case .unread(let count): .object([JSONMember("count", .number(String(count)))])
+        case .error(let reason):
+            .object([JSONMember("status", .string("error")), JSONMember("error", .string(reason))])
+        }
+    }
+
+    static func status(_ status: String) -> JSONValue { .object([JSONMember("status", .string(status))]) }
+}

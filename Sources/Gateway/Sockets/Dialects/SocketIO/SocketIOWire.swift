@@ -1,0 +1,251 @@
+// Carillon · SocketIOWire.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import JSON
+import Model
+import NIOCore
+import SocketIO
+import SocketIOTransport
+import WebSocket
+
+/// The Socket.IO dialect over a connection of Socket.IO: a session for each time that the default namespace is joined.
+final class SocketIOWire: SocketWire, SocketIOApplication {
+    /// How often a connection may ask to join; then it is closed.
+    private static let maximumJoins = 20
+
+    let dialect = Dialect.socketio
+    private let shard: HubShard
+    /// The token of the handshake, for clients that send none with their wish to join.
+    private let handshakeToken: String?
+    private var peer: SocketIOPeer?
+    private var session: SocketSession?
+    /// The wish that waits for its answer.
+    private var ticket: SocketIOConnectRequest.Ticket?
+    private var recovery: SocketIORecovery?
+    /// The version that the client has for sure.
+    private var offset: Int64 = 0
+    private var joins = 0
+
+    init(shard: HubShard, handshakeToken: String?) {
+        self.shard = shard
+        self.handshakeToken = handshakeToken
+    }
+
+    private var offersRecovery: Bool { self.shard.configuration.recovery }
+
+    // MARK: The connection
+
+    func socketIOOpened(_ peer: SocketIOPeer) { self.peer = peer }
+    func socketIOReadComplete() { self.session?.flush() }
+    func socketIOProven(_ sequence: UInt64) { self.session?.proven(sequence) }
+    func socketIOReceivedPing() -> Bool { self.session?.spend() ?? true }
+
+    func socketIOIsTooSlow() {
+        if let session { session.isTooSlow() } else { self.peer?.closeAsTooSlow() }
+    }
+
+    func socketIOShouldQuiesce() {
+        if self.session == nil { self.peer?.close(.serverShuttingDown) }
+    }
+
+    func socketIOClosed(_ reason: EngineIOCloseReason) {
+        if reason == .tooMuchWaiting, self.session?.phase != .closing { SocketMetrics.slowReaders.increment() }
+        self.endSession()
+        self.peer = nil
+    }
+
+    private func endSession() {
+        let session = self.session
+        self.session = nil
+        self.ticket = nil
+        self.recovery = nil
+        session?.end()
+    }
+
+    // MARK: Joining
+
+    func socketIOConnectRequested(_ request: SocketIOConnectRequest) {
+        guard request.namespace == SocketIOPacket.defaultNamespace else {
+            self.peer?.refuse(request.ticket, message: SocketIOConnection.unknownNamespace)
+            return
+        }
+        self.joins += 1
+        guard self.joins <= Self.maximumJoins else {
+            self.peer?.close(.forced)
+            return
+        }
+        self.endSession()
+        self.ticket = request.ticket
+        guard let token = request.auth["token"]?.string ?? self.handshakeToken else {
+            return self.refuse("auth.token is missing")
+        }
+        self.recovery = request.recovery.flatMap { SocketIORecovery($0) }
+        let session = SocketSession(
+            connection: RandomName.make(),
+            identity: nil,
+            since: self.recovery?.version,
+            shard: self.shard
+        )
+        self.session = session
+        session.begin(self)
+        session.obey(.auth(token: token), reference: nil)
+    }
+
+    func socketIOConnectWithdrawn(_ ticket: SocketIOConnectRequest.Ticket) { self.endSession() }
+    func socketIOLeft(_ namespace: String, _ reason: SocketIODisconnectReason) { self.endSession() }
+
+    private func refuse(_ reason: String) {
+        guard let ticket else { return }
+        SocketMetrics.refused.increment()
+        let data = JSONValue.object([JSONMember("reason", .string(reason))])
+        self.peer?.refuse(ticket, message: "Not authorized", data: data)
+        self.endSession()
+        self.peer?.flush()
+    }
+
+    /// The token is good: what the client says to have had must be of the same user.
+    private func identified() {
+        guard let recovery, let user = self.session?.identity?.user, !recovery.isOf(user: user) else { return }
+        self.recovery = nil
+        self.session?.since = nil
+    }
+
+    func welcome(connection: String, version: Int64) {}
+
+    func sync(_ snapshot: InboxSnapshot) {
+        guard let ticket, let session, let user = session.identity?.user else { return self.update(snapshot) }
+        self.ticket = nil
+        if let recovery, !snapshot.isReset {
+            self.offset = recovery.version
+            let missed = self.placed(SocketIODialect.changes(snapshot), version: snapshot.version).map {
+                event, offset in
+                SocketIOMissedEvent(.text(event.name), [.encoded(event.arguments)], offset: offset)
+            }
+            let pid = SocketIORecovery.pid(id: recovery.id, user: user)
+            self.peer?.accept(ticket, sid: recovery.id, recovery: .init(pid: pid, missed: missed))
+        } else {
+            let pid = self.offersRecovery ? SocketIORecovery.pid(id: session.connection, user: user) : nil
+            self.peer?.accept(ticket, sid: session.connection, recovery: pid.map { .init(pid: $0) })
+            self.begin(snapshot)
+        }
+        self.recovery = nil
+    }
+
+    private func begin(_ snapshot: InboxSnapshot) {
+        self.offset = snapshot.version
+        self.emit(SocketIODialect.sync(snapshot.items.map(\.json)), offset: String(snapshot.version))
+    }
+
+    /// A list would be told twice what the client has: it gets what is new.
+    private func update(_ snapshot: InboxSnapshot) {
+        guard !snapshot.isReset else { return self.begin(snapshot) }
+        for (event, offset) in self.placed(SocketIODialect.changes(snapshot), version: snapshot.version) {
+            self.emit(event, offset: offset)
+        }
+    }
+
+    /// Only with the last event the client has the version.
+    private func placed(_ events: [SocketIODialect.Event], version: Int64) -> [(SocketIODialect.Event, String)] {
+        let before = self.offset
+        self.offset = max(self.offset, version)
+        return events.enumerated().map { index, event in
+            (event, String(index == events.count - 1 ? version : before))
+        }
+    }
+
+    // MARK: To the client
+
+    private func emit(_ event: SocketIODialect.Event, offset: String) {
+        let packet = SocketIODialect.packet(event, offset: self.offersRecovery ? offset : nil)
+        self.peer?.emit(frame: WebSocketFraming.text(packet))
+    }
+
+    func change(_ change: LoopChange) {
+        let version = change.change.version
+        if self.offersRecovery, version == 0 {
+            // An offset has its place at the end of every event, and here it is each client's own.
+            guard let event = SocketIODialect.event(change.change) else { return SocketMetrics.dropped.increment() }
+            return self.emit(event, offset: String(self.offset))
+        }
+        let frame = change.frame(.socketio) { [offersRecovery] change in
+            guard let event = SocketIODialect.event(change) else { return ByteBuffer() }
+            let offset = offersRecovery ? String(version) : nil
+            return WebSocketFraming.text(SocketIODialect.packet(event, offset: offset))
+        }
+        if version > 0 { self.offset = version }
+        guard frame.readableBytes > 0 else { return SocketMetrics.dropped.increment() }
+        self.peer?.emit(frame: frame)
+    }
+
+    func answer(_ answer: SocketAnswer, to reference: [UInt8]?) {
+        guard self.ticket == nil else {
+            switch answer {
+            case .error(let reason): self.refuse(reason)
+            case .done: self.identified()
+            case .read, .unread: break
+            }
+            return
+        }
+        self.acknowledge(reference, with: SocketIODialect.acknowledgement(answer))
+    }
+
+    private func acknowledge(_ reference: [UInt8]?, with value: JSONValue) {
+        guard let reference, let id = UInt64(String(decoding: reference, as: UTF8.self)) else { return }
+        self.peer?.acknowledge(id, with: [.json(value)])
+    }
+
+    func requestProof(_ sequence: UInt64) { self.peer?.requestProof(sequence) }
+    func flush() { self.peer?.flush() }
+    func drop() { self.peer?.drop() }
+    func tick(now: NIODeadline) {}
+
+    func close(_ end: SocketEnd) {
+        switch end {
+        case .unauthorized(let reason):
+            if self.ticket != nil { return self.refuse(reason) }
+            self.expel("unauthorized", reason)
+        case .policyViolation(let reason): self.expel("policy_violation", reason)
+        case .unsupportedData(let reason): self.expel("unsupported_data", reason)
+        case .tooManyConnections: self.expel("too_many_connections", end.webSocketClose.reason)
+        case .tooSlow: self.peer?.closeAsTooSlow()
+        // Clients come back by themselves from a connection that merely ends.
+        case .tryAgainLater: self.peer?.close(.forced)
+        case .restart: self.peer?.close(.serverShuttingDown)
+        }
+        self.endSession()
+        self.peer?.flush()
+    }
+
+    /// Says why, puts the client out so that it does not come back by itself, and closes.
+    private func expel(_ code: StaticString, _ reason: String) {
+        self.emit(SocketIODialect.error(code, reason), offset: String(self.offset))
+        self.peer?.disconnect()
+        self.peer?.close(.forced)
+    }
+
+    // MARK: From the client
+
+    func socketIOReceived(
+        _ name: SocketIOEventName,
+        _ arguments: [SocketIOValue],
+        in namespace: String,
+        acknowledgement: UInt64?
+    ) {
+        guard let session, session.spend() else { return }
+        let reference = acknowledgement.map { Array(String($0).utf8) }
+        do throws(ClientFault) {
+            switch try SocketIODialect.decode(name, arguments) {
+            case .message(let message): session.obey(message, reference: reference)
+            case .subscribe(let user):
+                if session.identity.map({ ExactText($0.user) }) == ExactText(user) {
+                    self.acknowledge(reference, with: SocketIODialect.status("subscribed"))
+                } else {
+                    self.answer(.error("user_id is not the user whom the token speaks for"), to: reference)
+                }
+            }
+        } catch {
+            self.answer(.error(error.reason), to: reference)
+        }
+    }
+}

@@ -1,0 +1,107 @@
+# Carillon · signalr_pysignalr.py
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: signalr_pysignalr.py conformance URL
+#        signalr_pysignalr.py gateway URL TOKEN TITLE
+#
+# Drives the conformance program's /hub, or waits on a gateway for a notification with that title and marks it read.
+# Prints "ok" and exits 0, or tells what is wrong and exits 1.
+
+import asyncio
+import os
+import sys
+
+from pysignalr.client import SignalRClient
+
+
+async def until(condition, what):
+    for _ in range(200):
+        if condition():
+            return
+        await asyncio.sleep(0.05)
+    raise SystemExit(f"waited in vain for {what}")
+
+
+async def conformance(client):
+    received, results, items, errors = [], [], [], []
+
+    async def on_receive(arguments):
+        received.append(arguments)
+
+    async def on_result(message):
+        results.append(message.result)
+        if message.error:
+            errors.append(message.error)
+
+    async def on_item(item):
+        items.append(item)
+
+    async def on_done(_):
+        items.append("done")
+
+    client.on("Receive", on_receive)
+    await client.send("Echo", ["päckchen"], on_result)
+    await client.send("Add", [40, 2], on_result)
+    await until(lambda: results == ["päckchen", 42], "results")
+    await until(lambda: received == [["päckchen"]], "Receive")
+
+
+    await client.stream("Stream", [250], on_item, on_done, on_done)
+    await until(lambda: items == [*range(250), "done"], "the stream")
+    client.on_error(lambda message: note(errors, message.error))
+    await client.send("Nonsense", [], on_result)
+    await until(lambda: errors, "an error")
+    if "Nonsense" not in errors[0]:
+        raise SystemExit(f"the error does not name the method: {errors}")
+
+
+async def note(errors, error):
+    errors.append(error)
+
+
+async def gateway(client, title):
+    received, counts, results, read = [], [], [], []
+
+    async def on_received(arguments):
+        received.extend(arguments)
+
+    async def on_count(arguments):
+        counts.extend(arguments)
+
+    async def on_read(arguments):
+        read.extend(arguments)
+
+    async def on_result(message):
+        results.append(message.result)
+
+    client.on("ReceiveNotification", on_received)
+    client.on("UnreadCountChanged", on_count)
+    client.on("NotificationRead", on_read)
+    print("listening", flush=True)
+    await until(lambda: any(n["title"] == title for n in received), "the notification")
+    identifier = next(n["id"] for n in received if n["title"] == title)
+    await client.send("MarkAsRead", [identifier], on_result)
+    await until(lambda: results == [0] and read == [identifier] and counts[-1] == 0, "the read")
+
+
+async def main():
+    mode, url = sys.argv[1:3]
+    path = "/hub" if mode == "conformance" else "/hubs/notifications"
+    token = sys.argv[3] if mode == "gateway" else "anyone"
+    # It asks access_token_factory only once it is connected, too late for its negotiation.
+    client = SignalRClient(url + path, headers={"Authorization": f"Bearer {token}"})
+    opened = asyncio.Event()
+
+    async def on_open():
+        opened.set()
+
+    client.on_open(on_open)
+    _ = asyncio.create_task(client.run())
+    await asyncio.wait_for(opened.wait(), 10)
+    await (conformance(client) if mode == "conformance" else gateway(client, sys.argv[4]))
+    print("ok", flush=True)
+    # The client has no end of its own.
+    os._exit(0)
+
+
+asyncio.run(main())

@@ -1,0 +1,94 @@
+# Carillon · signalr_signalrcore.py
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: signalr_signalrcore.py conformance URL TRANSPORT
+#        signalr_signalrcore.py gateway URL TRANSPORT TOKEN TITLE
+#
+# TRANSPORT is websockets, skip (a WebSocket without negotiation), sse or polling. Drives the conformance program's
+# /hub, or waits on a gateway for a notification with that title and marks it read. Prints "ok" and exits 0, or tells
+# what is wrong and exits 1.
+
+import os
+import sys
+import threading
+import time
+
+from signalrcore.hub_connection_builder import HubConnectionBuilder
+from signalrcore.types import HttpTransportType
+
+
+def until(condition, what):
+    for _ in range(200):
+        if condition():
+            return
+        time.sleep(0.05)
+    print(f"waited in vain for {what}", flush=True)
+    os._exit(1)
+
+
+def connect(url, transport, token, handlers):
+    options = {"verify_ssl": False}
+    if token:
+        options["access_token_factory"] = lambda: token
+    if transport == "skip":
+        options["skip_negotiation"] = True
+    if transport == "sse":
+        options["transport"] = HttpTransportType.server_sent_events
+    if transport == "polling":
+        options["transport"] = HttpTransportType.long_polling
+    hub = HubConnectionBuilder().with_url(url, options=options).build()
+    opened = threading.Event()
+    hub.on_open(opened.set)
+    for name, handler in handlers.items():
+        hub.on(name, handler)
+    hub.start()
+    if not opened.wait(10):
+        print("the hub did not open", flush=True)
+        os._exit(1)
+    return hub
+
+
+def conformance(url, transport):
+    received, results, errors = [], [], []
+    # Its polls carry no token.
+    token = None if transport == "polling" else "anyone"
+    hub = connect(url + "/hub", transport, token, {"Receive": received.append})
+    hub.on_error(lambda message: errors.append(message.error))
+    hub.send("Add", [40, 2], lambda message: results.append(message.result))
+    until(lambda: results == [42], "the sum")
+    # Of an answer to a poll it reads one message only, until the next one comes.
+    if transport != "polling":
+        hub.send("Echo", ["päckchen"], lambda message: results.append(message.result))
+        until(lambda: results[1:] == ["päckchen"], "the echo")
+        until(lambda: received == [["päckchen"]], "Receive")
+    hub.send("Nonsense", [], lambda message: errors.append(message.error))
+    until(lambda: errors and "Nonsense" in str(errors[0]), "an error that names the method")
+    hub.stop()
+
+
+def gateway(url, transport, token, title):
+    received, counts, read, results = [], [], [], []
+    hub = connect(
+        url + "/hubs/notifications",
+        transport,
+        token,
+        {
+            "ReceiveNotification": received.extend,
+            "UnreadCountChanged": counts.extend,
+            "NotificationRead": read.extend,
+        },
+    )
+    print("listening", flush=True)
+    until(lambda: any(n["title"] == title for n in received), "the notification")
+    identifier = next(n["id"] for n in received if n["title"] == title)
+    hub.send("MarkAsRead", [identifier], lambda message: results.append(message.result))
+    until(lambda: results == [0] and read == [identifier] and counts[-1] == 0, "the read")
+    hub.stop()
+
+
+if sys.argv[1] == "conformance":
+    conformance(*sys.argv[2:4])
+else:
+    gateway(*sys.argv[2:6])
+print("ok", flush=True)
+os._exit(0)

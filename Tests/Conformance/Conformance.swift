@@ -1,0 +1,72 @@
+// Carillon · Conformance.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import Foundation
+import Hummingbird
+import HummingbirdCore
+import Logging
+import NIOCore
+import NIOPosix
+import ServiceLifecycle
+import Transports
+import UnixSignals
+
+/// Serves the gateway's protocols with methods of the usual conformance tests in place of a product.
+@main
+struct Conformance: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "conformance")
+
+    @Option(help: "The port; 0 for any that is free.")
+    var port = 0
+
+    @Option(help: "Milliseconds of silence before a ping.")
+    var pingInterval = 15_000
+
+    @Option(help: "Milliseconds that the answer may take.")
+    var pingTimeout = 15_000
+
+    @Option(help: "Bytes of a client's message.")
+    var maxPayload = 32 * 1024
+
+    @Flag(help: "Let clients come back to their connection.")
+    var recovery = false
+
+    mutating func run() async throws {
+        let logger = Logger(label: "carillon.conformance")
+        let options = ConformanceOptions(
+            pingInterval: self.pingInterval,
+            pingTimeout: self.pingTimeout,
+            maximumPayload: self.maxPayload,
+            allowsRecovery: self.recovery
+        )
+        let endpoints: [any TransportEndpoint] = [
+            EchoEndpoint(), ConformanceHub.endpoint(options), EngineIOEcho.endpoint(options),
+            ConformanceSocketIO.endpoint(options),
+        ]
+        let app = Application(
+            router: Router(),
+            server: HTTPServerBuilder { responder in
+                DoorChannel(responder: responder, endpoints: endpoints, http: HTTP1Channel.Configuration())
+            },
+            configuration: ApplicationConfiguration(address: .hostname("127.0.0.1", port: self.port)),
+            onServerRunning: { channel in
+                Self.say("ready http://127.0.0.1:\(channel.localAddress?.port ?? 0)")
+            },
+            eventLoopGroupProvider: .shared(MultiThreadedEventLoopGroup.singleton),
+            logger: logger
+        )
+        var configuration = ServiceGroupConfiguration(
+            services: [.init(service: app)],
+            gracefulShutdownSignals: [.sigterm, .sigint],
+            logger: logger
+        )
+        configuration.maximumGracefulShutdownDuration = .seconds(2)
+        try await ServiceGroup(configuration: configuration).run()
+    }
+
+    private static func say(_ line: String) {
+        print(line)
+        fflush(nil)
+    }
+}

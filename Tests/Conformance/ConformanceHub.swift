@@ -1,0 +1,117 @@
+// Carillon · ConformanceHub.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import NIOCore
+import SignalR
+import SignalRTransport
+import Transports
+
+/// `/hub`: a SignalR hub with methods for tests; everyone may come in.
+struct ConformanceHub: SignalRHub {
+    static func endpoint(_ options: ConformanceOptions) -> SignalREndpoint {
+        var configuration = SignalREndpointConfiguration(
+            path: "/hub",
+            connection: SignalRConfiguration(
+                maximumMessageBytes: options.maximumPayload,
+                keepAliveInterval: Int64(options.pingInterval),
+                clientTimeout: Int64(options.pingInterval + options.pingTimeout)
+            ),
+            webSocket: WebSocketLimits(maximumMessage: max(options.maximumPayload, 1024 * 1024))
+        )
+        configuration.allowsStatefulReconnect = options.allowsRecovery
+        configuration.allowedOrigins = ["*"]
+        configuration.tick = .milliseconds(Int64(max(10, min(1000, options.pingInterval / 4))))
+        return SignalREndpoint(
+            hub: ConformanceHub(),
+            configuration: configuration,
+            makeID: { String(UInt64.random(in: .min ... .max), radix: 36) + "-\(UInt64.random(in: .min ... .max))" }
+        )
+    }
+
+    func admit(_ caller: SignalRCaller) async throws -> SignalRPermit {
+        SignalRPermit(owner: "anyone") { ConformanceHubApplication(session: $0) }
+    }
+}
+
+private final class ConformanceHubApplication: SignalRApplication {
+    /// Nil once the connection is gone.
+    private var session: SignalRSession?
+    private var cancelled: Set<UInt64> = []
+
+    init(session: SignalRSession) {
+        self.session = session
+    }
+
+    func signalROpened(_ session: SignalRSession) {}
+    func signalRIsTooSlow() { self.session?.drop() }
+    func signalRClosed() { self.session = nil }
+    func signalRCancelled(_ call: UInt64) { self.cancelled.insert(call) }
+
+    func signalRInvoked(_ call: SignalRCall) {
+        let invocation = call.invocation
+        let arguments = invocation.arguments
+        let isStream = invocation.calls("Stream")
+        let methods = ["Echo", "Add", "Stream", "Kick", "Drop"]
+        guard let method = methods.first(where: { invocation.calls($0) }) else {
+            return self.fail(call, SignalRErrorText.unknownMethod(invocation.target))
+        }
+        guard invocation.isStream == isStream else {
+            let error =
+                isStream
+                ? SignalRErrorText.streamingMethodInvoked(invocation.target)
+                : SignalRErrorText.plainMethodStreamed(invocation.target)
+            return self.fail(call, error)
+        }
+        switch (method, arguments.count) {
+        case ("Echo", 1):
+            self.session?.send(SignalRRecord(.invocation(.init(target: "Receive", arguments: arguments))))
+            self.session?.complete(call.number, .result(arguments[0]))
+        case ("Add", 2):
+            guard let first = arguments[0].integer, let second = arguments[1].integer else {
+                return self.fail(call, SignalRErrorText.failed(invocation.target, "two whole numbers are added"))
+            }
+            let (sum, isTooLarge) = first.addingReportingOverflow(second)
+            guard !isTooLarge else {
+                return self.fail(call, SignalRErrorText.failed(invocation.target, "the sum is too large"))
+            }
+            self.session?.complete(call.number, .result(.number(String(sum))))
+        case ("Stream", 1):
+            guard let count = arguments[0].integer, count >= 0 else {
+                return self.fail(call, SignalRErrorText.failed(invocation.target, "a number of items is needed"))
+            }
+            self.stream(call.number, from: 0, to: count)
+        case ("Kick", 1):
+            self.session?.close(error: "kicked", allowReconnect: arguments[0].bool ?? false)
+        case ("Drop", 0):
+            self.session?.cut()
+            self.session?.complete(call.number, .void)
+        default:
+            self.fail(call, SignalRErrorText.failed(invocation.target, "wrong number of arguments"))
+        }
+    }
+
+    private func fail(_ call: SignalRCall, _ error: String) {
+        self.session?.complete(call.number, .error(error))
+    }
+
+    /// Sends items in turns of their own, so that a client can cancel in between.
+    private func stream(_ call: UInt64, from first: Int64, to count: Int64) {
+        guard let session else { return }
+        let end = min(count, first + 100)
+        var next = first
+        while next < end, !self.cancelled.contains(call) {
+            session.sendItem(.number(String(next)), of: call)
+            next += 1
+        }
+        guard next < count, !self.cancelled.contains(call) else {
+            self.cancelled.remove(call)
+            session.complete(call, .void)
+            return session.flush()
+        }
+        session.flush()
+        let bound = NIOLoopBound(self, eventLoop: session.eventLoop)
+        session.eventLoop.scheduleTask(in: .milliseconds(1)) { [next] in bound.value.stream(call, from: next, to: count)
+        }
+    }
+}

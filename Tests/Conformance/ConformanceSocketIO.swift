@@ -1,0 +1,109 @@
+// Carillon · ConformanceSocketIO.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import NIOCore
+import SocketIO
+import SocketIOTransport
+import Synchronization
+
+/// `/socket.io/`: the namespaces `/` and `/custom`, which tell the `auth` payload and send messages back.
+///
+/// With recovery every event has an offset, and the last hundred that a client missed are kept.
+final class ConformanceSocketIO: SocketIOApplication {
+    /// What clients were sent, by their `pid`, so that they can come back.
+    private final class Memory: Sendable {
+        struct Client {
+            let sid: String
+            var events: [SocketIOMissedEvent] = []
+            var count = 0
+        }
+
+        let clients = Mutex<[String: Client]>([:])
+    }
+
+    private static let namespaces: Set = ["/", "/custom"]
+    private let memory: Memory?
+    private var peer: SocketIOPeer?
+    private var pids: [String: String] = [:]
+
+    private init(memory: Memory?) {
+        self.memory = memory
+    }
+
+    static func endpoint(_ options: ConformanceOptions) -> EngineIOEndpoint {
+        let configuration = SocketIOConfiguration(
+            connectTimeout: Int64(options.pingInterval + options.pingTimeout), offersRecovery: options.allowsRecovery)
+        let memory = options.allowsRecovery ? Memory() : nil
+        return EngineIOEndpoint(path: "/socket.io", configuration: options.engineIO, origins: .any) { _, _ in
+            SocketIOPeer(ConformanceSocketIO(memory: memory), configuration: configuration)
+        }
+    }
+
+    func socketIOOpened(_ peer: SocketIOPeer) { self.peer = peer }
+    func socketIOIsTooSlow() { self.peer?.drop() }
+    func socketIOClosed(_ reason: EngineIOCloseReason) { self.peer = nil }
+
+    func socketIOConnectRequested(_ request: SocketIOConnectRequest) {
+        guard Self.namespaces.contains(request.namespace) else {
+            self.peer?.refuse(request.ticket, message: SocketIOConnection.unknownNamespace)
+            return
+        }
+        if let recovery = request.recovery, let client = self.memory?.clients.withLock({ $0[recovery.pid] }),
+            let place = client.events.firstIndex(where: { $0.offset == recovery.offset })
+        {
+            self.pids[request.namespace] = recovery.pid
+            let missed = Array(client.events[(place + 1)...])
+            self.peer?.accept(
+                request.ticket, sid: client.sid, recovery: .init(pid: recovery.pid, missed: missed))
+            return
+        }
+        let sid = Self.name()
+        let pid = Self.name()
+        if let memory {
+            memory.clients.withLock { $0[pid] = Memory.Client(sid: sid) }
+            self.pids[request.namespace] = pid
+        }
+        self.peer?.accept(request.ticket, sid: sid, recovery: self.memory == nil ? nil : .init(pid: pid))
+        self.emit("auth", [.json(request.auth)], to: request.namespace)
+    }
+
+    func socketIOReceived(
+        _ name: SocketIOEventName,
+        _ arguments: [SocketIOValue],
+        in namespace: String,
+        acknowledgement: UInt64?
+    ) {
+        switch name {
+        case "message": self.emit("message-back", arguments, to: namespace)
+        // Sends an event and loses the connection before it can arrive.
+        case "lose":
+            self.keep("message-back", arguments, namespace)
+            self.peer?.drop()
+        case "message-with-ack":
+            if let acknowledgement { self.peer?.acknowledge(acknowledgement, with: arguments, in: namespace) }
+        default: break
+        }
+    }
+
+    private func emit(_ name: SocketIOEventName, _ arguments: [SocketIOValue], to namespace: String) {
+        let offset = self.keep(name, arguments, namespace)
+        self.peer?.emit(name, arguments, to: namespace, as: offset.map { .recoverable(offset: $0) } ?? .plain)
+    }
+
+    @discardableResult
+    private func keep(_ name: SocketIOEventName, _ arguments: [SocketIOValue], _ namespace: String) -> String? {
+        guard let memory, let pid = self.pids[namespace] else { return nil }
+        return memory.clients.withLock { clients in
+            guard var client = clients[pid] else { return nil }
+            client.count += 1
+            let offset = "o\(client.count)"
+            client.events.append(SocketIOMissedEvent(name, arguments, offset: offset))
+            client.events = client.events.suffix(100)
+            clients[pid] = client
+            return offset
+        }
+    }
+
+    private static func name() -> String { String(UInt64.random(in: .min ... .max), radix: 36) }
+}

@@ -1,0 +1,166 @@
+// Carillon · SignalRTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Testing
+import Transfer
+
+/// The notification hub over WebSockets.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct SignalRTests {
+    @Test("notifications, reads and events come as calls of the client's methods, and are proven by the pong")
+    func live() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let id = try await TestSignalR.negotiate(gateway, user: "ada")
+            let socket = try await TestSignalR.synced(gateway, user: "ada", query: "?id=\(id)")
+            #expect(socket.messages.first == .object([]))
+            #expect(socket.messages.counts == [0])
+
+            for number in 1...3 {
+                try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "n\(number)")])
+            }
+            try await eventually("they come") { socket.messages.receivedTitles == ["n1", "n2", "n3"] }
+            #expect(socket.messages.counts == [0, 1, 2, 3])
+            let dto = try #require(socket.messages.arguments("ReceiveNotification").first)
+            #expect(dto["isRead"]?.bool == false)
+            #expect(dto["type"]?.integer != nil)
+            try await eventually("they are proven") {
+                try await stack.statuses(user: "ada").values.allSatisfy { $0 == "delivered" }
+            }
+
+            let first = try #require(dto["id"]?.string)
+            try await socket.send(opcode: 1, payload: TestSignalR.call("markasread", "\"\(first)\"", id: "a"))
+            try await eventually("it is answered") { socket.messages.completion("a") != nil }
+            #expect(socket.messages.completion("a")?["result"]?.integer == 2)
+            try await eventually("the read is told") {
+                socket.messages.arguments("NotificationRead") == [.string(first)]
+            }
+            try await eventually("the count is told") { socket.messages.counts.last == 2 }
+
+            try await socket.send(opcode: 2, payload: TestSignalR.call("GetUnreadCount", id: "b"))
+            try await eventually("it is answered") { socket.messages.completion("b")?["result"]?.integer == 2 }
+            let token = try await Stack.token(user: "ada")
+            _ = try await gateway.call(.delete, "/v1/notifications/\(first)", token: token)
+            try await eventually("the deletion is told") {
+                socket.messages.arguments("NotificationDeleted") == [.string(first)]
+            }
+            try await socket.send(opcode: 1, payload: TestSignalR.call("MarkAllAsRead", id: "c"))
+            try await eventually("all are read") { socket.messages.completion("c")?["result"]?.integer == 0 }
+            try await eventually("the count is told") { socket.messages.counts.last == 0 }
+
+            try await stack.append([("user", "ada"), ("event", "BalanceUpdated"), ("args", #"["c1",12.50]"#)])
+            try await eventually("the event comes") { !socket.messages.arguments("BalanceUpdated").isEmpty }
+            let event = socket.messages.first { $0["target"]?.string == "BalanceUpdated" }
+            #expect(event?["arguments"]?.array == [.string("c1"), .number("12.50")])
+        }
+    }
+
+    @Test("what was missed comes at the next start, once")
+    func missed() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            for number in 1...2 {
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "m\(number)")])
+            }
+            try await eventually("they are stored") { try await stack.statuses(user: "ada").count == 2 }
+            let socket = try await TestSignalR.synced(gateway, user: "ada")
+            #expect(socket.messages.counts == [2])
+            let missed = socket.messages.receivedTitles
+            #expect(missed.isEmpty || missed == ["m1", "m2"])
+            let proven = Set(missed)
+            try await eventually("they are proven") {
+                try await stack.statuses(user: "ada").allSatisfy { !proven.contains($0.key) || $0.value == "delivered" }
+            }
+            let again = try await TestSignalR.synced(gateway, user: "ada")
+            #expect(again.messages.receivedTitles.isEmpty)
+        }
+    }
+
+    @Test("faulty calls are answered with errors that name them, and the connection goes on")
+    func faults() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let socket = try await TestSignalR.synced(gateway, user: "ada")
+            let calls: [(bytes: [UInt8], id: String, error: String)] = [
+                (TestSignalR.call("Nonsense", id: "1"), "1", "Failed to invoke 'Nonsense'"),
+                (TestSignalR.call("MarkAsRead", id: "2"), "2", "notification id"),
+                (TestSignalR.call("MarkAsRead", #""x""#, id: "3"), "3", "notification id"),
+                (
+                    TestSignalR.record(#"{"arguments":[],"target":"GetUnreadCount","invocationId":"4","type":4}"#), "4",
+                    "non-streaming"
+                ),
+            ]
+            for call in calls { try await socket.send(opcode: 1, payload: call.bytes) }
+            for call in calls {
+                try await eventually("\(call.id) is answered") {
+                    socket.messages.completion(call.id)?["error"]?.string?.contains(call.error) == true
+                }
+            }
+            try await socket.send(opcode: 1, payload: TestSignalR.call("Subscribe", #""topic""#, id: "5"))
+            try await eventually("it goes on") { socket.messages.completion("5") != nil }
+            #expect(socket.messages.completion("5")?["error"] == nil)
+            // A record that is none ends it, with the reason.
+            try await socket.send(opcode: 1, payload: TestSignalR.record("nonsense"))
+            #expect(try await socket.waitForClose() == 1008)
+            #expect(socket.messages.close?["error"]?.string != nil)
+            #expect(socket.messages.close?["allowReconnect"] == nil)
+        }
+    }
+
+    @Test("both the negotiation and the socket need a good token")
+    func tokens() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let negotiate = "\(TestSignalR.path)/negotiate?negotiateVersion=1"
+            #expect(try await gateway.call(.post, negotiate, token: nil).status == 401)
+            #expect(try await gateway.call(.post, negotiate, token: "x.y.z").status == 401)
+            #expect(try await gateway.call(.get, negotiate, token: try await Stack.token(user: "ada")).status == 405)
+            let id = try await TestSignalR.negotiate(gateway, user: "ada")
+            let refused = try await TestSocket.open(
+                port: gateway.port, token: nil, query: "?id=\(id)", path: TestSignalR.path)
+            try await eventually("it is refused") { refused.status == 401 }
+            // The token in the query is as good as the header's.
+            let token = try await Stack.token(user: "ada")
+            let socket = try await TestSocket.open(
+                port: gateway.port, token: nil, query: "?id=\(id)&access_token=\(token)", path: TestSignalR.path)
+            try await eventually("it is let in") { socket.status == 101 }
+            // A second socket for the same connection is not.
+            let second = try await TestSocket.open(
+                port: gateway.port, token: token, query: "?id=\(id)", path: TestSignalR.path)
+            try await eventually("it is refused") { second.status == 409 }
+            // An id that another node may have handed out begins anew.
+            let foreign = try await TestSignalR.synced(gateway, user: "ada", query: "?id=elsewhere")
+            #expect(foreign.messages.counts == [0])
+        }
+    }
+
+    @Test("a token that expires ends the connection for good, a stop lets the client come back")
+    func ends() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            // Clocks may differ by 30 s, so that it has three seconds left.
+            let short = try await TestSocket.open(
+                port: gateway.port,
+                token: try await Stack.token(user: "ada", lifetime: .seconds(-27)),
+                path: TestSignalR.path
+            )
+            try await eventually("it is up") { short.status == 101 }
+            try await short.send(opcode: 1, payload: TestSignalR.handshake)
+            #expect(try await short.waitForClose() == 4401)
+            #expect(short.messages.close?["error"]?.string == "the token has expired")
+            #expect(short.messages.close?["allowReconnect"] == nil)
+
+            let socket = try await TestSignalR.synced(gateway, user: "ada")
+            gateway.process.send(SIGTERM)
+            #expect(try await socket.waitForClose() == 1001)
+            #expect(socket.messages.close?["allowReconnect"]?.bool == true)
+            await socket.close()
+            #expect(try await gateway.process.waitForExit(within: .seconds(20)) == .code(0))
+        }
+    }
+}

@@ -1,0 +1,168 @@
+// Carillon · SocketIOClientTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Glibc
+import JSON
+import Testing
+
+/// python-socketio, unmodified, against `/socket.io/`.
+@Suite(.serialized, .timeLimit(.minutes(3)), .enabled(if: PythonClient.has("socketio")))
+struct SocketIOClientTests {
+    private static func client(
+        _ stack: Stack,
+        _ gateway: Gateway,
+        user: String = "ada",
+        transports: String = "websocket",
+        _ more: [String] = []
+    ) async throws -> PythonClient {
+        let token = try await Stack.token(user: user)
+        return try await PythonClient.start(
+            "socketio_client.py",
+            ["http://127.0.0.1:\(gateway.port)", "--token", token, "--transports", transports] + more,
+            in: stack.directory.path
+        )
+    }
+
+    private static func notify(_ stack: Stack, _ title: String) async throws {
+        try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
+    }
+
+    @Test("over each transport: sync, notifications in order, answers", arguments: ["websocket", "polling", "both"])
+    func transports(_ name: String) async throws {
+        let transports = name == "both" ? "polling,websocket" : name
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await Self.notify(stack, "n0")
+            try await Self.notify(stack, "n1")
+            try await eventually("they are stored") { try await stack.statuses(user: "ada").count == 2 }
+            let client = try await Self.client(
+                stack, gateway, transports: transports,
+                [
+                    "--emit", #"subscribe={"user_id":"ada"}"#, "--emit", "get_unread_count",
+                    "--emit", #"mark_read={"notification_id":"$0"}"#, "--emit", #"bulk_read={"notification_ids":[7]}"#,
+                    "--emit", #"nonsense={}"#,
+                ]
+            )
+            _ = try await client.wait(for: "ready \(name == "polling" ? "polling" : "websocket")")
+            let sync = try #require(client.events("sync").first?["notifications"]?.array)
+            #expect(sync.compactMap { $0["title"]?.string } == ["n1", "n0"])
+            #expect(try await client.answer("subscribe")["status"]?.string == "subscribed")
+            #expect(try await client.answer("get_unread_count")["count"]?.integer == 2)
+            #expect(try await client.answer("mark_read")["status"]?.string == "ok")
+            #expect(try await client.answer("bulk_read")["error"]?.string?.contains("notification_ids") == true)
+            #expect(try await client.answer("nonsense")["status"]?.string == "error")
+            try await eventually("the read is told") { client.events("notification_read").count == 1 }
+            #expect(client.events("notification_read").first?["notification_id"] == sync.first?["id"])
+            for number in 2...4 { try await Self.notify(stack, "n\(number)") }
+            try await eventually("all come") { client.titles.sorted() == ["n2", "n3", "n4"] }
+            try await eventually("and are proven") {
+                let statuses = try await stack.statuses(user: "ada")
+                return (2...4).allSatisfy { statuses["n\($0)"] == "delivered" }
+            }
+            #expect(client.events("sync").count == 1)
+        }
+    }
+
+    @Test("a hundred notifications reach a polling client, whose library refuses more than 16 packets an answer")
+    func hundred() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let client = try await Self.client(stack, gateway, transports: "polling")
+            _ = try await client.wait(for: "ready")
+            for number in 0..<100 { try await Self.notify(stack, "n\(number)") }
+            try await eventually("all come", within: .seconds(30)) { client.titles.count >= 100 }
+            // The library hands each to a thread of its own, so that they are noted in any order.
+            let versions = client.events("notification").compactMap { $0["version"]?.integer }
+            #expect(versions.sorted() == Array(1...100))
+            #expect(!client.lines.contains { $0.hasPrefix("disconnected") })
+        }
+    }
+
+    @Test("what one client reads, the others of the user are told")
+    func several() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            for number in 0...2 { try await Self.notify(stack, "n\(number)") }
+            try await eventually("they are stored") { try await stack.statuses(user: "ada").count == 3 }
+            let phone = try await Self.client(stack, gateway, transports: "polling")
+            let desk = try await Self.client(stack, gateway)
+            _ = try await phone.wait(for: "ready")
+            _ = try await desk.wait(for: "ready")
+            let reader = try await Self.client(
+                stack, gateway, transports: "polling,websocket",
+                [
+                    "--emit", #"mark_read={"notification_id":"$0"}"#,
+                    "--emit", #"bulk_read={"notification_ids":["$1","$2"]}"#,
+                ]
+            )
+            _ = try await reader.wait(for: "ready")
+            for other in [phone, desk] {
+                try await eventually("the others hear") { other.events("notifications_bulk_read").count == 1 }
+                #expect(other.events("notification_read").count == 1)
+                #expect(other.events("notifications_bulk_read").first?["notification_ids"]?.strings?.count == 2)
+            }
+        }
+    }
+
+    @Test("a bad token is refused with a reason; one in the header of the handshake does")
+    func tokens() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let url = "http://127.0.0.1:\(gateway.port)"
+            let bad = try await PythonClient.start(
+                "socketio_client.py", [url, "--token", "x.y.z"], in: stack.directory.path)
+            let refused = try await bad.wait(for: "refused ")
+            #expect(refused.contains("Not authorized"))
+            #expect(refused.contains("reason"))
+            let none = try await PythonClient.start("socketio_client.py", [url], in: stack.directory.path)
+            #expect(try await none.wait(for: "refused ").contains("auth.token is missing"))
+            let header = try await PythonClient.start(
+                "socketio_client.py",
+                [url, "--handshake-token", try await Stack.token(user: "ada"), "--transports", "polling"],
+                in: stack.directory.path
+            )
+            _ = try await header.wait(for: "ready polling")
+            let other = try await Self.client(
+                stack, gateway, ["--emit", #"subscribe={"user_id":"eve"}"#])
+            #expect(try await other.answer("subscribe")["error"]?.string?.contains("user_id") == true)
+        }
+    }
+
+    @Test(
+        "after its gateway is killed a client finds the next one and gets a sync", arguments: ["websocket", "polling"])
+    func killed(_ transports: String) async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let client = try await Self.client(stack, gateway, transports: transports)
+            _ = try await client.wait(for: "ready")
+            gateway.process.send(SIGKILL)
+            try await gateway.process.waitForExit()
+            try await Self.notify(stack, "missed")
+            try await eventually("it is stored") { try await stack.statuses(user: "ada").count == 1 }
+            _ = try await stack.startGateway(name: "second", environment: ["GATEWAY_PORT": "\(gateway.port)"])
+            try await eventually("it comes back", within: .seconds(30)) { client.events("sync").count == 2 }
+            let sync = client.events("sync").last?["notifications"]?.array ?? []
+            #expect(sync.compactMap { $0["title"]?.string } == ["missed"])
+            try await Self.notify(stack, "next")
+            try await eventually("it goes on") { client.titles == ["next"] }
+        }
+    }
+
+    @Test("a gateway that is told to end closes its clients in time, and its process ends well")
+    func drain() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let clients = [
+                try await Self.client(stack, gateway), try await Self.client(stack, gateway, transports: "polling"),
+            ]
+            for client in clients { _ = try await client.wait(for: "ready") }
+            #expect(try await gateway.process.stop(within: .seconds(15)) == .code(0))
+            for client in clients { _ = try await client.wait(for: "disconnected") }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+// Carillon · SocketIOProtocolTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Testing
+import Transfer
+
+/// `/socket.io/` by a client that can do what libraries never do.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct SocketIOProtocolTests {
+    private static func webSocket(_ gateway: Gateway, query: String = "") async throws -> TestSocket {
+        try await TestSocket.open(
+            port: gateway.port, token: nil, query: "?EIO=4&transport=websocket" + query, path: "/socket.io/")
+    }
+
+    private static func send(_ socket: TestSocket, _ packet: String) async throws {
+        try await socket.send(opcode: 1, payload: Array(packet.utf8))
+    }
+
+    private static func first(_ socket: TestSocket, _ prefix: String) async throws -> String {
+        try await eventualValue("a packet that begins with \(prefix)") {
+            socket.texts.first { $0.hasPrefix(prefix) }
+        }
+    }
+
+    private static func notify(_ stack: Stack, _ title: String) async throws {
+        try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
+    }
+
+    /// The titles of notification events, in their order.
+    private static func titles(_ packets: [String]) -> [String] {
+        packets.filter { $0.hasPrefix(#"42["notification","#) }.compactMap { packet in
+            (try? JSONParser.parse(Array(packet.utf8.dropFirst(2))))?.array?[1]["title"]?.string
+        }
+    }
+
+    @Test("over a WebSocket: refusals, one more wish, events, reads, a resync, other namespaces, faults")
+    func webSocket() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let token = try await Stack.token(user: "ada")
+            let socket = try await Self.webSocket(gateway)
+            let open = try await Self.first(socket, "0{")
+            #expect(open.contains(#""upgrades":[]"#))
+            try await Self.send(socket, #"40{"token":"x.y.z"}"#)
+            let refusal = try await Self.first(socket, "44{")
+            #expect(refusal.hasPrefix(#"44{"message":"Not authorized","data":{"reason":""#))
+            try await Self.send(socket, "40/admin,")
+            #expect(try await Self.first(socket, "44/admin,") == #"44/admin,{"message":"Invalid namespace"}"#)
+            try await Self.send(socket, #"40{"token":"\#(token)"}"#)
+            _ = try await Self.first(socket, #"40{"sid":""#)
+            #expect(try await Self.first(socket, #"42["sync""#) == #"42["sync",{"notifications":[]}]"#)
+            for number in 0..<3 { try await Self.notify(stack, "n\(number)") }
+            try await eventually("they come in order") { Self.titles(socket.texts) == ["n0", "n1", "n2"] }
+            try await eventually("and are proven") {
+                try await stack.statuses(user: "ada").values.allSatisfy { $0 == "delivered" }
+            }
+            try await Self.send(socket, #"421["resync",{"last_sync_at":"2026-01-01T00:00:00Z"}]"#)
+            #expect(try await Self.first(socket, "431") == #"431[{"status":"ok"}]"#)
+            try await eventually("the list comes") {
+                socket.texts.contains { $0.hasPrefix(#"42["sync","#) && $0.contains(#""n2""#) && $0.contains(#""n0""#) }
+            }
+            try await Self.send(socket, #"422["mark_read",{"notification_id":3}]"#)
+            #expect(try await Self.first(socket, "432").contains("notification_id must be"))
+            let all = try await gateway.call(.post, "/v1/notifications/read", token: token, json: #"{"all":true}"#)
+            #expect(all.status < 300)
+            try await eventually("all read is an empty list") {
+                socket.texts.count { $0 == #"42["sync",{"notifications":[]}]"# } == 2
+            }
+            try await Self.send(socket, "42{}")
+            try await eventually("nonsense ends it") { socket.isClosed || socket.closeCode != nil }
+        }
+    }
+
+    @Test("over polling: requests of other kinds are refused as the protocol says")
+    func refusals() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: ["ALLOWED_ORIGINS": "https://app.example"])
+            let cases = [
+                ("?EIO=4", 0), ("?EIO=4&transport=abc", 0), ("?EIO=4&transport=polling&sid=abc", 1),
+                ("?EIO=4&transport=websocket", 3), ("?EIO=3&transport=polling", 5),
+            ]
+            for (query, code) in cases {
+                let answer = try await TestEngine.send(.get, query, port: gateway.port, http: stack.http)
+                #expect(answer.status == 400)
+                #expect(try JSONParser.parse(Array(answer.body.utf8))["code"]?.integer == Int64(code))
+                #expect(answer.response.header("cache-control") == "no-store")
+            }
+            let post = try await TestEngine.send(
+                .post, "?EIO=4&transport=polling", port: gateway.port, http: stack.http)
+            #expect(post.body == #"{"code":2,"message":"Bad handshake method"}"#)
+            let page = try await TestEngine.send(
+                .get, "?EIO=4&transport=polling", headers: [(name: "origin", value: "https://app.example")],
+                port: gateway.port, http: stack.http)
+            #expect(page.response.header("access-control-allow-origin") == "https://app.example")
+            let upgrade = try await TestSocket.open(
+                port: gateway.port, token: nil, query: "?EIO=4&transport=websocket&sid=abc", path: "/socket.io/")
+            try await eventually("it is refused") { upgrade.isClosed }
+            #expect(upgrade.status == 400)
+            #expect(upgrade.head.lowercased().contains("content-type: text/html"))
+            #expect(upgrade.head.hasSuffix("Session ID unknown"))
+        }
+    }
+
+    @Test("over polling: sixteen packets an answer, proof by the next poll, then a WebSocket takes over")
+    func polling() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let engine = try await TestEngine.open(port: gateway.port, http: stack.http)
+            try await engine.post(#"40{"token":"\#(try await Stack.token(user: "ada"))"}"#)
+            let joined = try await engine.poll(until: #"42["sync""#)
+            #expect(joined.first?.hasPrefix(#"40{"sid":""#) == true)
+            for number in 0..<40 { try await Self.notify(stack, "n\(number)") }
+            try await eventually("they are stored") { try await stack.statuses(user: "ada").count == 40 }
+            var packets: [String] = []
+            while Self.titles(packets).count < 40 {
+                let answer = try await engine.poll()
+                #expect(answer.packets.count <= 16)
+                packets += answer.packets
+            }
+            #expect(Self.titles(packets) == (0..<40).map { "n\($0)" })
+            async let released = engine.poll()
+            try await eventually("the poll proves them") {
+                try await stack.statuses(user: "ada").values.allSatisfy { $0 == "delivered" }
+            }
+            let socket = try await Self.webSocket(gateway, query: "&sid=\(engine.sid)")
+            try await eventually("it is up") { socket.status == 101 }
+            try await Self.send(socket, "2probe")
+            _ = try await Self.first(socket, "3probe")
+            #expect(try await released.body == "6")
+            try await Self.notify(stack, "waits")
+            try await Self.send(socket, "5")
+            try await eventually("what waited follows") { Self.titles(socket.texts) == ["waits"] }
+            try await eventually("and is proven") { try await stack.statuses(user: "ada")["waits"] == "delivered" }
+            #expect(try await engine.poll().body == #"{"code":3,"message":"Bad request"}"#)
+            try await Self.send(socket, #"427["get_unread_count"]"#)
+            #expect(try await Self.first(socket, "437") == #"437[{"count":41}]"#)
+        }
+    }
+
+    @Test("a token that expires ends it with an error and a disconnect")
+    func expiry() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            // Tokens are taken for 30 seconds more.
+            let token = try await Stack.token(user: "ada", lifetime: .seconds(-27))
+            let socket = try await Self.webSocket(gateway)
+            try await Self.send(socket, #"40{"token":"\#(token)"}"#)
+            _ = try await Self.first(socket, #"42["sync""#)
+            #expect(try await socket.waitForClose() == 1000)
+            #expect(socket.texts.suffix(2).first?.contains(#""code":"unauthorized""#) == true)
+            #expect(socket.texts.last == "41")
+        }
+    }
+}

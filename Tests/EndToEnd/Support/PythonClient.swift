@@ -1,0 +1,78 @@
+// Carillon · PythonClient.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Synchronization
+
+/// A client in Python, of those in `Tests/Clients`: what it says on its output.
+///
+/// The interpreter is the one that `CARILLON_TEST_PYTHON` names, or `python3`.
+final class PythonClient: Sendable {
+    private static let started = Atomic<Int>(0)
+    let process: ChildProcess
+
+    private init(_ process: ChildProcess) {
+        self.process = process
+    }
+
+    static var interpreter: String {
+        if let path = ProcessInfo.processInfo.environment["CARILLON_TEST_PYTHON"] { return path }
+        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
+        return folders.map { "\($0)/python3" }.first { FileManager.default.isExecutableFile(atPath: $0) } ?? "python3"
+    }
+
+    /// Whether a module can be imported.
+    ///
+    /// Says on the error output if not, so that tests which are skipped for it are not skipped in silence.
+    static func has(_ module: String) -> Bool {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: Self.interpreter)
+        process.arguments = ["-c", "import \(module)"]
+        process.standardError = FileHandle.nullDevice
+        process.standardOutput = FileHandle.nullDevice
+        do {
+            try process.run()
+            process.waitUntilExit()
+            if process.terminationStatus == 0 { return true }
+        } catch {}
+        let hint = "SKIPPED: \(Self.interpreter) has no module \(module); set CARILLON_TEST_PYTHON to one that has it\n"
+        FileHandle.standardError.write(Data(hint.utf8))
+        return false
+    }
+
+    /// Starts a script of `Tests/Clients`.
+    static func start(_ script: String, _ arguments: [String], in directory: String) async throws -> PythonClient {
+        // Tests/EndToEnd/Support/PythonClient.swift, so two folders up is Tests.
+        let path = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../Clients/\(script)").standardized
+            .path
+        return PythonClient(
+            try await ChildProcess.spawn(
+                Self.interpreter, [path] + arguments,
+                name: "python-\(Self.started.wrappingAdd(1, ordering: .relaxed).newValue)",
+                environment: ["PYTHONUNBUFFERED": "1"],
+                directory: directory))
+    }
+
+    var lines: [String] { self.process.output().split(separator: "\n").map { String($0) } }
+
+    func wait(for prefix: String) async throws -> String { try await self.process.waitForLine(prefix) }
+
+    /// The arguments of the events of a name, in their order.
+    func events(_ name: String) -> [JSONValue] {
+        let prefix = "event \(name) "
+        return self.lines.filter { $0.hasPrefix(prefix) }.compactMap { line in
+            try? JSONParser.parse(Array(line.utf8.dropFirst(prefix.utf8.count)))
+        }
+    }
+
+    /// The titles of the notifications that came as events, in order.
+    var titles: [String] { self.events("notification").compactMap { $0["title"]?.string } }
+
+    /// The answer to an event that the client emitted.
+    func answer(_ name: String) async throws -> JSONValue {
+        let line = try await self.wait(for: "ack \(name) ")
+        return try JSONParser.parse(Array(line.utf8.dropFirst("ack \(name) ".utf8.count)))
+    }
+}
