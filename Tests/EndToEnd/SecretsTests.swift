@@ -10,7 +10,7 @@ import Transfer
 /// Nothing that lets a caller in is written down.
 @Suite(.serialized, .timeLimit(.minutes(2)))
 struct SecretsTests {
-    @Test("no token, ticket or query is in the log at level trace, in the metrics or in Redis' keys of sockets")
+    @Test("no token, ticket or query is in the log at level trace or in the metrics")
     func log() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["LOG_LEVEL": "trace"])

@@ -27,13 +27,17 @@ package final class UserRate: Service {
     private struct Report: Sendable {
         let user: String
         let count: Int
+        let at: ContinuousClock.Instant
     }
 
-    /// Users that are held here; at the bound, all that may go on are forgotten, with less than a lot each.
+    /// Users that are held here; at the bound, all that may go on are forgotten, with less than a lot each, and if
+    /// none may, a newcomer is not bounded.
     private static let mostUsers = 50_000
     /// Lots that wait for Redis; at the bound, a lot is not counted.
     private static let mostReports = 10_000
     private static let largestLot = 16
+    /// How long a lot may wait for Redis; later it says nothing about what the user does now, and is not counted.
+    private static let longestWait = Duration.seconds(5)
 
     private let kind: Kind
     private let perSecond: Int
@@ -77,6 +81,7 @@ package final class UserRate: Service {
         let (delay, due) = self.accounts.withLock { accounts -> (Duration?, Int) in
             if accounts.count >= Self.mostUsers, accounts[key] == nil {
                 accounts = accounts.filter { ($0.value.blockedUntil ?? now) > now }
+                guard accounts.count < Self.mostUsers else { return (nil, 0) }
             }
             var account = accounts[key] ?? Account()
             if let until = account.blockedUntil, until > now { return (until - now, 0) }
@@ -88,20 +93,26 @@ package final class UserRate: Service {
             return (nil, due)
         }
         if delay != nil { self.refused.increment() }
-        if due > 0, case .dropped = self.reporter.yield(Report(user: user, count: due)) { self.unchecked.increment() }
+        if due > 0, case .dropped = self.reporter.yield(Report(user: user, count: due, at: now)) {
+            self.unchecked.increment()
+        }
         return delay
     }
 
     /// Takes the lots from the buckets until the process ends.
     package func run() async {
         await withGracefulShutdownHandler {
-            for await report in self.reports { await self.take(report) }
+            for await report in self.reports {
+                if Task.isShuttingDownGracefully || Task.isCancelled { break }
+                await self.take(report)
+            }
         } onGracefulShutdown: {
             self.reporter.finish()
         }
     }
 
     private func take(_ report: Report) async {
+        guard self.now() - report.at < Self.longestWait else { return self.unchecked.increment() }
         do {
             let delay = try await self.buckets.take(
                 report.count,

@@ -35,7 +35,9 @@ package final class SettingsReader {
 
     /// Notes a fault.
     package func fault(_ name: String, _ reason: String) {
-        self.faults.append("\(name) \(reason)")
+        let fault = "\(name) \(reason)"
+        // A variable may be read for several parts.
+        if !self.faults.contains(fault) { self.faults.append(fault) }
     }
 
     /// A variable's text; nil if it is not set or empty.

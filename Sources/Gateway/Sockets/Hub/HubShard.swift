@@ -57,9 +57,10 @@ final class HubShard {
     func identified(_ socket: SocketSession, identity: SocketIdentity) {
         let key = ExactText(identity.user)
         self.byUser[key, default: []].append(socket)
-        // If a user has too many over all loops, then it has more than a loop's share of them on one.
-        let share = self.configuration.connectionsPerUser / self.hub.loopCount
-        if let count = self.byUser[key]?.count, count > share { self.hub.suspectCrowd(identity.user) }
+        // If a user has too many over all loops, then it has more than a loop's share of them on one, and is watched.
+        if let count = self.byUser[key]?.count, count > self.hub.loopShare || self.hub.isWatched(key) {
+            self.hub.suspectCrowd(identity.user)
+        }
     }
 
     func remove(_ socket: SocketSession) {

@@ -6,10 +6,13 @@ import JSON
 import Logging
 import NIOCore
 import Queues
+import Synchronization
 import Transports
 
 /// What concerns all sockets of a user on this node.
 extension SocketHub {
+    private static let mostWatched = 10_000
+
     /// Removes presences that stayed behind.
     ///
     /// Presence is read before the sockets are counted, so that a socket which comes meanwhile is not taken for a ghost.
@@ -45,6 +48,7 @@ extension SocketHub {
                     crowd +=
                         (try? await eventLoop.submit { self.shard(on: eventLoop)?.crowd(of: user) ?? [] }.get()) ?? []
                 }
+                self.watch(user, isCrowd: crowd.count > self.loopShare)
                 let excess = crowd.count - self.configuration.connectionsPerUser
                 guard excess > 0 else { continue }
                 SocketMetrics.crowded.increment(by: excess)
@@ -55,6 +59,13 @@ extension SocketHub {
                     }
                 }
             }
+        }
+    }
+
+    private func watch(_ user: String, isCrowd: Bool) {
+        self.watched.withLock { watched in
+            if watched.count >= Self.mostWatched { watched = [] }
+            if isCrowd { watched.insert(ExactText(user)) } else { watched.remove(ExactText(user)) }
         }
     }
 

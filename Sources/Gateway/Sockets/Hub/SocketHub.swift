@@ -43,6 +43,8 @@ package final class SocketHub: Service {
     let ghosts = BatchQueue<String>(capacity: 10_000)
     /// Users who may have too many sockets; at the bound, their next one tells again.
     let crowds = BatchQueue<String>(capacity: 10_000)
+    /// Users with more than a loop's share of sockets on one; at the bound, all are forgotten until their next one there.
+    let watched = Mutex<Set<ExactText>>([])
     /// At the bound, what a client says of its focus is lost until it says it again.
     let presences = BatchQueue<PresenceChange>(capacity: 50_000)
 
@@ -111,7 +113,10 @@ package final class SocketHub: Service {
         _ = self.counted(self.proofs.offer(ReceiptProof(user: user, id: id, awaitingLane: lane, at: self.now())))
     }
 
-    var loopCount: Int { self.eventLoops.count }
+    /// How many sockets of a user on one loop are no reason to count those on the others.
+    var loopShare: Int { self.configuration.connectionsPerUser / self.eventLoops.count }
+
+    func isWatched(_ user: ExactText) -> Bool { self.watched.withLock { $0.contains(user) } }
 
     func suspectCrowd(_ user: String) {
         _ = self.counted(self.crowds.offer(user))
