@@ -33,7 +33,8 @@ struct FrameTarget: Sendable {
         let known: [LoadUser]
         switch kind {
         case .gateway:
-            server = try await stack.gateway(core: core)
+            // All sockets may be one user's.
+            server = try await stack.gateway(core: core, settings: ["USER_CONNECTIONS": "100000"])
             channel = Keyspace().nodeChannel(try await stack.node())
             known = try LoadUser.named(users)
         case .bare:

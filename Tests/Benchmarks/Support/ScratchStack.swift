@@ -49,16 +49,19 @@ final class ScratchStack: Sendable {
     /// - Parameters:
     ///   - core: where all of its threads run; anywhere if nil.
     ///   - port: 0 takes any.
+    ///   - settings: more of its variables.
     func gateway(
         log: String = "gateway",
         core: Int? = nil,
-        port: Int = 0
+        port: Int = 0,
+        settings: [String: String] = [:]
     ) async throws -> (program: ChildProgram, port: Int) {
+        let listener = ["GATEWAY_PORT": "\(port)", "GATEWAY_HOST": "127.0.0.1"]
         let program = try await ChildProgram(
             self.programs.gatewayPath,
             ["serve"],
             core: core,
-            environment: self.variables.merging(["GATEWAY_PORT": "\(port)", "GATEWAY_HOST": "127.0.0.1"]) { $1 },
+            environment: self.variables.merging(listener) { $1 }.merging(settings) { $1 },
             logFile: "\(self.folder)/\(log).log"
         )
         return (program, try await Self.port(of: program))
