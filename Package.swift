@@ -206,6 +206,8 @@ let package = Package(
             dependencies: [
                 "JSON", "SignalR", "Transports", "WebSocket",
                 .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "CoreMetrics", package: "swift-metrics"),
+                .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "NIOCore", package: nio),
                 .product(name: "NIOHTTP1", package: nio),
             ],
@@ -403,6 +405,13 @@ let package = Package(
             path: "Tests/Providers"
         ),
         .testTarget(name: "EventStreamTests", dependencies: ["EventStream"], path: "Tests/EventStream"),
+        .testTarget(
+            name: "SignalRTransportTests",
+            dependencies: [
+                "SignalR", "SignalRTransport", "Transports", .product(name: "NIOEmbedded", package: nio),
+            ],
+            path: "Tests/SignalRTransport"
+        ),
         .testTarget(name: "SignalRTests", dependencies: ["JSON", "SignalR"], path: "Tests/SignalR"),
         .testTarget(
             name: "WebSocketTests",
@@ -411,7 +420,9 @@ let package = Package(
         ),
         .testTarget(
             name: "SocketsTests",
-            dependencies: ["JSON", "Model", "SocketIO", "Sockets", .product(name: "NIOCore", package: nio)],
+            dependencies: [
+                "JSON", "Model", "SignalR", "SocketIO", "Sockets", .product(name: "NIOCore", package: nio),
+            ],
             path: "Tests/Sockets"
         ),
         .testTarget(

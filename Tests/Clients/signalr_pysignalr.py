@@ -88,7 +88,8 @@ async def main():
     mode, url = sys.argv[1:3]
     path = "/hub" if mode == "conformance" else "/hubs/notifications"
     token = sys.argv[3] if mode == "gateway" else "anyone"
-    client = SignalRClient(url + path, access_token_factory=lambda: token)
+    # It asks access_token_factory only once it is connected, too late for its negotiation.
+    client = SignalRClient(url + path, headers={"Authorization": f"Bearer {token}"})
     opened = asyncio.Event()
 
     async def on_open():

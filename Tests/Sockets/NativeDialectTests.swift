@@ -105,7 +105,9 @@ struct NativeDialectTests {
             Self.text(NativeDialect.sync(snapshot))
                 == #"{"type":"sync","version":5,"unread":2,"total":9,"reset":false,"has_more":false,"cursor":null,"#
                 + #""notifications":[],"deleted":[]}"#)
-        snapshot.items = Self.ids.map { .init(id: $0, json: Array(#"{"x":1}"#.utf8), awaitsProof: true, lane: .bulk, isRead: false) }
+        snapshot.items = Self.ids.map {
+            .init(id: $0, json: Array(#"{"x":1}"#.utf8), awaitsProof: true, lane: .bulk, isRead: false)
+        }
         snapshot.deleted = Self.ids
         snapshot.isReset = true
         snapshot.hasMore = true

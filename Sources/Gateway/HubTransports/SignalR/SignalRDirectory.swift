@@ -1,6 +1,7 @@
 // Carillon · SignalRDirectory.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 import DequeModule
 import SignalR
 import Synchronization
@@ -51,6 +52,9 @@ final class SignalRDirectory: Sendable {
         return entry?.owner == owner ? entry : nil
     }
 
+    /// Whether an id names nothing, for anyone.
+    func isFree(_ id: String) -> Bool { self.state.withLock { $0.entries[id] == nil } }
+
     /// Remembers an offer until `end`, in milliseconds; false if there are too many.
     func add(_ offer: Offer, id: String, until end: Int64) -> Bool {
         self.state.withLock { state in
@@ -83,7 +87,9 @@ final class SignalRDirectory: Sendable {
         self.state.withLock { state in
             while let first = state.ends.first, first.at <= now {
                 state.ends.removeFirst()
-                if case .offer = state.entries[first.id] { state.entries[first.id] = nil }
+                guard case .offer = state.entries[first.id] else { continue }
+                state.entries[first.id] = nil
+                SignalRMetrics.unused.increment()
             }
         }
     }

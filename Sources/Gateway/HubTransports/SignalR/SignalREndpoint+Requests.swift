@@ -1,6 +1,7 @@
 // Carillon · SignalREndpoint+Requests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 import NIOCore
 import NIOHTTP1
 import SignalR
@@ -85,6 +86,7 @@ extension SignalREndpoint {
                 until: SignalRLoop.now + SignalRNegotiation.unusedLimit
             )
             guard isTaken else {
+                SignalRMetrics.refused.increment()
                 return SignalRReply.send(.refusal(503, "Too many connections."), headers, to: exchange)
             }
         }

@@ -86,7 +86,9 @@ package struct SignalREndpoint: TransportEndpoint {
                 // A client speaks the version for it only if another node has offered it.
                 usesStatefulReconnect: isForeign && self.configuration.allowsStatefulReconnect
             )
-            return self.begin(isForeign ? caller.id ?? self.makeID() : self.makeID(), offer, permit)
+            // It can be come back to under its id, unless that is somebody else's here.
+            let id = caller.id.flatMap { isForeign && self.node.directory.isFree($0) ? $0 : nil }
+            return self.begin(id ?? self.makeID(), offer, permit)
         }
     }
 

@@ -1,6 +1,7 @@
 // Carillon · SignalRNode.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 import NIOCore
 import SignalR
 import Synchronization
@@ -43,7 +44,10 @@ final class SignalRNode: Sendable {
     ) -> SignalRSession? {
         let session = SignalRSession(id: id, offer: offer, transport: transport, node: self, eventLoop: eventLoop)
         let reference = LoopReference(session, eventLoop: eventLoop)
-        guard self.directory.add(reference, id: id, owner: permit.owner) else { return nil }
+        guard self.directory.add(reference, id: id, owner: permit.owner) else {
+            SignalRMetrics.refused.increment()
+            return nil
+        }
         guard let application = permit.open(session) else {
             self.directory.remove(id)
             return nil

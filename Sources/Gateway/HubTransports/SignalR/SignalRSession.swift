@@ -1,6 +1,7 @@
 // Carillon · SignalRSession.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 package import JSON
 package import NIOCore
 package import SignalR
@@ -38,6 +39,8 @@ package final class SignalRSession {
     private var outbound = ByteBuffer()
     private var lastProof: UInt64 = 0
     private var provenProof: UInt64 = 0
+    /// The one client that speaks version 0 takes a WebSocket's pings for messages, and breaks.
+    private var answersPings = true
     private var closeCode = WebSocketCloseCode.normal
     private var isEnding = false
     private var invocations = 0
@@ -108,12 +111,15 @@ package final class SignalRSession {
     /// Whether the application should produce no more until the client acknowledges.
     package var isBackPressured: Bool { self.connection.isBackPressured }
 
-    /// Has the transport prove that the client has all that was said so far: by a WebSocket's pong, or the poll after
-    /// the one that brought it. Server-Sent Events prove nothing.
+    /// Has the transport prove that the client has all that was said so far.
+    ///
+    /// A WebSocket's pong does, and the poll after the one that brought it; Server-Sent Events and clients
+    /// of version 0 prove nothing.
     package func requestProof(_ number: UInt64) {
         self.lastProof = number
         switch self.link {
-        case .webSocket(let socket, _): socket.call { $0.requestProof(number) }
+        case .webSocket(let socket, _):
+            if self.answersPings { socket.call { $0.requestProof(number) } }
         case .longPolling:
             guard let records = self.polling?.recordsTaken else { return }
             // One for all that no answer divides.
@@ -177,9 +183,12 @@ package final class SignalRSession {
     /// Goes on over another WebSocket; false if it cannot.
     func reattach(_ socket: LoopReference<SignalRSocket>, _ number: UInt64) -> Bool {
         guard !self.isEnding, let actions = self.connection.reattach(now: SignalRLoop.now) else { return false }
-        if case .webSocket(let old, _) = self.link { old.call { $0.drop() } }
+        let old = self.link
+        // First, so that the end of the old one is not taken for the loss of the client.
         self.link = .webSocket(socket, number: number)
+        if case .webSocket(let old, _) = old { old.call { $0.drop() } }
         self.perform(actions)
+        SignalRMetrics.returned.increment()
         if self.lastProof > self.provenProof { self.requestProof(self.lastProof) }
         self.flush()
         return true
@@ -245,7 +254,9 @@ package final class SignalRSession {
         for action in actions {
             switch action {
             case .write(let bytes): self.write(bytes)
-            case .opened: self.application?.signalROpened(self)
+            case .opened(let version):
+                self.answersPings = version > 0
+                self.application?.signalROpened(self)
             case .invoke(let call):
                 self.invocations += 1
                 self.application?.signalRInvoked(call)

@@ -14,7 +14,9 @@ final class SignalRWire: SocketWire, SignalRApplication {
     /// Nil before the handshake and after the end.
     private var transport: SignalRSession?
     private var isSynced = false
-    /// Calls that run, by number: their methods, for answers. Bounded by the transport's limits.
+    /// Calls that run, by number: their methods, for answers.
+    ///
+    /// Bounded by the transport's limits.
     private var targets: [UInt64: String] = [:]
     /// A call that came before the inbox was read; there is at most one, as a client's calls run one by one.
     private var early: [SignalRCall] = []

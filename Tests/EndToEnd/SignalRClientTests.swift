@@ -1,0 +1,89 @@
+// Carillon · SignalRClientTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Testing
+
+/// Clients that others wrote: signalrcore and pysignalr, from `CARILLON_TEST_PYTHON` or the `python3` of PATH.
+///
+/// Without their packages these tests are skipped, and say so.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct SignalRClientTests {
+    static let python = ProcessInfo.processInfo.environment["CARILLON_TEST_PYTHON"] ?? "python3"
+
+    static let areClientsHere: Bool = {
+        let process = Process()
+        process.executableURL = URL(filePath: "/usr/bin/env")
+        process.arguments = [Self.python, "-c", "import signalrcore, pysignalr"]
+        process.standardError = FileHandle.nullDevice
+        guard (try? process.run()) != nil else { return false }
+        process.waitUntilExit()
+        return process.terminationStatus == 0
+    }()
+
+    static let hint: Comment = "pip install signalrcore pysignalr, and name that Python in CARILLON_TEST_PYTHON"
+
+    /// Each client and the transports that it is tried with.
+    static let clients = [
+        ["signalr_pysignalr.py"], ["signalr_signalrcore.py", "websockets"], ["signalr_signalrcore.py", "skip"],
+        ["signalr_signalrcore.py", "sse"], ["signalr_signalrcore.py", "polling"],
+    ]
+
+    private static func start(_ client: [String], _ mode: String, _ rest: [String], url: String, in directory: String)
+        async throws -> ChildProcess
+    {
+        // Tests/EndToEnd/SignalRClientTests.swift, so the clients are in the folder beside this one.
+        let folder = URL(fileURLWithPath: #filePath).appendingPathComponent("../../Clients").standardized
+        let program = folder.appendingPathComponent(client[0]).path
+        return try await ChildProcess.spawn(
+            Self.python,
+            [program, mode, url] + client.dropFirst() + rest,
+            name: "client",
+            directory: directory
+        )
+    }
+
+    /// What a client said.
+    private static func output(of process: ChildProcess) -> String {
+        [process.outputFile, process.errorFile]
+            .map { (try? String(contentsOfFile: $0, encoding: .utf8)) ?? "" }
+            .joined()
+    }
+
+    @Test(
+        "calls, answers, streams and errors of the conformance program", .enabled(if: areClientsHere, hint),
+        arguments: clients)
+    func conformance(_ client: [String]) async throws {
+        let directory = try TemporaryDirectory("conformance")
+        let server = try await ChildProcess.spawn(
+            TestProducts.path("conformance"),
+            ["--ping-interval", "1000", "--ping-timeout", "2000"],
+            name: "conformance",
+            directory: directory.path
+        )
+        let url = String(try await server.waitForLine("ready ").dropFirst("ready ".count))
+        let process = try await Self.start(client, "conformance", [], url: url, in: directory.path)
+        #expect(try await process.waitForExit(within: .seconds(30)) == .code(0), "\(Self.output(of: process))")
+    }
+
+    // Polls of signalrcore carry no token, so that a gateway cannot let them in.
+    @Test("notifications and reads of a gateway", .enabled(if: areClientsHere, hint), arguments: clients.dropLast())
+    func gateway(_ client: [String]) async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let process = try await Self.start(
+                client,
+                "gateway",
+                [try await Stack.token(user: "ada"), "hello"],
+                url: "http://127.0.0.1:\(gateway.port)",
+                in: stack.directory.path
+            )
+            _ = try await process.waitForLine("listening")
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "hello")])
+            #expect(try await process.waitForExit(within: .seconds(30)) == .code(0), "\(Self.output(of: process))")
+        }
+    }
+}

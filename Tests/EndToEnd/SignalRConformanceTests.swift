@@ -1,0 +1,142 @@
+// Carillon · SignalRConformanceTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Testing
+
+/// The conformance program's `/hub` and `/echo`, byte by byte.
+@Suite(.serialized, .timeLimit(.minutes(2)))
+struct SignalRConformanceTests {
+    /// Runs `body` with the program's port.
+    private static func with(_ options: [String] = [], _ body: (Int) async throws -> Void) async throws {
+        let directory = try TemporaryDirectory("conformance")
+        let server = try await ChildProcess.spawn(
+            TestProducts.path("conformance"),
+            options,
+            name: "conformance",
+            directory: directory.path
+        )
+        let line = try await server.waitForLine("ready http://127.0.0.1:")
+        try await body(try #require(line.split(separator: ":").last.flatMap { Int($0) }))
+        #expect(try await server.stop() == .code(0))
+    }
+
+    private static func open(_ port: Int, handshake: [UInt8] = TestSignalR.handshake) async throws -> TestSocket {
+        let socket = try await TestSocket.open(port: port, token: nil, path: "/hub")
+        try await eventually("it is up") { socket.status == 101 }
+        try await socket.send(opcode: 1, payload: handshake)
+        try await eventually("the handshake is answered") { !socket.messages.isEmpty }
+        return socket
+    }
+
+    @Test("records come in text and binary frames, many in one, and one over many")
+    func records() async throws {
+        try await Self.with { port in
+            let socket = try await Self.open(
+                port, handshake: TestSignalR.handshake + TestSignalR.call("Echo", "1", id: "a"))
+            try await eventually("what follows the handshake counts") { socket.messages.completion("a") != nil }
+            let bytes =
+                TestSignalR.call("Echo", "[{\"k\":\"\u{2028}ä\"}]", id: "b") + TestSignalR.call("Add", "1,2", id: "c")
+            try await socket.send(opcode: 2, payload: bytes)
+            try await eventually("both are answered") { socket.messages.completion("c")?["result"]?.integer == 3 }
+            #expect(socket.messages.completion("b")?["result"]?.array?.first?["k"]?.string == "\u{2028}ä")
+            #expect(socket.messages.arguments("Receive").count == 2)
+            let call = TestSignalR.call("Add", "20,3", id: "d")
+            try await socket.send(opcode: 1, payload: Array(call.prefix(20)))
+            try await socket.send(opcode: 1, payload: Array(call.dropFirst(20)))
+            try await eventually("it is answered") { socket.messages.completion("d")?["result"]?.integer == 23 }
+        }
+    }
+
+    @Test("streams bring their items in order, and end early when they are cancelled")
+    func streams() async throws {
+        try await Self.with { port in
+            let socket = try await Self.open(port)
+            func items(_ id: String) -> [Int64] {
+                socket.messages.filter { $0["type"]?.integer == 2 && $0["invocationId"]?.string == id }
+                    .compactMap { $0["item"]?.integer }
+            }
+            try await socket.send(
+                opcode: 1,
+                payload: TestSignalR.record(#"{"type":4,"invocationId":"s","target":"stream","arguments":[250]}"#)
+            )
+            try await eventually("it ends") { socket.messages.completion("s") != nil }
+            #expect(items("s") == Array(0..<250))
+            try await socket.send(
+                opcode: 1,
+                payload: TestSignalR.record(#"{"type":4,"invocationId":"t","target":"Stream","arguments":[1000000]}"#)
+            )
+            try await eventually("it begins") { !items("t").isEmpty }
+            try await socket.send(opcode: 1, payload: TestSignalR.record(#"{"type":5,"invocationId":"t"}"#))
+            try await eventually("it ends") { socket.messages.completion("t") != nil }
+            #expect(items("t").count < 1_000_000)
+            let wrong: [(call: [UInt8], id: String, error: String)] = [
+                (TestSignalR.call("Stream", "1", id: "1"), "1", "non-streaming invocation"),
+                (TestSignalR.call("Missing", id: "2"), "2", "'Missing'"),
+            ]
+            for (call, id, error) in wrong {
+                try await socket.send(opcode: 1, payload: call)
+                try await eventually("it is refused") {
+                    socket.messages.completion(id)?["error"]?.string?.contains(error) == true
+                }
+            }
+        }
+    }
+
+    @Test("the server pings a quiet client, and ends one that stays silent")
+    func liveness() async throws {
+        try await Self.with(["--ping-interval", "200", "--ping-timeout", "600"]) { port in
+            let socket = try await Self.open(port)
+            try await eventually("it pings") { socket.messages.contains { $0["type"]?.integer == 6 } }
+            #expect(try await socket.waitForClose() == 1000)
+            #expect(socket.messages.close?["allowReconnect"]?.bool == true)
+        }
+    }
+
+    @Test("ends are told as they are meant")
+    func ends() async throws {
+        try await Self.with(["--max-payload", "2000"]) { port in
+            let kicked = try await Self.open(port)
+            try await kicked.send(opcode: 1, payload: TestSignalR.call("Kick", "true", id: "1"))
+            #expect(try await kicked.waitForClose() == 1000)
+            #expect(kicked.messages.close?["allowReconnect"]?.bool == true)
+            let stopped = try await Self.open(port)
+            try await stopped.send(opcode: 1, payload: TestSignalR.call("Kick", "false", id: "1"))
+            #expect(try await stopped.waitForClose() == 1000)
+            #expect(stopped.messages.close?["allowReconnect"] == nil)
+            let dropped = try await Self.open(port)
+            try await dropped.send(opcode: 1, payload: TestSignalR.call("Drop", id: "1"))
+            try await eventually("it is cut") { dropped.isClosed }
+            #expect(dropped.closeCode == nil)
+            let large = try await Self.open(port)
+            try await large.send(opcode: 1, payload: [UInt8](repeating: 0x20, count: 2_001))
+            #expect(try await large.waitForClose() == 1008)
+            #expect(large.messages.close?["error"]?.string?.contains("2000B") == true)
+            let strange = try await Self.open(port, handshake: TestSignalR.record(#"{"protocol":"other","version":1}"#))
+            #expect(try await strange.waitForClose() == 1008)
+            #expect(strange.messages.first?["error"]?.string?.contains("'other'") == true)
+            let polite = try await Self.open(port)
+            try await polite.send(opcode: 1, payload: TestSignalR.record(#"{"type":7}"#))
+            #expect(try await polite.waitForClose() == 1000)
+        }
+    }
+
+    @Test("text and binary messages are echoed, up to 16 MiB")
+    func echo() async throws {
+        try await Self.with { port in
+            let socket = try await TestSocket.open(port: port, token: nil, path: "/echo")
+            try await eventually("it is up") { socket.status == 101 }
+            try await socket.send(opcode: 1, payload: Array(#"{"type":"small"}"#.utf8))
+            _ = try await socket.first("small")
+            let long = String(repeating: "x", count: 16 * 1024 * 1024 - 64)
+            try await socket.send(opcode: 1, payload: Array(#"{"type":"large","text":"\#(long)"}"#.utf8))
+            try await eventually("it comes back", within: .seconds(60)) {
+                socket.all("large").first?["text"]?.string?.utf8.count == long.utf8.count
+            }
+            try await socket.send(opcode: 1, payload: [UInt8](repeating: 0x78, count: 16 * 1024 * 1024 + 1))
+            #expect(try await socket.waitForClose() == 1009)
+        }
+    }
+}
