@@ -450,7 +450,9 @@ let package = Package(
         ),
         .testTarget(
             name: "SocketsTests",
-            dependencies: ["JSON", "Model", "SignalR", "SocketIO", "Sockets", .product(name: "NIOCore", package: nio)],
+            dependencies: [
+                "JSON", "Model", "SignalR", "SocketIO", "Sockets", .product(name: "NIOCore", package: nio),
+            ],
             path: "Tests/Sockets"
         ),
         .testTarget(

@@ -210,7 +210,7 @@ struct IdentityTests {
                 INSERT INTO carillon.token_revocations SELECT 'ada', now() + interval '1 minute', version FROM next
                 """
             )
-            try await eventually("the socket is closed", within: .seconds(5)) { socket.closeCode == 4401 }
+            try await eventually("the socket is closed") { socket.closeCode == 4401 }
             let token = try await Stack.token(user: "ada")
             #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 401)
         }
