@@ -111,6 +111,7 @@ let package = Package(
             ],
             path: "Sources/Shared/Postgres"
         ),
+        .target(name: "Decision", dependencies: ["Model"], path: "Sources/Shared/Decision"),
         .target(
             name: "Catalog",
             dependencies: ["Model", .product(name: "Yams", package: "Yams")],
@@ -135,7 +136,6 @@ let package = Package(
         ),
 
         // Dispatcher: jobs out, in the order the job travels.
-        .target(name: "Decision", dependencies: ["Model"], path: "Sources/Dispatcher/Decision"),
         .target(
             name: "Providers",
             dependencies: [

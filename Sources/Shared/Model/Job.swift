@@ -43,6 +43,15 @@ package struct JobContent: Sendable, Equatable {
     package var collapseKey: String?
     package var expiresAt: Timestamp?
     package var keepUntil: Timestamp?
+    /// The catalog's template that makes title and body, and its variables, a JSON object.
+    package var template: String?
+    package var variables: [UInt8]?
+    /// Not before this moment.
+    package var deliverAt: Timestamp?
+    /// Not before this time of day in each recipient's zone.
+    package var deliverLocal: LocalTime?
+    /// What has the same key in the type's window becomes one notification.
+    package var digest: String?
 
     package init(type: String) {
         self.type = type

@@ -6,9 +6,7 @@ import JSON
 /// Reads a job from the flat fields of a stream entry and names everything that is wrong with it.
 package struct JobDecoder {
     /// Fields of the contract that this release cannot honour yet: refused, rather than done wrong.
-    private static let unsupported: Set<String> = [
-        "topic", "all", "template", "vars", "deliver_at", "deliver_local", "digest",
-    ]
+    private static let unsupported = ["topic", "all", "template", "vars", "deliver_at", "deliver_local", "digest"]
 
     private var fields: [String: ArraySlice<UInt8>] = [:]
     private var faults: [JobFault] = []
@@ -27,13 +25,15 @@ package struct JobDecoder {
         for (name, value) in entry where decoder.fields.updateValue(value, forKey: name) != nil {
             decoder.fault(name, "occurs twice")
         }
+        for name in Self.unsupported where decoder.fields[name] != nil {
+            decoder.fault(name, "is not supported by this release")
+        }
         let job = decoder.job()
         if case .notification(let content) = job?.payload, !content.type.isEmpty, !isKnown(content.type) {
             decoder.fault("type", "is not in the catalog")
         }
         for name in decoder.fields.keys.sorted() {
-            let isLater = Self.unsupported.contains(name)
-            decoder.fault(name, isLater ? "is not supported by this release" : "is not a field of a job")
+            decoder.fault(name, "is not a field of a job")
         }
         guard decoder.faults.isEmpty, let job else { throw JobFaults(decoder.faults) }
         return job
@@ -69,7 +69,15 @@ package struct JobDecoder {
             return .users([user])
         case "users":
             return self.users("users").map { .users($0) }
-        default: return nil
+        case "topic":
+            return self.text("topic", limit: JobLimits.name).map { .topic($0) }
+        default:
+            guard let flag = self.text("all", limit: JobLimits.name) else { return nil }
+            guard flag == "true" || flag == "1" else {
+                self.fault("all", "must be true")
+                return nil
+            }
+            return .everyone
         }
     }
 
@@ -96,6 +104,11 @@ package struct JobDecoder {
         content.channels = self.channels()
         content.expiresAt = self.moment("expires_at")
         content.keepUntil = self.moment("keep_until")
+        content.template = self.text("template", limit: JobLimits.name)
+        content.variables = self.object("vars")
+        content.deliverAt = self.moment("deliver_at")
+        content.deliverLocal = self.localTime("deliver_local")
+        content.digest = self.text("digest", limit: JobLimits.name)
         content.extras.url = self.text("url", limit: JobLimits.url)
         content.extras.image = self.text("image", limit: JobLimits.url)
         content.extras.sound = self.text("sound", limit: JobLimits.name)
@@ -197,6 +210,13 @@ package struct JobDecoder {
         guard let text = self.text(name, limit: JobLimits.name) else { return nil }
         if let moment = Timestamp(rfc3339: text) { return moment }
         self.fault(name, "must be an RFC 3339 time such as 2026-11-20T10:00:00Z")
+        return nil
+    }
+
+    private mutating func localTime(_ name: String) -> LocalTime? {
+        guard let text = self.text(name, limit: JobLimits.name) else { return nil }
+        if let time = LocalTime(text) { return time }
+        self.fault(name, "must be a time of day such as 08:30")
         return nil
     }
 
