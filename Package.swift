@@ -111,7 +111,7 @@ let package = Package(
             ],
             path: "Sources/Shared/Postgres"
         ),
-        .target(name: "Decision", dependencies: ["Model"], path: "Sources/Shared/Decision"),
+        .target(name: "Decision", dependencies: ["Model", "Zones"], path: "Sources/Shared/Decision"),
         .target(
             name: "Catalog",
             dependencies: ["Model", .product(name: "Yams", package: "Yams")],

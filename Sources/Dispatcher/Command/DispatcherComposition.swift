@@ -20,6 +20,7 @@ import Streams
 import Telemetry
 import Transfer
 import UnixSignals
+import Zones
 
 /// Puts the dispatcher together: the one place that makes clients and services.
 enum DispatcherComposition {
@@ -69,6 +70,7 @@ enum DispatcherComposition {
         let pool = try PostgresPool(self.database(settings), logger: logger)
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
         let keys = Keyspace()
+        let zones = ZoneDatabase()
         let dispatcher = Dispatcher(
             name: name,
             catalog: catalog,
@@ -78,8 +80,10 @@ enum DispatcherComposition {
             recipients: RecipientStore(pool: pool),
             deliveries: DeliveryStore(pool: pool),
             deadLetters: DeadLetterStore(pool: pool),
+            followUps: FollowUpStore(pool: pool),
             presence: PresenceRegistry(connection: redis, keys: keys),
             providers: credentials.providers,
+            zones: zones,
             now: now,
             logger: logger
         )
@@ -118,6 +122,7 @@ enum DispatcherComposition {
         // Shut down from the last to the first: nothing new is taken, what was taken is finished, the lease goes last.
         var services: [any Service] = [lease, operations, RetryService(dispatcher: dispatcher)]
         services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher)]
+        services.append(FollowUpService(dispatcher: dispatcher))
         services.append(contentsOf: deliveries)
         services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
         var configuration = ServiceGroupConfiguration(

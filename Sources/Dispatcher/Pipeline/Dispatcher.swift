@@ -3,11 +3,13 @@
 
 import Backoff
 package import Catalog
+import Decision
 package import Logging
 package import Model
 package import Redis
 package import Stores
 package import Streams
+package import Zones
 
 /// What every stage of a dispatcher shares.
 package struct Dispatcher: Sendable {
@@ -21,9 +23,13 @@ package struct Dispatcher: Sendable {
     package let recipients: RecipientStore
     package let deliveries: DeliveryStore
     package let deadLetters: DeadLetterStore
+    package let followUps: FollowUpStore
     package let presence: PresenceRegistry
     /// The providers that are configured; the others' work is recorded as `no_provider`.
     package let providers: Set<Provider>
+    package let zones: ZoneDatabase
+    /// The zone of users who have said none, or one that is no more.
+    package let defaultZone: ZoneRules
     package let now: @Sendable () -> Timestamp
     package let logger: Logger
     /// What was taken and not yet acknowledged.
@@ -39,8 +45,11 @@ package struct Dispatcher: Sendable {
         recipients: RecipientStore,
         deliveries: DeliveryStore,
         deadLetters: DeadLetterStore,
+        followUps: FollowUpStore,
         presence: PresenceRegistry,
         providers: Set<Provider>,
+        zones: ZoneDatabase,
+        defaultZone: ZoneRules = .utc,
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger
     ) {
@@ -52,10 +61,34 @@ package struct Dispatcher: Sendable {
         self.recipients = recipients
         self.deliveries = deliveries
         self.deadLetters = deadLetters
+        self.followUps = followUps
         self.presence = presence
         self.providers = providers
+        self.zones = zones
+        self.defaultZone = defaultZone
         self.now = now
         self.logger = logger
+    }
+
+    /// The rules of a user's zone.
+    func zone(of settings: UserSettings) -> ZoneRules {
+        settings.zone.flatMap { self.zones.rules($0) } ?? self.defaultZone
+    }
+
+    /// The end of the quiet hours that hold now for a notification; nil if none do.
+    func quietEnd(of notification: Notification, wishes: RecipientStore.Wishes, now: Timestamp) -> Timestamp? {
+        var facts = DecisionFacts(
+            notification: notification,
+            type: self.catalog[notification.type] ?? NotificationType(name: notification.type),
+            progress: .stored,
+            now: now
+        )
+        facts.preference = wishes.preference
+        facts.settings = wishes.settings
+        // Most have none, and need no zone.
+        guard facts.hasQuietHours else { return nil }
+        facts.zone = self.zone(of: wishes.settings)
+        return facts.quietEnd
     }
 
     func group(_ stream: String) -> ConsumerGroup {

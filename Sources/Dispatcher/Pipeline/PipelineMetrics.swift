@@ -20,6 +20,13 @@ enum PipelineMetrics {
     /// Rows without an owner that were fanned out again.
     static let swept = Counter(label: "carillon.notifications.swept")
 
+    /// What was put off: by quiet hours, for idle users, until an e-mail is due.
+    static let postponed = Counter(label: "carillon.followups.postponed")
+    /// What was put off and looked at again.
+    static let followed = Counter(label: "carillon.followups.done")
+    /// Summaries in place of many pushes.
+    static let summaries = Counter(label: "carillon.summaries")
+
     /// The metrics of one provider.
     struct Deliveries: Sendable {
         let accepted: Counter

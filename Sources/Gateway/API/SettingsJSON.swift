@@ -19,20 +19,25 @@ enum SettingsJSON {
         writer.key("email_opted_out")
         writer.bool(settings.isEmailOptedOut)
         writer.key("quiet_hours")
-        if let quietHours = settings.quietHours {
-            writer.beginObject()
-            writer.key("start")
-            writer.string(Self.clock(quietHours.start))
-            writer.key("end")
-            writer.string(Self.clock(quietHours.end))
-            writer.key("weekdays")
-            writer.beginArray()
-            for day in 1...7 where quietHours.weekdays & 1 << UInt8(day - 1) != 0 { writer.integer(day) }
-            writer.endArray()
-            writer.endObject()
-        } else {
+        self.write(settings.quietHours, to: &writer)
+        writer.endObject()
+    }
+
+    /// Quiet hours as an object, or null for none.
+    static func write(_ quietHours: QuietHours?, to writer: inout JSONWriter) {
+        guard let quietHours else {
             writer.null()
+            return
         }
+        writer.beginObject()
+        writer.key("start")
+        writer.string(Self.clock(quietHours.start))
+        writer.key("end")
+        writer.string(Self.clock(quietHours.end))
+        writer.key("weekdays")
+        writer.beginArray()
+        for day in 1...7 where quietHours.weekdays & 1 << UInt8(day - 1) != 0 { writer.integer(day) }
+        writer.endArray()
         writer.endObject()
     }
 

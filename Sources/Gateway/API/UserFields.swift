@@ -12,10 +12,10 @@ package import Stores
 package struct UserFields: Sendable {
     /// FCM's tokens have some 160 characters, a Web Push subscription some 600; an index of PostgreSQL takes 2,700 bytes.
     static let longestToken = 2_048
-    private static let mostPreferences = 1_000
+    static let mostPreferences = 1_000
     static let mostTopics = 1_000
 
-    private let catalog: Catalog
+    let catalog: Catalog
     private let now: @Sendable () -> Timestamp
 
     package init(catalog: Catalog, now: @escaping @Sendable () -> Timestamp) {
@@ -110,33 +110,6 @@ package struct UserFields: Sendable {
 
     // MARK: Preferences
 
-    /// Reads a list of `{"type":…,"in_app":…,"push":…,"email":…}`.
-    func preferences(_ name: String, _ body: inout JSONBody, isRequired: Bool) -> [String: TypePreference] {
-        var preferences: [String: TypePreference] = [:]
-        let entries = body.elements(name, limit: Self.mostPreferences, isRequired: isRequired)
-        for (index, entry) in entries.enumerated() {
-            var part = JSONBody(entry, at: "\(name)[\(index)]")
-            part.allow(["type", "in_app", "push", "email"])
-            let preference = TypePreference(
-                inApp: part.flag("in_app"),
-                push: part.flag("push"),
-                email: part.flag("email")
-            )
-            if entry.object != nil, let typeName = part.text("type", limit: JobLimits.name, isRequired: true) {
-                if let type = self.catalog[typeName] {
-                    if type.isRequired { part.fault("type", "is required and cannot be switched off") }
-                    if preferences.updateValue(preference, forKey: typeName) != nil {
-                        part.fault("type", "occurs twice")
-                    }
-                } else {
-                    part.fault("type", "is not in the catalog")
-                }
-            }
-            for fault in part.faults { body.fault(fault.field, fault.reason) }
-        }
-        return preferences
-    }
-
     // MARK: Devices
 
     /// Reads a device as an app registers it; nil with a fault if it cannot be one.
@@ -183,14 +156,14 @@ package struct UserFields: Sendable {
 
     // MARK: All at once
 
-    /// Reads a record: `settings`, `preferences`, `devices` and `topics`, each as its own call takes it.
+    /// Reads a record: `settings`, `preferences`, `categories`, `devices` and `topics`, each as its own call takes it.
     ///
     /// - Parameter user: the user; nil if the record says it as `user_id`.
     /// - Throws: ``JobFaults`` with every fault.
     package func record(_ value: JSONValue, user: String?) throws(JobFaults) -> UserRecord {
         guard value.object != nil else { throw JobFaults([JobFault("record", "must be a JSON object")]) }
         var body = JSONBody(value, at: "")
-        var names: Set<String> = ["settings", "preferences", "devices", "topics"]
+        var names: Set<String> = ["settings", "preferences", "categories", "devices", "topics"]
         if user == nil { names.insert("user_id") }
         body.allow(names)
         let user = user ?? body.text("user_id", limit: JobLimits.user, isRequired: true) ?? ""
@@ -203,6 +176,7 @@ package struct UserFields: Sendable {
             for fault in part.faults { body.fault(fault.field, fault.reason) }
         }
         record.preferences = self.preferences("preferences", &body, isRequired: false)
+        record.preferences.merge(self.categoryPreferences("categories", &body)) { one, _ in one }
         for (index, element) in body.elements("devices", limit: DeviceStore.limit).enumerated() {
             var part = JSONBody(element, at: "devices[\(index)]")
             if element.object != nil, let device = self.device(&part, user: user) { record.devices.append(device) }

@@ -7,9 +7,17 @@ package import Model
 package struct Catalog: Sendable {
     private let types: [String: NotificationType]
     private let topics: TopicRules
+    /// How many interruptions a user gets of all types together; nil for any number.
+    package let userCap: FrequencyCap?
+    private let categoryCaps: [String: FrequencyCap]
 
     /// - Throws: ``CatalogFault`` if a name or an integer code occurs twice.
-    package init(_ types: [NotificationType], topics: [TopicRule] = []) throws(CatalogFault) {
+    package init(
+        _ types: [NotificationType],
+        topics: [TopicRule] = [],
+        userCap: FrequencyCap? = nil,
+        categoryCaps: [String: FrequencyCap] = [:]
+    ) throws(CatalogFault) {
         var byName: [String: NotificationType] = [:]
         var codes: [Int: String] = [:]
         for type in types {
@@ -21,11 +29,20 @@ package struct Catalog: Sendable {
             }
         }
         self.types = byName
+        self.categories = types.compactMap { type in type.category.map { (type.name, $0) } }
         self.topics = try TopicRules(topics)
+        self.userCap = userCap
+        self.categoryCaps = categoryCaps
     }
+
+    /// The categories of types that have one.
+    package let categories: [(type: String, category: String)]
 
     /// Whether users may subscribe to a topic themselves.
     package func isOpen(topic: String) -> Bool { self.topics[topic]?.isOpen ?? false }
+
+    /// How many interruptions a user gets of a category; nil for any number.
+    package func cap(category: String) -> FrequencyCap? { self.categoryCaps[category] }
 
     package subscript(_ name: String) -> NotificationType? {
         self.types[name]

@@ -10,12 +10,14 @@ package let proofDeadline: Duration = .seconds(5)
 ///
 /// No I/O: the same facts give the same steps.
 ///
-/// The order of the rules: expiry, type and opt-out, channels, then presence.
+/// The order of the rules: expiry, type and opt-out, channels, cap, presence, quiet hours.
 package func decide(_ facts: DecisionFacts) -> [Step] {
     switch facts.progress {
     case .arrived: [storing(facts)]
     case .stored: routing(facts)
-    case .unproven: pushing(facts)
+    case .unproven, .due(.release): pushing(facts)
+    case .due(.attention): attending(facts)
+    case .due(.email): isExpired(facts) ? [] : [.email]
     }
 }
 
@@ -26,43 +28,78 @@ private func storing(_ facts: DecisionFacts) -> Step {
     var channels = facts.notification.channels.intersection(facts.type.channels)
     if facts.notification.delivery == .inApp { channels.remove(.push) }
     guard !channels.isEmpty else { return refuse(.noChannel) }
-    guard !facts.type.isRequired else { return .store(status: .pending, reason: nil, channels: channels) }
-    if facts.settings.isOptedOut { return refuse(.optedOut) }
-    let wishes = [
-        (Channels.inApp, facts.preference.inApp), (.push, facts.preference.push), (.email, facts.preference.email),
-    ]
-    for (channel, wish) in wishes where wish == false { channels.remove(channel) }
-    // A type that is off by default reaches only those channels that the user switched on.
-    if !facts.type.isOnByDefault {
-        for (channel, wish) in wishes where wish == nil { channels.remove(channel) }
-        if wishes.allSatisfy({ $0.1 == nil }) { return refuse(.notOptedIn) }
+    if !facts.type.isRequired {
+        if facts.settings.isOptedOut { return refuse(.optedOut) }
+        let wishes = [
+            (Channels.inApp, facts.preference.inApp), (.push, facts.preference.push), (.email, facts.preference.email),
+        ]
+        for (channel, wish) in wishes where wish == false { channels.remove(channel) }
+        // A type that is off by default reaches only those channels that the user switched on.
+        if !facts.type.isOnByDefault {
+            for (channel, wish) in wishes where wish == nil { channels.remove(channel) }
+            if wishes.allSatisfy({ $0.1 == nil }) { return refuse(.notOptedIn) }
+        }
+        guard !channels.isEmpty else { return refuse(.optedOutOfType) }
     }
-    guard !channels.isEmpty else { return refuse(.optedOutOfType) }
+    if facts.type.quietHours == .drop, channels.contains(.push), facts.quietEnd != nil { return refuse(.quietHours) }
     return .store(status: .pending, reason: nil, channels: channels)
 }
 
 private func routing(_ facts: DecisionFacts) -> [Step] {
     let channels = facts.notification.channels
     if isExpired(facts) { return [.settle(status: .expired, reason: .expired, via: nil)] }
-    switch facts.presence {
-    case .online where channels.contains(.inApp):
-        return channels.contains(.push) ? [.publish, .awaitProof(within: proofDeadline)] : [.publish]
-    case .online, .offline:
-        return pushing(facts)
-    case .unknown:
-        // Fail open: a push too many is better than none.
-        return channels.contains(.push) ? pushing(facts) : [.wait(.presenceUnknown)]
+    let mail = emailing(facts)
+    guard case .online(let connections) = facts.presence, channels.contains(.inApp) else {
+        // Fail open where presence is not known: a push too many is better than none.
+        if facts.presence == .unknown, !channels.contains(.push) { return [.wait(.presenceUnknown)] }
+        return pushing(facts) + mail
     }
+    let quietEnd = facts.quietEnd
+    let publish = Step.publish(isSilent: quietEnd != nil)
+    guard channels.contains(.push) else { return [publish] + mail }
+    if let reason = heldBack(facts, quietEnd: quietEnd) { return [publish, .note(reason)] + mail }
+    var steps = [publish, .awaitProof(within: proofDeadline)]
+    // Quiet hours let an idle user sleep; what no socket proves is released at their end.
+    if quietEnd == nil, connections.allSatisfy({ $0.state == .idle }) {
+        steps.append(.postpone(.attention, until: facts.now + facts.type.attentionDelay, reason: .idle))
+    }
+    return steps + mail
 }
 
 private func pushing(_ facts: DecisionFacts) -> [Step] {
     let channels = facts.notification.channels
     if isExpired(facts) { return [.settle(status: .expired, reason: .expired, via: nil)] }
-    if channels.contains(.push), facts.deviceCount > 0 { return [.push] }
-    let reason = channels.contains(.push) ? Reason.noDevice : .offline
-    return channels.contains(.inApp)
-        ? [.settle(status: .sent, reason: reason, via: "inbox")]
-        : [.settle(status: .failed, reason: reason, via: nil)]
+    func rest(_ reason: Reason) -> [Step] {
+        // E-mail, if it is on its way, settles what has no other channel.
+        if channels.contains(.inApp) { return [.settle(status: .sent, reason: reason, via: "inbox")] }
+        return channels.contains(.email) ? [] : [.settle(status: .failed, reason: reason, via: nil)]
+    }
+    guard channels.contains(.push) else { return rest(.offline) }
+    let quietEnd = facts.quietEnd
+    if let reason = heldBack(facts, quietEnd: quietEnd) { return [.note(reason)] + rest(reason) }
+    guard facts.deviceCount > 0 else { return rest(.noDevice) }
+    if let quietEnd { return [.postpone(.release, until: quietEnd, reason: .quietHours)] }
+    return [.push]
+}
+
+private func attending(_ facts: DecisionFacts) -> [Step] {
+    if isExpired(facts) || facts.deviceCount == 0 { return [] }
+    if let quietEnd = facts.quietEnd { return [.postpone(.attention, until: quietEnd, reason: .quietHours)] }
+    return [.push]
+}
+
+/// E-mail goes out at once, or when it has been unread for as long as the type says; quiet hours are for what rings.
+private func emailing(_ facts: DecisionFacts) -> [Step] {
+    guard facts.notification.channels.contains(.email) else { return [] }
+    guard let delay = facts.type.emailDelay else { return [.email] }
+    return [.postpone(.email, until: facts.now + delay, reason: .unread)]
+}
+
+/// Why push is left out although the channel is there; nil if it is not.
+private func heldBack(_ facts: DecisionFacts, quietEnd: Timestamp?) -> Reason? {
+    if let cap = facts.cap, facts.notification.severity != .alert { return Reason(cap) }
+    if quietEnd != nil, facts.type.quietHours == .inAppOnly || facts.type.quietHours == .drop { return .quietHours }
+    return nil
 }
 
 private func isExpired(_ facts: DecisionFacts) -> Bool {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 package import Model
+package import Zones
 
 /// All that a decision about one notification rests on.
 package struct DecisionFacts: Sendable {
@@ -13,15 +14,21 @@ package struct DecisionFacts: Sendable {
         case stored
         /// Handed to sockets, and no proof came in time.
         case unproven
+        /// Put off, and its time has come.
+        case due(FollowUp)
     }
 
     package var notification: Notification
     package var type: NotificationType
     package var preference = TypePreference()
     package var settings = UserSettings()
-    /// How many active devices the user has.
+    /// The rules of the user's zone.
+    package var zone = ZoneRules.utc
+    /// How many devices the user has that may be sent to.
     package var deviceCount = 0
     package var presence = Presence.unknown
+    /// Which cap the user has reached; nil for none.
+    package var cap: CapScope?
     package var progress: Progress
     package var now: Timestamp
 
@@ -31,4 +38,28 @@ package struct DecisionFacts: Sendable {
         self.progress = progress
         self.now = now
     }
+
+    /// The quiet hours that this notification keeps; nil if there are none, or the type ignores them.
+    private var quietHours: QuietHours? {
+        let mayIgnore = self.notification.severity == .alert || self.type.severity == .alert
+        if self.type.quietHours == .ignore, mayIgnore { return nil }
+        switch self.preference.quietHours {
+        case .some(QuietOverride.none): return nil
+        case .hours(let own): return own
+        case .inherited, nil: return self.settings.quietHours
+        }
+    }
+
+    /// Whether the time of day matters for this notification.
+    package var hasQuietHours: Bool { self.quietHours != nil }
+
+    /// The end of the quiet hours that hold now for this notification; nil if none do.
+    package var quietEnd: Timestamp? {
+        self.quietHours.flatMap { QuietCalendar($0, zone: self.zone).end(at: self.now) }
+    }
+}
+
+/// What a frequency cap counts.
+package enum CapScope: String, Sendable, CaseIterable {
+    case user, type, category
 }

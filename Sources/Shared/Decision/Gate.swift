@@ -5,17 +5,30 @@ package import Model
 
 /// What is asked once more before every provider call.
 package struct GateFacts: Sendable {
+    /// What the call is for.
+    package enum Purpose: Sendable, Equatable {
+        /// To reach a user whom no socket has proven to have reached.
+        case reach
+        /// To call a user who has it on a socket and has not read it.
+        case attention
+        /// To write to a user who has not read it.
+        case email
+    }
+
+    package var purpose = Purpose.reach
     package var status: NotificationStatus
     package var isRead: Bool
     package var isDeleted: Bool
     package var isReplaced: Bool
     package var expiresAt: Timestamp?
     package var isDeviceActive: Bool
-    /// Whether the user has switched push off for the type, or everything off, since.
+    /// Whether the user has switched the channel off for the type, or everything off, since.
     package var isOptedOut: Bool
     package var isRequired: Bool
     /// Whether this device has accepted it before.
     package var wasAccepted: Bool
+    /// The end of the quiet hours that hold now; nil outside of them, and for what goes out in them.
+    package var quietEnd: Timestamp?
 
     package init(
         status: NotificationStatus,
@@ -49,6 +62,8 @@ package enum GateRefusal: String, Sendable, CaseIterable {
     case alreadyAccepted = "already_accepted"
     /// The same delivery is being made by another entry.
     case underWay = "under_way"
+    /// Quiet hours have begun; it is put off until they end.
+    case quietHours = "quiet_hours"
 }
 
 /// Whether a delivery may still go out; nil lets it pass.
@@ -57,8 +72,8 @@ package func gate(_ facts: GateFacts, now: Timestamp) -> GateRefusal? {
     switch facts.status {
     case .cancelled: return .cancelled
     case .expired: return .expired
-    case .delivered: return .alreadyDelivered
-    case .pending, .sent, .failed, .suppressed, .deferred: break
+    case .delivered where facts.purpose == .reach: return .alreadyDelivered
+    case .pending, .sent, .delivered, .failed, .suppressed, .deferred: break
     }
     if facts.isRead { return .read }
     if facts.isDeleted { return .deleted }
@@ -66,5 +81,6 @@ package func gate(_ facts: GateFacts, now: Timestamp) -> GateRefusal? {
     if let expiresAt = facts.expiresAt, expiresAt <= now { return .expired }
     if facts.isOptedOut, !facts.isRequired { return .optedOut }
     if !facts.isDeviceActive { return .deviceInactive }
+    if facts.quietEnd != nil { return .quietHours }
     return nil
 }

@@ -7,12 +7,18 @@ package import Model
 package enum Step: Sendable, Equatable {
     /// Store it so.
     case store(status: NotificationStatus, reason: Reason?, channels: Channels)
-    /// Send it to the user's sockets.
-    case publish
+    /// Send it to the user's sockets; silently, if it is not to interrupt.
+    case publish(isSilent: Bool)
     /// Fall back to push unless a socket proves receipt in time.
     case awaitProof(within: Duration)
     /// Send it to every active device.
     case push
+    /// Send it to the user's e-mail address.
+    case email
+    /// Look at it again at that moment.
+    case postpone(FollowUp, until: Timestamp, reason: Reason)
+    /// Write down why less is done than was asked for.
+    case note(Reason)
     /// Nothing more is to be done; record how it stands.
     case settle(status: NotificationStatus, reason: Reason, via: String?)
     /// Leave it as it is; it is looked at again.
@@ -30,4 +36,18 @@ package enum Reason: String, Sendable, CaseIterable {
     case offline
     case presenceUnknown = "presence_unknown"
     case noDevice = "no_device"
+    case quietHours = "quiet_hours"
+    case idle
+    case unread
+    case cappedByUser = "capped_by_user"
+    case cappedByType = "capped_by_type"
+    case cappedByCategory = "capped_by_category"
+
+    init(_ scope: CapScope) {
+        switch scope {
+        case .user: self = .cappedByUser
+        case .type: self = .cappedByType
+        case .category: self = .cappedByCategory
+        }
+    }
 }

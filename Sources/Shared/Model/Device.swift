@@ -15,6 +15,8 @@ package struct Device: Sendable, Equatable {
     package var appVersion: String?
     package var locale: String?
     package var isActive = true
+    /// Whether its user has switched it off.
+    package var isSilenced = false
     package var deactivatedReason: String?
     package var registeredAt: Timestamp
     package var lastUsedAt: Timestamp

@@ -26,6 +26,8 @@ package struct Notification: Sendable, Equatable {
     package var extras = NotificationExtras()
     package var status = NotificationStatus.pending
     package var statusReason: String?
+    /// Why less was done than was asked for, such as a cap that was reached.
+    package var decision: String?
     package var createdAt: Timestamp
     package var deliveredAt: Timestamp?
     package var openedAt: Timestamp?

@@ -6,12 +6,34 @@ package struct TypePreference: Sendable, Equatable {
     package var inApp: Bool?
     package var push: Bool?
     package var email: Bool?
+    /// In place of the user's quiet hours; nil if nothing was said.
+    package var quietHours: QuietOverride?
 
-    package init(inApp: Bool? = nil, push: Bool? = nil, email: Bool? = nil) {
+    package init(inApp: Bool? = nil, push: Bool? = nil, email: Bool? = nil, quietHours: QuietOverride? = nil) {
         self.inApp = inApp
         self.push = push
         self.email = email
+        self.quietHours = quietHours
     }
+
+    /// The same with what it leaves open taken from another, channel by channel.
+    package func filled(from other: TypePreference) -> TypePreference {
+        TypePreference(
+            inApp: self.inApp ?? other.inApp,
+            push: self.push ?? other.push,
+            email: self.email ?? other.email,
+            quietHours: self.quietHours ?? other.quietHours
+        )
+    }
+}
+
+/// What holds for a type in place of the user's quiet hours.
+package enum QuietOverride: Sendable, Equatable {
+    /// The user's own hold.
+    case inherited
+    /// It has none.
+    case none
+    case hours(QuietHours)
 }
 
 /// Wall-clock times in the user's zone, minutes after midnight; start is inclusive, end exclusive.

@@ -7,15 +7,17 @@ package import Model
 /// A notification as canonical JSON: snake_case, RFC 3339 times, absent values as null.
 package enum CanonicalShape {
     /// The JSON object.
-    package static func encode(_ notification: Notification) -> [UInt8] {
+    ///
+    /// - Parameter isSilent: whether the client is asked not to ring, as its user has quiet hours.
+    package static func encode(_ notification: Notification, isSilent: Bool = false) -> [UInt8] {
         let content = notification.title.utf8.count + notification.body.utf8.count + (notification.data?.count ?? 0)
         var writer = JSONWriter(capacity: 512 + content)
-        self.write(notification, to: &writer)
+        self.write(notification, isSilent: isSilent, to: &writer)
         return writer.bytes
     }
 
     /// Writes the JSON object as a value.
-    package static func write(_ notification: Notification, to writer: inout JSONWriter) {
+    package static func write(_ notification: Notification, isSilent: Bool = false, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.key("id")
         writer.string(notification.id.description)
@@ -51,6 +53,15 @@ package enum CanonicalShape {
         writer.string(notification.readAt?.rfc3339)
         writer.key("expires_at")
         writer.string(notification.expiresAt?.rfc3339)
+        // Absent in most, and so left out.
+        if let decision = notification.decision {
+            writer.key("held_back")
+            writer.string(decision)
+        }
+        if isSilent {
+            writer.key("silent")
+            writer.bool(true)
+        }
         writer.endObject()
     }
 }

@@ -3,20 +3,20 @@
 
 /// The statements of ``DeliveryStore``.
 enum DeliverySQL {
+    /// $1 to $4: users, notifications, devices, whether they are repeats; $5 and $6: types and their categories' keys.
     static let facts = """
-        SELECT (k.n - 1)::int4, n.replaced_by IS NOT NULL, p.push, coalesce(s.opted_out, false),
-            coalesce(b.unread, 0)::int4, coalesce(b.version, 0),
+        SELECT (k.n - 1)::int4, n.replaced_by IS NOT NULL, coalesce(b.unread, 0)::int4, coalesce(b.version, 0),
             k.is_repeat AND EXISTS (
                 SELECT FROM carillon.delivery_attempts a
                 WHERE a.notification_id = k.notification AND a.device_id = k.device AND a.outcome = 'accepted'
             ),
-            \(NotificationColumns.list), \(DeviceColumns.list)
+            \(WishColumns.list), \(NotificationColumns.list), \(DeviceColumns.list)
         FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, notification, device, is_repeat, n)
         JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.notification
         JOIN carillon.devices d ON d.id = k.device
         LEFT JOIN carillon.inboxes b ON b.user_id = k.user_id
-        LEFT JOIN carillon.preferences p ON p.user_id = k.user_id AND p.type = n.type
-        LEFT JOIN carillon.user_settings s ON s.user_id = k.user_id
+        LEFT JOIN unnest($5, $6) AS t (type, category) ON t.type = n.type
+        \(WishColumns.joins(user: "k.user_id", type: "n.type", category: "t.category"))
         """
 
     static let attempts = """
@@ -29,7 +29,7 @@ enum DeliverySQL {
         UPDATE carillon.notifications n
         SET status = 'sent', status_reason = NULL, sent_via = a.via
         FROM unnest($1, $2, $3) AS a (user_id, id, via)
-        WHERE n.user_id = a.user_id AND n.id = a.id AND n.status IN ('pending', 'failed')
+        WHERE n.user_id = a.user_id AND n.id = a.id AND n.status IN ('pending', 'failed', 'deferred')
         """
 
     static let failed = """

@@ -90,8 +90,11 @@ package struct DeliveryStore: Sendable {
     }
 
     /// The facts of deliveries, in their order; nil where the notification or the device is gone.
+    ///
+    /// - Parameter categories: the categories of types, by which their wishes are found.
     package func facts(
-        _ keys: [(user: String, notification: NotificationID, device: NotificationID, isRepeat: Bool)]
+        _ keys: [(user: String, notification: NotificationID, device: NotificationID, isRepeat: Bool)],
+        categories: [(type: String, category: String)] = []
     ) async throws(PostgresError) -> [Facts?] {
         guard !keys.isEmpty else { return [] }
         var repeats = PostgresArray(.bool)
@@ -101,7 +104,9 @@ package struct DeliveryStore: Sendable {
             .array(PostgresArray(texts: keys.map(\.user))),
             .array(PostgresArray(uuids: keys.map(\.notification.halves))),
             .array(PostgresArray(uuids: keys.map(\.device.halves))),
-            .array(repeats)
+            .array(repeats),
+            .array(PostgresArray(texts: categories.map(\.type))),
+            .array(PostgresArray(texts: categories.map { PreferenceKey.category($0.category) }))
         )
         var facts = [Facts?](repeating: nil, count: keys.count)
         for row in result {
@@ -113,17 +118,15 @@ package struct DeliveryStore: Sendable {
     }
 
     private static func read(_ row: PostgresRow) throws(PostgresError) -> Facts {
-        var wishes = RecipientStore.Wishes()
-        wishes.preference.push = try row.optionalBool(2)
-        wishes.isOptedOut = try row.bool(3)
+        let first = 5 + WishColumns.count
         return Facts(
-            notification: try NotificationColumns.read(row, at: 7),
-            device: try DeviceColumns.read(row, at: 7 + NotificationColumns.count),
+            notification: try NotificationColumns.read(row, at: first),
+            device: try DeviceColumns.read(row, at: first + NotificationColumns.count),
             isReplaced: try row.bool(1),
-            wishes: wishes,
-            unread: try row.int4(4),
-            inboxVersion: try row.int8(5),
-            wasAccepted: try row.bool(6)
+            wishes: try WishColumns.read(row, at: 5),
+            unread: try row.int4(2),
+            inboxVersion: try row.int8(3),
+            wasAccepted: try row.bool(4)
         )
     }
 

@@ -9,7 +9,8 @@ enum DeviceColumns {
     /// The columns that ``read(_:at:)`` expects, of a table called `d`.
     static let list = """
         d.id, d.user_id, d.platform, d.provider, d.app, d.environment, d.token, d.name, d.device_id, d.app_version, \
-        d.locale, d.active, d.deactivated_reason, d.registered_at, d.last_used_at
+        d.locale, d.active, d.deactivated_reason, d.registered_at, d.last_used_at, \
+        d.silenced
         """
 
     /// Reads a device whose columns begin at `first`.
@@ -35,6 +36,7 @@ enum DeviceColumns {
         device.locale = try row.optionalText(first + 10)
         device.isActive = try row.bool(first + 11)
         device.deactivatedReason = try row.optionalText(first + 12)
+        device.isSilenced = try row.bool(first + 15)
         device.lastUsedAt = Timestamp(microseconds: try row.timestamptz(first + 14))
         return device
     }

@@ -60,4 +60,22 @@ extension DeviceStore {
         guard let row = results.last?.first else { return nil }
         return try DeviceColumns.read(row)
     }
+
+    /// Switches a device of the user off or on for pushes; its registration stays.
+    ///
+    /// - Returns: the device as it is now; nil if the user has none with that id.
+    package func setSilenced(
+        _ isSilenced: Bool,
+        user: String,
+        id: NotificationID
+    ) async throws(PostgresError) -> Device? {
+        let result = try await self.pool.query(
+            """
+            UPDATE carillon.devices d SET silenced = $3 WHERE d.id = $1 AND d.user_id = $2
+            RETURNING \(DeviceColumns.list)
+            """,
+            .uuid(id.halves), .text(user), .bool(isSilenced)
+        )
+        return try result.first.map { (row) throws(PostgresError) in try DeviceColumns.read(row) }
+    }
 }

@@ -82,11 +82,11 @@ struct NotificationColumns {
         n.user_id, n.id, n.version, n.job_entry, n.org_id, n.job_id, n.type, n.severity, n.delivery, n.lane, \
         n.channels::int4, n.title, n.body, n.data, n.extras, n.category, n.entity_type, n.entity_id, n.collapse_key, \
         n.status, n.status_reason, n.created_at, n.delivered_at, n.opened_at, n.read_at, n.expires_at, n.keep_until, \
-        n.deleted_at
+        n.deleted_at, n.decision
         """
 
     /// How many columns ``list`` names.
-    static let count = 28
+    static let count = 29
 
     static func read(_ result: PostgresResult) throws(PostgresError) -> [Notification] {
         var notifications: [Notification] = []
@@ -130,6 +130,7 @@ struct NotificationColumns {
         notification.expiresAt = try moment(first + 25)
         notification.keepUntil = try moment(first + 26)
         notification.deletedAt = try moment(first + 27)
+        notification.decision = try row.optionalText(first + 28)
         return notification
     }
 }

@@ -152,12 +152,29 @@ package struct NotificationStore: Sendable {
         )
     }
 
-    /// Sets the status of what was handed on; what is final already stays as it is.
+    /// Sets the status of what was handed on, and notes why less was done than was asked for.
+    ///
+    /// What is final already keeps its status.
     package func mark(
-        _ changes: [(user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)]
+        _ changes: [(user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)],
+        notes: [(user: String, id: NotificationID, decision: String)] = []
     ) async throws(PostgresError) {
-        guard !changes.isEmpty else { return }
-        try await self.pool.run([StatusChanges(changes).statement])
+        var statements: [PostgresStatement] = []
+        if !changes.isEmpty { statements.append(StatusChanges(changes).statement) }
+        if !notes.isEmpty {
+            statements.append(
+                PostgresStatement(
+                    StoreSQL.note,
+                    [
+                        .array(PostgresArray(texts: notes.map(\.user))),
+                        .array(PostgresArray(uuids: notes.map(\.id.halves))),
+                        .array(PostgresArray(texts: notes.map(\.decision))),
+                    ]
+                )
+            )
+        }
+        guard !statements.isEmpty else { return }
+        try await self.pool.run(statements)
     }
 
     /// A notification without an owner.

@@ -14,19 +14,29 @@ package struct PreferenceStore: Sendable {
 
     private static let makeUser = "INSERT INTO carillon.users (user_id) VALUES ($1) ON CONFLICT DO NOTHING"
 
-    /// The user's preferences, by type.
+    /// The user's preferences, by type; those of a category stand under its ``PreferenceKey``.
     package func preferences(user: String) async throws(PostgresError) -> [String: TypePreference] {
         let result = try await self.pool.query(
-            "SELECT type, in_app, push, email FROM carillon.preferences WHERE user_id = $1",
+            """
+            SELECT type, in_app, push, email, quiet_off, quiet_start::int4, quiet_end::int4,
+                coalesce(quiet_weekdays, 127)::int4
+            FROM carillon.preferences WHERE user_id = $1
+            """,
             .text(user)
         )
         var preferences: [String: TypePreference] = [:]
         for row in result {
-            preferences[try row.text(0)] = TypePreference(
+            var preference = TypePreference(
                 inApp: try row.optionalBool(1),
                 push: try row.optionalBool(2),
                 email: try row.optionalBool(3)
             )
+            if try row.bool(4) {
+                preference.quietHours = QuietOverride.none
+            } else if let hours = try WishColumns.hours(row, at: 5) {
+                preference.quietHours = .hours(hours)
+            }
+            preferences[try row.text(0)] = preference
         }
         return preferences
     }
@@ -41,18 +51,44 @@ package struct PreferenceStore: Sendable {
     /// What ``set(user:preferences:)`` runs for a user who is known.
     static func statements(user: String, preferences: [String: TypePreference]) -> [PostgresStatement] {
         func flag(_ value: Bool?) -> PostgresValue { value.map { .bool($0) } ?? .null(.bool) }
-        return preferences.sorted { $0.key < $1.key }.map { type, preference in
-            PostgresStatement(
+        func number(_ value: Int?) -> PostgresValue { value.map { .int4(Int32(clamping: $0)) } ?? .null(.int4) }
+        var statements = preferences.sorted { $0.key < $1.key }.map { type, preference in
+            var hours: QuietHours?
+            if case .hours(let own) = preference.quietHours { hours = own }
+            return PostgresStatement(
                 """
-                INSERT INTO carillon.preferences (user_id, type, in_app, push, email) VALUES ($1, $2, $3, $4, $5)
-                ON CONFLICT (user_id, type)
-                DO UPDATE SET in_app = excluded.in_app, push = excluded.push, email = excluded.email
+                INSERT INTO carillon.preferences AS p
+                    (user_id, type, in_app, push, email, quiet_off, quiet_start, quiet_end, quiet_weekdays)
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+                ON CONFLICT (user_id, type) DO UPDATE SET
+                    in_app = excluded.in_app, push = excluded.push, email = excluded.email,
+                    quiet_off = CASE WHEN $10 THEN p.quiet_off ELSE excluded.quiet_off END,
+                    quiet_start = CASE WHEN $10 THEN p.quiet_start ELSE excluded.quiet_start END,
+                    quiet_end = CASE WHEN $10 THEN p.quiet_end ELSE excluded.quiet_end END,
+                    quiet_weekdays = CASE WHEN $10 THEN p.quiet_weekdays ELSE excluded.quiet_weekdays END
                 """,
                 [
                     .text(user), .text(type), flag(preference.inApp), flag(preference.push), flag(preference.email),
+                    .bool(preference.quietHours == QuietOverride.none), number(hours?.start), number(hours?.end),
+                    number(hours.map { Int($0.weekdays) }), .bool(preference.quietHours == nil),
                 ]
             )
         }
+        if preferences.values.contains(where: { $0.quietHours != nil }) {
+            statements.append(Self.reconsiderReleases(user: user))
+        }
+        return statements
+    }
+
+    /// Has what waits for the end of the user's quiet hours looked at anew, as they may be others now.
+    private static func reconsiderReleases(user: String) -> PostgresStatement {
+        PostgresStatement(
+            """
+            UPDATE carillon.follow_ups SET due_at = least(due_at, now())
+            WHERE user_id = $1 AND kind = 'release'
+            """,
+            [.text(user)]
+        )
     }
 
     /// Switches e-mail of a type off, or all e-mail if `type` is nil; the user's other wishes stay.
@@ -120,16 +156,22 @@ package struct PreferenceStore: Sendable {
         settings: UserSettings,
         keeping kept: KeptSettings = []
     ) async throws(PostgresError) -> UserSettings {
-        let results = try await self.pool.run([
-            PostgresStatement(Self.makeUser, [.text(user)]),
-            Self.statement(user: user, settings: settings, keeping: kept),
-        ])
-        guard let row = results.last?.first else { throw PostgresError(.decoding, "settings gave no row") }
+        let results = try await self.pool.run(
+            [PostgresStatement(Self.makeUser, [.text(user)])]
+                + Self.statements(user: user, settings: settings, keeping: kept)
+        )
+        guard results.count > 1, let row = results[1].first else { throw PostgresError(.decoding, "settings gave no row") }
         return try Self.settings(row)
     }
 
-    /// What ``set(user:settings:keeping:)`` runs for a user who is known.
-    static func statement(user: String, settings: UserSettings, keeping kept: KeptSettings) -> PostgresStatement {
+    /// What ``set(user:settings:keeping:)`` runs for a user who is known; the first gives the row.
+    static func statements(user: String, settings: UserSettings, keeping kept: KeptSettings) -> [PostgresStatement] {
+        let change = Self.change(user: user, settings: settings, keeping: kept)
+        if kept.contains(.quietHours), kept.contains(.general) { return [change] }
+        return [change, Self.reconsiderReleases(user: user)]
+    }
+
+    private static func change(user: String, settings: UserSettings, keeping kept: KeptSettings) -> PostgresStatement {
         func number(_ value: Int?) -> PostgresValue { value.map { .int4(Int32(clamping: $0)) } ?? .null(.int4) }
         return PostgresStatement(
             """

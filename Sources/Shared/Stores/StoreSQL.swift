@@ -1,6 +1,8 @@
 // Carillon · StoreSQL.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Model
+
 /// The statements of ``NotificationStore``.
 enum StoreSQL {
     /// Makes the inboxes that are missing.
@@ -140,8 +142,9 @@ enum StoreSQL {
 
     /// Whether the user of `i` has said what they want of its type, or of everything.
     private static let hasWish = """
-        (SELECT true FROM carillon.preferences p WHERE p.user_id = i.user_id AND p.type = i.type LIMIT 1) IS NOT NULL
-            OR (SELECT s.opted_out OR s.email_opted_out
+        (SELECT true FROM carillon.preferences p WHERE p.user_id = i.user_id
+                AND (p.type = i.type OR p.type ^@ '\(PreferenceKey.categoryPrefix)') LIMIT 1) IS NOT NULL
+            OR (SELECT s.opted_out OR s.email_opted_out OR s.quiet_start IS NOT NULL
                 FROM carillon.user_settings s WHERE s.user_id = i.user_id LIMIT 1)
         """
 
@@ -149,14 +152,20 @@ enum StoreSQL {
         UPDATE carillon.notifications n
         SET status = 'delivered', status_reason = NULL, delivered_at = p.at, sent_via = coalesce(n.sent_via, $4)
         FROM unnest($1, $2, $3) AS p (user_id, id, at)
-        WHERE n.user_id = p.user_id AND n.id = p.id AND n.status IN ('pending', 'sent')
+        WHERE n.user_id = p.user_id AND n.id = p.id AND n.status IN ('pending', 'sent', 'deferred')
         """
 
     static let mark = """
         UPDATE carillon.notifications n
         SET status = c.status, status_reason = c.reason, sent_via = coalesce(c.via, n.sent_via)
         FROM unnest($1, $2, $3, $4, $5) AS c (user_id, id, status, reason, via)
-        WHERE n.user_id = c.user_id AND n.id = c.id AND n.status = 'pending'
+        WHERE n.user_id = c.user_id AND n.id = c.id AND n.status IN ('pending', 'deferred')
+        """
+
+    static let note = """
+        UPDATE carillon.notifications n SET decision = c.decision
+        FROM unnest($1, $2, $3) AS c (user_id, id, decision)
+        WHERE n.user_id = c.user_id AND n.id = c.id
         """
 
     static let unowned = """

@@ -16,6 +16,7 @@ package struct UserExportStore: Sendable {
     /// A table of which a user may have many rows.
     package enum Section: String, Sendable, CaseIterable {
         case devices, preferences, subscriptions, notifications
+        case followUps = "follow_ups"
         case deliveryAttempts = "delivery_attempts"
         case deadLetters = "dead_letters"
     }
@@ -67,6 +68,11 @@ package struct UserExportStore: Sendable {
             case .devices, .notifications: ("t.id", "t.id > $2::uuid")
             case .preferences: ("t.type", "t.type > $2")
             case .subscriptions: ("t.topic", "t.topic > $2")
+            case .followUps:
+                (
+                    "t.notification_id, t.kind",
+                    "(t.notification_id, t.kind) > (split_part($2, ' @ ', 1)::uuid, split_part($2, ' @ ', 2))"
+                )
             // The audit has no key: its rows are never changed, and so stay where they are within their day.
             case .deliveryAttempts:
                 (

@@ -41,9 +41,8 @@ package struct UserStore: Sendable {
             let record = records[index]
             statements += DeviceStore.lock(user: record.user)
             if let settings = record.settings {
-                statements.append(
-                    PreferenceStore.statement(user: record.user, settings: settings, keeping: record.keptSettings)
-                )
+                statements += PreferenceStore.statements(
+                    user: record.user, settings: settings, keeping: record.keptSettings)
             }
             statements += PreferenceStore.statements(user: record.user, preferences: record.preferences)
             for device in record.devices {

@@ -8,7 +8,8 @@ package import Model
 /// What to send is read from PostgreSQL when its turn comes.
 ///
 /// Its text is both the stream entry's only field and the member of the retry set:
-/// `1 <notification> <device> <attempt> <flags> <user>`, where 1 is the format's number and flags are `r` or `-`.
+/// `1 <notification> <device> <attempt> <flags> <user>`, where 1 is the format's number and flags are `-` or letters: `r` for
+/// a repeat, `a` for one that calls for attention.
 package struct DeliveryWork: Sendable, Equatable {
     package static let field = "d"
 
@@ -19,13 +20,23 @@ package struct DeliveryWork: Sendable, Equatable {
     package let attempt: Int
     /// Whether it may have been sent before, so that the record of attempts decides.
     package let isRepeat: Bool
+    /// Whether it goes to a user who has the notification on a socket and has not read it.
+    package let callsForAttention: Bool
 
-    package init(notification: NotificationID, device: NotificationID, user: String, attempt: Int, isRepeat: Bool) {
+    package init(
+        notification: NotificationID,
+        device: NotificationID,
+        user: String,
+        attempt: Int,
+        isRepeat: Bool,
+        callsForAttention: Bool = false
+    ) {
         self.notification = notification
         self.device = device
         self.user = user
         self.attempt = attempt
         self.isRepeat = isRepeat
+        self.callsForAttention = callsForAttention
     }
 
     /// The same after one more try.
@@ -37,7 +48,8 @@ package struct DeliveryWork: Sendable, Equatable {
             device: self.device,
             user: self.user,
             attempt: self.attempt + 1,
-            isRepeat: self.isRepeat || mayHaveArrived
+            isRepeat: self.isRepeat || mayHaveArrived,
+            callsForAttention: self.callsForAttention
         )
     }
 
@@ -48,12 +60,14 @@ package struct DeliveryWork: Sendable, Equatable {
             device: self.device,
             user: self.user,
             attempt: self.attempt,
-            isRepeat: true
+            isRepeat: true,
+            callsForAttention: self.callsForAttention
         )
     }
 
     package var text: String {
-        "1 \(self.notification) \(self.device) \(self.attempt) \(self.isRepeat ? "r" : "-") \(self.user)"
+        let flags = (self.isRepeat ? "r" : "") + (self.callsForAttention ? "a" : "")
+        return "1 \(self.notification) \(self.device) \(self.attempt) \(flags.isEmpty ? "-" : flags) \(self.user)"
     }
 
     /// How a text can fail to be work.
@@ -77,7 +91,8 @@ package struct DeliveryWork: Sendable, Equatable {
             device: device,
             user: String(parts[5]),
             attempt: attempt,
-            isRepeat: parts[4] == "r"
+            isRepeat: parts[4].utf8.contains(UInt8(ascii: "r")),
+            callsForAttention: parts[4].utf8.contains(UInt8(ascii: "a"))
         )
     }
 }

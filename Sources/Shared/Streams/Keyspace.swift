@@ -46,6 +46,9 @@ package struct Keyspace: Sendable {
     /// What a user has used up of a rate.
     func bucket(_ kind: String, _ user: String) -> String { "\(self.prefix)rate:\(kind):{\(user)}" }
 
+    /// What a user got of something that is capped.
+    func usage(_ kind: String, _ user: String) -> String { "\(self.prefix)used:{\(user)}:\(kind)" }
+
     package func nodeLease(_ node: String) -> String { "\(self.prefix)node:\(node)" }
 
     package func dispatcherLease(_ name: String) -> String { "\(self.prefix)dispatcher:\(name)" }

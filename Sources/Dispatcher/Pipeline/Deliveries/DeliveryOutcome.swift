@@ -13,6 +13,8 @@ struct DeliveryOutcome: Sendable {
         case answered(ProviderAnswer)
         /// The gate stayed shut.
         case refused(GateRefusal)
+        /// Quiet hours have begun; it goes out when they end.
+        case putOff(until: Timestamp)
         /// The notification or the device is gone.
         case gone
         /// No answer came; whether the provider has it is not known if `mayHaveBeenSent`.

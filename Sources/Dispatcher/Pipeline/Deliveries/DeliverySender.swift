@@ -86,7 +86,7 @@ struct DeliverySender: Sendable {
         }
         let keys = works.map { ($0.1.user, $0.1.notification, $0.1.device, $0.1.isRepeat) }
         let facts = try await self.dispatcher.untilDone("look up deliveries") {
-            try await self.dispatcher.deliveries.facts(keys)
+            try await self.dispatcher.deliveries.facts(keys, categories: self.dispatcher.catalog.categories)
         }
         return zip(works, facts).map { Item(entry: $0.0, work: $0.1, facts: $1) }
     }
@@ -119,8 +119,8 @@ struct DeliverySender: Sendable {
         }
         guard let facts = item.facts else { return self.outcome(item.entry, batch, item, .gone) }
         let now = self.dispatcher.now()
-        if let refusal = self.gate(facts, now: now) {
-            return self.outcome(item.entry, batch, item, .refused(refusal))
+        if let refusal = self.gate(facts, item.work, now: now) {
+            return self.outcome(item.entry, batch, item, refusal)
         }
         let message = PushMessage(notification: facts.notification, unread: Int64(facts.unread), now: now)
         let start = ContinuousClock.now
@@ -148,20 +148,31 @@ struct DeliverySender: Sendable {
         return false
     }
 
-    private func gate(_ facts: DeliveryStore.Facts, now: Timestamp) -> GateRefusal? {
+    /// Asks once more, now that the call would be made; nil lets it pass.
+    private func gate(
+        _ facts: DeliveryStore.Facts,
+        _ work: DeliveryWork,
+        now: Timestamp
+    ) -> DeliveryOutcome.Result? {
         let notification = facts.notification
-        let gateFacts = GateFacts(
+        let type = self.dispatcher.catalog[notification.type]
+        var gateFacts = GateFacts(
             status: notification.status,
             isRead: notification.readAt != nil,
             isDeleted: notification.deletedAt != nil,
             isReplaced: facts.isReplaced,
             expiresAt: notification.expiresAt,
-            isDeviceActive: facts.device.isActive && ExactText(facts.device.user) == ExactText(notification.user),
-            isOptedOut: facts.wishes.isOptedOut || facts.wishes.preference.push == false,
-            isRequired: self.dispatcher.catalog[notification.type]?.isRequired ?? false,
+            isDeviceActive: facts.device.isActive && !facts.device.isSilenced
+                && ExactText(facts.device.user) == ExactText(notification.user),
+            isOptedOut: facts.wishes.settings.isOptedOut || facts.wishes.preference.push == false,
+            isRequired: type?.isRequired ?? false,
             wasAccepted: facts.wasAccepted
         )
-        return Decision.gate(gateFacts, now: now)
+        gateFacts.purpose = work.callsForAttention ? .attention : .reach
+        gateFacts.quietEnd = self.dispatcher.quietEnd(of: notification, wishes: facts.wishes, now: now)
+        guard let refusal = Decision.gate(gateFacts, now: now) else { return nil }
+        if refusal == .quietHours, let end = gateFacts.quietEnd { return .putOff(until: end) }
+        return .refused(refusal)
     }
 
     private func call(_ message: PushMessage, _ device: Device) async -> DeliveryOutcome.Result {

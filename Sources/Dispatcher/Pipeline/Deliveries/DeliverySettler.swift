@@ -17,6 +17,7 @@ struct DeliverySettler: Sendable {
     /// What a batch of outcomes comes to.
     private struct Ledger {
         var settlement = DeliveryStore.Settlement()
+        var postponed: [(item: FollowUpStore.Item, due: Timestamp, reason: String)] = []
         var retries: [(work: DeliveryWork, due: Timestamp, lane: Lane)] = []
         var dead: [DeadLetter] = []
         var finished: [String: (group: ConsumerGroup, ids: [String])] = [:]
@@ -33,6 +34,8 @@ struct DeliverySettler: Sendable {
         try await self.dispatcher.untilDone("record deliveries") {
             try await self.dispatcher.deliveries.settle(settlement)
         }
+        let postponed = ledger.postponed
+        try await self.dispatcher.untilDone("put off") { try await self.dispatcher.followUps.put(postponed) }
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(ledger.dead)
         try await self.schedule(ledger.retries)
         for (group, ids) in ledger.finished.values {
@@ -68,6 +71,11 @@ struct DeliverySettler: Sendable {
             if refusal == .expired || refusal == .deviceInactive || refusal == .optedOut {
                 ledger.settlement.failed.append((work.user, work.notification, refusal.rawValue))
             }
+        case .putOff(let end):
+            self.record(outcome, work, .skipped, GateRefusal.quietHours.rawValue, in: &ledger)
+            let kind: FollowUp = work.callsForAttention ? .attention : .release
+            let item = FollowUpStore.Item(user: work.user, notification: work.notification, kind: kind)
+            ledger.postponed.append((item, end, GateRefusal.quietHours.rawValue))
         case .answered(let answer):
             self.note(answer, outcome, work, in: &ledger)
         case .unanswered(let reason, let mayHaveBeenSent):

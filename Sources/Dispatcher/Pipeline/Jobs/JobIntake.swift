@@ -49,14 +49,24 @@ struct JobIntake: Sendable {
             }
         }
         if try await self.storeUnlessWished(&prepared, areRepeats: areRepeats, now: now, into: &stored) {
+            stored.setWishes { _ in RecipientStore.Wishes() }
             return stored
         }
-        let keys = prepared.flatMap { $0.notifications.map { (user: $0.user, type: $0.type) } }
+        let keys = prepared.flatMap { job in
+            job.notifications.map { self.dispatcher.catalog.wishKey(user: $0.user, type: $0.type) }
+        }
         let wishes = try await self.dispatcher.untilDone("look up preferences") {
             try await self.dispatcher.recipients.wishes(keys)
         }
         self.decideStoring(&prepared, wishes: wishes, now: now)
         try await self.store(prepared[...], areRepeats: areRepeats, into: &stored)
+        // Most users have said nothing.
+        let nothing = RecipientStore.Wishes()
+        var special: [NotificationID: RecipientStore.Wishes] = [:]
+        for (notification, wish) in zip(prepared.flatMap(\.notifications), wishes) where wish != nothing {
+            special[notification.id] = wish
+        }
+        stored.setWishes { special[$0] ?? nothing }
         return stored
     }
 
@@ -157,7 +167,8 @@ struct JobIntake: Sendable {
                 guard let type = self.dispatcher.catalog[notification.type] else { continue }
                 var facts = DecisionFacts(notification: notification, type: type, progress: .arrived, now: now)
                 facts.preference = wishes[position].preference
-                facts.settings.isOptedOut = wishes[position].isOptedOut
+                facts.settings = wishes[position].settings
+                facts.zone = self.dispatcher.zone(of: facts.settings)
                 for case .store(let status, let reason, let channels) in decide(facts) {
                     prepared[job].notifications[index].status = status
                     prepared[job].notifications[index].statusReason = reason?.rawValue

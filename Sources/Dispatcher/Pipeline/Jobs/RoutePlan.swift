@@ -1,6 +1,7 @@
 // Carillon · RoutePlan.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Decision
 import JSON
 import Model
 import Shapes
@@ -20,6 +21,8 @@ struct RoutePlan {
     private(set) var awaited: [(UnconfirmedNotification, Timestamp)] = []
     private(set) var deliveries: [Delivery] = []
     private(set) var marks: [Mark] = []
+    private(set) var notes: [(user: String, id: NotificationID, decision: String)] = []
+    private(set) var postponed: [(item: FollowUpStore.Item, due: Timestamp, reason: String)] = []
     private(set) var skipped: [DeliveryStore.Attempt] = []
     private(set) var frameCount = 0
     private var full: [(node: String, frames: NodeFrameBatch)] = []
@@ -31,12 +34,14 @@ struct RoutePlan {
     }
 
     /// - Parameters:
+    ///   - isSilent: whether clients are asked not to ring.
     ///   - code: the type's integer code, for clients that know types by it.
     ///   - now: as of when the notification is described.
     mutating func publish(
         _ notification: Notification,
         unread: Int32,
         code: Int?,
+        isSilent: Bool,
         now: Timestamp,
         to presence: Presence
     ) {
@@ -52,7 +57,7 @@ struct RoutePlan {
                 unread: unread,
                 awaitingLane: notification.channels.contains(.push) ? notification.lane : nil,
                 id: notification.id,
-                body: CanonicalShape.encode(notification),
+                body: CanonicalShape.encode(notification, isSilent: isSilent),
                 camelCaseBody: needsCamelCase ? CamelCaseShape.encode(notification, code: code, now: now) : []
             ),
             to: presence
@@ -87,13 +92,19 @@ struct RoutePlan {
         self.awaited.append((waiting, deadline))
     }
 
-    mutating func deliver(_ notification: Notification, to device: Device, isRepeat: Bool) {
+    mutating func deliver(
+        _ notification: Notification,
+        to device: Device,
+        isRepeat: Bool,
+        callsForAttention: Bool = false
+    ) {
         let work = DeliveryWork(
             notification: notification.id,
             device: device.id,
             user: notification.user,
             attempt: 0,
-            isRepeat: isRepeat
+            isRepeat: isRepeat,
+            callsForAttention: callsForAttention
         )
         self.deliveries.append(Delivery(provider: device.provider, lane: notification.lane, work: work))
     }
@@ -102,15 +113,25 @@ struct RoutePlan {
         self.marks.append((notification.user, notification.id, status, reason, via))
     }
 
-    mutating func skip(_ notification: Notification, device: Device, reason: String, at: Timestamp) {
+    mutating func note(_ notification: Notification, _ reason: Reason) {
+        self.notes.append((notification.user, notification.id, reason.rawValue))
+    }
+
+    mutating func postpone(_ notification: Notification, _ kind: FollowUp, until: Timestamp, reason: Reason) {
+        let item = FollowUpStore.Item(user: notification.user, notification: notification.id, kind: kind)
+        self.postponed.append((item, until, reason.rawValue))
+    }
+
+    /// - Parameter device: nil for an e-mail.
+    mutating func skip(_ notification: Notification, device: Device?, reason: String, at: Timestamp) {
         self.skipped.append(
             DeliveryStore.Attempt(
                 at: at,
                 user: notification.user,
                 notification: notification.id,
-                device: device.id,
-                provider: device.provider,
-                kind: "push",
+                device: device?.id,
+                provider: device?.provider ?? .email,
+                kind: device == nil ? "email" : "push",
                 attempt: 0,
                 outcome: .skipped,
                 reason: reason

@@ -29,112 +29,97 @@ struct Router: Sendable {
 
     /// Routes notifications that were just stored, or found without an owner.
     func route(_ open: [StoredBatch.Open]) async throws {
-        guard !open.isEmpty else { return }
-        let users = ExactText.distinct(open.map(\.notification.user))
-        let presences = try await self.presences(users)
-        let presence = Dictionary(uniqueKeysWithValues: zip(users.map { ExactText($0) }, presences))
-        let mayNeedPush = open.filter { item in
-            guard item.notification.channels.contains(.push) else { return false }
-            guard case .online = presence[ExactText(item.notification.user)] else { return true }
-            return !item.notification.channels.contains(.inApp)
-        }
-        let devices = try await self.devices(mayNeedPush.map(\.notification.user))
-        var plan = RoutePlan()
-        for item in open {
-            let found = presence[ExactText(item.notification.user)] ?? .unknown
-            self.add(item, presence: found, devices: devices, to: &plan)
-        }
-        try await self.carryOut(plan)
+        try await self.advance(
+            open.map {
+                RouteItem(
+                    notification: $0.notification, unread: $0.unread, isRepeat: $0.isRepeat, wishes: $0.wishes,
+                    progress: .stored)
+            }
+        )
     }
 
     /// Falls back to push where no socket proved receipt.
     func fallBack(_ unproven: [Notification]) async throws {
-        let devices = try await self.devices(unproven.filter { $0.channels.contains(.push) }.map(\.user))
+        try await self.advance(
+            unproven.map { RouteItem(notification: $0, unread: 0, isRepeat: true, progress: .unproven) }
+        )
+    }
+
+    /// Decides about each notification and does what was decided.
+    func advance(_ items: [RouteItem]) async throws {
+        guard !items.isEmpty else { return }
+        let facts = try await RouteFacts(items, dispatcher: self.dispatcher)
         var plan = RoutePlan()
-        for notification in unproven {
-            let item = StoredBatch.Open(notification: notification, unread: 0, isRepeat: true)
-            self.add(item, presence: .offline, devices: devices, progress: .unproven, to: &plan)
+        for (index, item) in items.enumerated() {
+            let known = facts.facts(item, at: index)
+            self.add(decide(known), item, known, devices: facts.devices(of: item), to: &plan)
         }
         try await self.carryOut(plan)
     }
 
-    // MARK: Looking up
-
-    private func presences(_ users: [String]) async throws -> [Presence] {
-        do {
-            return try await self.dispatcher.untilDone(
-                "look up presence",
-                isFinal: { ($0 as? RedisError)?.code == .server }
-            ) {
-                try await self.dispatcher.presence.lookUp(users)
-            }
-        } catch let error as RedisError where error.code == .server {
-            self.dispatcher.logger.error("presence unknown", metadata: ["error": "\(error)"])
-            return users.map { _ in .unknown }
-        }
-    }
-
-    private func devices(_ users: [String]) async throws -> [ExactText: [Device]] {
-        guard !users.isEmpty else { return [:] }
-        let distinct = ExactText.distinct(users)
-        return try await self.dispatcher.untilDone("look up devices") {
-            try await self.dispatcher.recipients.activeDevices(distinct)
-        }
-    }
-
     // MARK: Planning
 
-    private func add(
-        _ item: StoredBatch.Open,
-        presence: Presence,
-        devices: [ExactText: [Device]],
-        progress: DecisionFacts.Progress = .stored,
+    /// Adds what was decided about one notification to a plan.
+    func add(
+        _ steps: [Step],
+        _ item: RouteItem,
+        _ facts: DecisionFacts,
+        devices: [Device],
         to plan: inout RoutePlan
     ) {
         let notification = item.notification
-        // A type that has left the catalog since keeps what its notifications were stored with.
-        let type = self.dispatcher.catalog[notification.type] ?? NotificationType(name: notification.type)
-        let all = devices[ExactText(notification.user)] ?? []
-        let usable = all.filter { self.dispatcher.providers.contains($0.provider) }
-        var facts = DecisionFacts(
-            notification: notification,
-            type: type,
-            progress: progress,
-            now: self.dispatcher.now()
-        )
-        facts.presence = presence
-        facts.deviceCount = usable.count
-        for step in decide(facts) {
+        for step in steps {
             switch step {
-            case .publish:
-                plan.publish(notification, unread: item.unread, code: type.code, now: facts.now, to: presence)
+            case .publish(let isSilent):
+                plan.publish(
+                    notification, unread: item.unread, code: facts.type.code, isSilent: isSilent, now: facts.now,
+                    to: facts.presence)
             case .awaitProof(let deadline):
                 plan.awaitProof(notification, deadline: facts.now + deadline)
             case .push:
-                for device in usable { plan.deliver(notification, to: device, isRepeat: item.isRepeat) }
-                plan.mark(notification, .pending, reason: "queued", via: nil)
+                let callsForAttention = item.progress == .due(.attention)
+                for device in devices where self.dispatcher.providers.contains(device.provider) {
+                    plan.deliver(
+                        notification, to: device, isRepeat: item.isRepeat, callsForAttention: callsForAttention)
+                }
+                if !callsForAttention { plan.mark(notification, .pending, reason: "queued", via: nil) }
+            case .email:
+                // No provider of e-mail is there yet.
+                plan.skip(notification, device: nil, reason: "no_provider", at: facts.now)
+                if notification.channels.isDisjoint(with: [.inApp, .push]) {
+                    plan.mark(notification, .failed, reason: "no_provider", via: nil)
+                }
+            case .postpone(let kind, let until, let reason):
+                plan.postpone(notification, kind, until: until, reason: reason)
+            case .note(let reason):
+                plan.note(notification, reason)
             case .settle(let status, let reason, let via):
                 plan.mark(notification, status, reason: reason.rawValue, via: via)
             case .wait, .store:
                 break
             }
         }
-        if notification.channels.contains(.push) {
-            for device in all where !self.dispatcher.providers.contains(device.provider) {
-                plan.skip(notification, device: device, reason: "no_provider", at: facts.now)
-            }
+        guard notification.channels.contains(.push), item.progress != .due(.email) else { return }
+        for device in devices where !self.dispatcher.providers.contains(device.provider) {
+            plan.skip(notification, device: device, reason: "no_provider", at: facts.now)
         }
     }
 
     // MARK: Doing
 
-    private func carryOut(_ plan: RoutePlan) async throws {
+    /// Puts off first, so that nothing is out whose later part nobody would remember.
+    func carryOut(_ plan: RoutePlan) async throws {
+        let postponed = plan.postponed
+        if !postponed.isEmpty {
+            try await self.dispatcher.untilDone("put off") { try await self.dispatcher.followUps.put(postponed) }
+            PipelineMetrics.postponed.increment(by: postponed.count)
+        }
         try await self.publish(plan)
         try await self.deliver(plan.deliveries)
-        let marks = plan.marks
-        if !marks.isEmpty {
+        let (marks, notes) = (plan.marks, plan.notes)
+        if !marks.isEmpty || !notes.isEmpty {
             try await self.dispatcher.untilDone("mark notifications") {
-                try await self.dispatcher.notifications.mark(marks)
+                try await self.dispatcher.notifications.mark(marks, notes: notes)
             }
         }
         let skipped = plan.skipped
@@ -196,10 +181,7 @@ struct Router: Sendable {
 
     private func publish(_ events: [StoredBatch.Event]) async throws {
         guard !events.isEmpty else { return }
-        let users = ExactText.distinct(events.map(\.user))
-        let presence = Dictionary(
-            uniqueKeysWithValues: zip(users.map { ExactText($0) }, try await self.presences(users))
-        )
+        let presence = try await RouteFacts.presence(of: events.map(\.user), self.dispatcher)
         var plan = RoutePlan()
         for event in events { plan.publish(event, to: presence[ExactText(event.user)] ?? .unknown) }
         try await self.publish(plan)

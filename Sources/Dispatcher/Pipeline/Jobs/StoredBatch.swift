@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Model
+import Stores
 import Streams
 
 /// A batch of jobs after the commit: what is to be fanned out, set aside and acknowledged.
@@ -12,6 +13,8 @@ struct StoredBatch: Sendable {
         let unread: Int32
         /// Whether it may have been fanned out before.
         let isRepeat: Bool
+        /// What the user wants of it; nil if that is not known.
+        var wishes: RecipientStore.Wishes?
     }
 
     /// An event that goes to sockets only.
@@ -26,4 +29,9 @@ struct StoredBatch: Sendable {
     var events: [Event] = []
     var dead: [DeadLetter] = []
     var finished: [String] = []
+
+    /// Hands on what users want of their notifications, so that nobody has to ask again.
+    mutating func setWishes(_ wishes: (NotificationID) -> RecipientStore.Wishes) {
+        for index in self.open.indices { self.open[index].wishes = wishes(self.open[index].notification.id) }
+    }
 }

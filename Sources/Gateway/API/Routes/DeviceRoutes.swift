@@ -16,6 +16,7 @@ struct DeviceRoutes {
         devices.post(use: self.register)
         devices.get(use: self.list)
         devices.delete("current", use: self.removeCurrent)
+        devices.put(":id", use: self.change)
         devices.delete(":id", use: self.remove)
         group.get("web-push/key", use: self.webPushKey)
     }
@@ -40,6 +41,22 @@ struct DeviceRoutes {
             for device in devices { Self.write(device, to: &writer) }
             writer.endArray()
         }
+    }
+
+    /// Switches a device off or on; what it is registered with stays.
+    private func change(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
+        body.allow(["enabled"])
+        let isEnabled = body.flag("enabled")
+        if isEnabled == nil, body.faults.isEmpty { body.fault("enabled", "is missing") }
+        try body.finish()
+        guard let id = NotificationID(try context.parameters.require("id")), let isEnabled,
+            let device = try await self.services.devices.setSilenced(!isEnabled, user: user, id: id)
+        else { throw Problem.notFound }
+        var writer = JSONWriter()
+        Self.write(device, to: &writer)
+        return .json(writer)
     }
 
     private func remove(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -115,6 +132,8 @@ struct DeviceRoutes {
         writer.string(device.locale)
         writer.key("active")
         writer.bool(device.isActive)
+        writer.key("enabled")
+        writer.bool(!device.isSilenced)
         writer.key("deactivated_reason")
         writer.string(device.deactivatedReason)
         writer.key("registered_at")

@@ -32,35 +32,66 @@ struct PreferenceRoutes {
         return Response.object { writer in
             writer.key("types")
             writer.beginArray()
-            for type in self.services.catalog.all {
-                let wish = wishes[type.name] ?? TypePreference()
-                func effective(_ wish: Bool?, _ channel: Channels) -> Bool {
-                    type.channels.contains(channel) && (type.isRequired || (wish ?? type.isOnByDefault))
-                }
+            for type in self.services.catalog.all { Self.write(type, wishes: wishes, to: &writer) }
+            writer.endArray()
+            writer.key("categories")
+            writer.beginArray()
+            for category in Set(self.services.catalog.categories.map(\.category)).sorted() {
+                let wish = wishes[PreferenceKey.category(category)] ?? TypePreference()
                 writer.beginObject()
-                writer.key("type")
-                writer.string(type.name)
                 writer.key("category")
-                writer.string(type.category)
-                writer.key("required")
-                writer.bool(type.isRequired)
-                writer.key("in_app")
-                writer.bool(effective(wish.inApp, .inApp))
-                writer.key("push")
-                writer.bool(effective(wish.push, .push))
-                writer.key("email")
-                writer.bool(effective(wish.email, .email))
+                writer.string(category)
+                for (channel, value) in [("in_app", wish.inApp), ("push", wish.push), ("email", wish.email)] {
+                    writer.key(channel)
+                    if let value { writer.bool(value) } else { writer.null() }
+                }
                 writer.endObject()
             }
             writer.endArray()
         }
     }
 
+    /// A type with what holds for the user: their wish, that for its category, or the type's default.
+    private static func write(
+        _ type: NotificationType,
+        wishes: [String: TypePreference],
+        to writer: inout JSONWriter
+    ) {
+        let own = wishes[type.name] ?? TypePreference()
+        let category = type.category.flatMap { wishes[PreferenceKey.category($0)] } ?? TypePreference()
+        let wish = own.filled(from: category)
+        func effective(_ wish: Bool?, _ channel: Channels) -> Bool {
+            type.channels.contains(channel) && (type.isRequired || (wish ?? type.isOnByDefault))
+        }
+        writer.beginObject()
+        writer.key("type")
+        writer.string(type.name)
+        writer.key("category")
+        writer.string(type.category)
+        writer.key("required")
+        writer.bool(type.isRequired)
+        writer.key("in_app")
+        writer.bool(effective(wish.inApp, .inApp))
+        writer.key("push")
+        writer.bool(effective(wish.push, .push))
+        writer.key("email")
+        writer.bool(effective(wish.email, .email))
+        writer.key("quiet_hours")
+        switch own.quietHours {
+        case .some(QuietOverride.none): writer.string("none")
+        case .hours(let hours): SettingsJSON.write(hours, to: &writer)
+        case .inherited, nil: writer.null()
+        }
+        writer.endObject()
+    }
+
     private func setPreferences(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
-        body.allow(["types"])
-        let preferences = self.services.userFields.preferences("types", &body, isRequired: true)
+        body.allow(["types", "categories"])
+        let isRequired = body.value["categories"] == nil
+        var preferences = self.services.userFields.preferences("types", &body, isRequired: isRequired)
+        preferences.merge(self.services.userFields.categoryPreferences("categories", &body)) { one, _ in one }
         try body.finish()
         try await self.services.preferences.set(user: user, preferences: preferences)
         return try await self.answerPreferences(user)

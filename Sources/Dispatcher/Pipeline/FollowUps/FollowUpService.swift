@@ -1,0 +1,115 @@
+// Carillon · FollowUpService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import Decision
+import Logging
+import Model
+import ServiceLifecycle
+import Stores
+
+/// Looks again at what was put off when its time has come: the end of quiet hours, an idle user's time to read, an
+/// e-mail's turn.
+///
+/// Any dispatcher may; what one takes comes up again after half a minute unless it is done with by then.
+package struct FollowUpService: Service {
+    private static let interval: Duration = .milliseconds(250)
+    private static let hold: Duration = .seconds(30)
+    private static let batchSize = 512
+
+    private let dispatcher: Dispatcher
+
+    package init(dispatcher: Dispatcher) {
+        self.dispatcher = dispatcher
+    }
+
+    package func run() async throws {
+        while goesOn {
+            do {
+                while try await self.follow() >= Self.batchSize, goesOn {}
+            } catch {
+                self.dispatcher.logger.warning("follow-ups cannot be looked at", metadata: ["error": "\(error)"])
+            }
+            // PostgreSQL tells nobody that a moment has come, so it is asked, by index.
+            await pause(for: Self.interval)
+        }
+    }
+
+    /// Takes what is due and does it.
+    ///
+    /// - Returns: how many there were.
+    private func follow() async throws -> Int {
+        let now = self.dispatcher.now()
+        let until = now + Self.hold
+        let taken = try await self.dispatcher.followUps.take(now: now, until: until, limit: Self.batchSize)
+        guard !taken.isEmpty else { return 0 }
+        let present = taken.compactMap { due in due.facts.map { (due.item.kind, $0) } }
+        let items = present.map { kind, stand in
+            // Pushed before, perhaps, by one who died before it could say so: the attempts are looked at.
+            RouteItem(
+                notification: stand.notification, unread: stand.unread, isRepeat: true, progress: .due(kind))
+        }
+        let router = Router(dispatcher: self.dispatcher)
+        let facts = try await RouteFacts(items, dispatcher: self.dispatcher)
+        var plan = RoutePlan()
+        var releases: [ReleaseSummary.Release] = []
+        for (index, item) in items.enumerated() {
+            let known = facts.facts(item, at: index)
+            let devices = facts.devices(of: item)
+            if let refusal = self.refusal(item, present[index].1, known) {
+                self.settle(item.notification, refusal, present[index].0, in: &plan)
+                continue
+            }
+            let steps = decide(known)
+            if present[index].0 == .release, steps == [.push] {
+                releases.append(ReleaseSummary.Release(item: item, facts: known, devices: devices))
+            } else {
+                router.add(steps, item, known, devices: devices, to: &plan)
+            }
+        }
+        try await ReleaseSummary(dispatcher: self.dispatcher).add(releases, to: &plan)
+        try await router.carryOut(plan)
+        // What was put off again has another moment by now, and stays.
+        try await self.dispatcher.followUps.remove(taken.map(\.item), takenUntil: until)
+        PipelineMetrics.followed.increment(by: taken.count)
+        return taken.count
+    }
+
+    /// The gate, before anything is handed to a provider's stream.
+    private func refusal(_ item: RouteItem, _ stand: FollowUpStore.Facts, _ facts: DecisionFacts) -> GateRefusal? {
+        let notification = item.notification
+        let isMail = item.progress == .due(.email)
+        let isAttention = item.progress == .due(.attention)
+        var gateFacts = GateFacts(
+            status: notification.status,
+            isRead: notification.readAt != nil,
+            isDeleted: notification.deletedAt != nil,
+            isReplaced: stand.isReplaced,
+            expiresAt: notification.expiresAt,
+            isDeviceActive: true,
+            isOptedOut: facts.settings.isOptedOut || (isMail ? facts.preference.email : facts.preference.push) == false,
+            isRequired: facts.type.isRequired,
+            // Each device's own attempts are looked at when its turn comes.
+            wasAccepted: isAttention && stand.wasAccepted
+        )
+        gateFacts.purpose = isMail ? .email : isAttention ? .attention : .reach
+        return gate(gateFacts, now: facts.now)
+    }
+
+    /// What waited for a release that is not needed any more rests in the inbox.
+    private func settle(
+        _ notification: Notification,
+        _ refusal: GateRefusal,
+        _ kind: FollowUp,
+        in plan: inout RoutePlan
+    ) {
+        guard kind == .release, notification.status == .deferred else { return }
+        if refusal == .expired {
+            plan.mark(notification, .expired, reason: refusal.rawValue, via: nil)
+        } else if notification.channels.contains(.inApp) {
+            plan.mark(notification, .sent, reason: refusal.rawValue, via: "inbox")
+        } else {
+            plan.mark(notification, .suppressed, reason: refusal.rawValue, via: nil)
+        }
+    }
+}

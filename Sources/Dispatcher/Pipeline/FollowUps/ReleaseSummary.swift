@@ -1,0 +1,110 @@
+// Carillon · ReleaseSummary.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Catalog
+import CoreMetrics
+import Decision
+import JSON
+import Model
+import Postgres
+import Stores
+
+/// Pushes what quiet hours held back: one by one, or as one summary where a user would get more than five at once.
+///
+/// The notifications themselves are in the inbox all the time; a summary is a push that counts and names them.
+struct ReleaseSummary: Sendable {
+    /// How many pushes a user gets at once before they become a summary.
+    static let mostSingle = 5
+    /// How many notifications a summary names.
+    private static let mostNamed = 10
+    /// The type of summaries; the catalog may have it, with its own texts.
+    static let type = "summary"
+
+    /// A notification that is to be pushed.
+    struct Release: Sendable {
+        let item: RouteItem
+        let facts: DecisionFacts
+        let devices: [Device]
+    }
+
+    let dispatcher: Dispatcher
+
+    /// Adds the pushes to a plan; summaries are stored first.
+    func add(_ releases: [Release], to plan: inout RoutePlan) async throws {
+        let router = Router(dispatcher: self.dispatcher)
+        var many: [[Release]] = []
+        for group in Dictionary(grouping: releases, by: { ExactText($0.item.notification.user) }).values {
+            if group.count > Self.mostSingle {
+                many.append(group.sorted { $0.item.notification.id < $1.item.notification.id })
+            } else {
+                for one in group { router.add([.push], one.item, one.facts, devices: one.devices, to: &plan) }
+            }
+        }
+        guard !many.isEmpty else { return }
+        let summaries = many.map { self.summary(of: $0) }
+        let outcomes = try await self.dispatcher.untilDone("store summaries") {
+            try await self.dispatcher.notifications.store(summaries, areRepeats: true)
+        }
+        for ((summary, group), outcome) in zip(zip(summaries, many), outcomes) {
+            if Self.isOpen(outcome) {
+                let devices = group[0].devices.filter { self.dispatcher.providers.contains($0.provider) }
+                for device in devices { plan.deliver(summary, to: device, isRepeat: true) }
+                plan.mark(summary, .pending, reason: "queued", via: nil)
+                PipelineMetrics.summaries.increment()
+            }
+            for one in group { plan.mark(one.item.notification, .sent, reason: "summarised", via: "summary") }
+        }
+    }
+
+    private static func isOpen(_ outcome: NotificationStore.Outcome) -> Bool {
+        switch outcome {
+        case .stored: true
+        case .known(_, _, let status, _): status == .pending
+        case .duplicate: false
+        }
+    }
+
+    /// The same notifications make the same summary, as its id is made of the oldest one's.
+    private func summary(of group: [Release]) -> Notification {
+        let notifications = group.map(\.item.notification)
+        let first = notifications[0]
+        let type = self.dispatcher.catalog[Self.type] ?? NotificationType(name: Self.type)
+        let now = self.dispatcher.now()
+        let origin = EntryDigest(
+            stream: Self.type,
+            entry: "\(first.id.milliseconds)-0",
+            fields: [("first", Array(first.id.description.utf8)[...])]
+        )
+        var summary = Notification(
+            id: NotificationID(origin: origin, user: first.user),
+            user: first.user,
+            type: type.name,
+            createdAt: now
+        )
+        summary.jobEntry = "summary/\(first.id)"
+        summary.severity = Severity.allCases.first { gravest in notifications.contains { $0.severity == gravest } } ?? .info
+        summary.delivery = .push
+        summary.lane = notifications.map(\.lane).min() ?? .normal
+        summary.channels = [.push]
+        summary.title = "\(notifications.count) notifications"
+        summary.body = notifications.suffix(3).map(\.title).filter { !$0.isEmpty }.joined(separator: "\n")
+        summary.category = type.category
+        summary.collapseKey = Self.type
+        summary.data = Self.data(notifications)
+        summary.expiresAt = now + type.timeToLive
+        return summary
+    }
+
+    private static func data(_ notifications: [Notification]) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("count")
+        writer.integer(notifications.count)
+        writer.key("notifications")
+        writer.beginArray()
+        for notification in notifications.suffix(Self.mostNamed) { writer.string(notification.id.description) }
+        writer.endArray()
+        writer.endObject()
+        return writer.bytes
+    }
+}

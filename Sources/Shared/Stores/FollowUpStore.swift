@@ -1,0 +1,168 @@
+// Carillon · FollowUpStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+package import Postgres
+
+/// What is put off, in PostgreSQL, so that it outlives any process and any Redis.
+package struct FollowUpStore: Sendable {
+    /// Something that is put off.
+    package struct Item: Sendable, Equatable {
+        package let user: String
+        package let notification: NotificationID
+        package let kind: FollowUp
+
+        package init(user: String, notification: NotificationID, kind: FollowUp) {
+            self.user = user
+            self.notification = notification
+            self.kind = kind
+        }
+    }
+
+    /// Something whose time has come, with how its notification stands.
+    package struct Due: Sendable {
+        package let item: Item
+        /// Nil if the notification is gone.
+        package let facts: Facts?
+    }
+
+    /// How a notification stands when it is looked at again.
+    package struct Facts: Sendable {
+        package let notification: Notification
+        package let unread: Int32
+        package let isReplaced: Bool
+        /// Whether a provider has accepted it for any device.
+        package let wasAccepted: Bool
+    }
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// Puts things off, in place of an earlier moment for the same; what waits for a release is `deferred` meanwhile.
+    package func put(_ items: [(item: Item, due: Timestamp, reason: String)]) async throws(PostgresError) {
+        guard !items.isEmpty else { return }
+        let (users, ids, kinds) = Self.columns(items.map(\.item))
+        var moments = PostgresArray(.timestamptz, capacity: items.count)
+        for item in items { moments.append(timestamptz: item.due.microseconds) }
+        var statements = [PostgresStatement(Self.insert, [users, ids, kinds, .array(moments)])]
+        let releases = items.filter { $0.item.kind == .release }
+        if !releases.isEmpty {
+            let (users, ids, _) = Self.columns(releases.map(\.item))
+            statements.append(
+                PostgresStatement(
+                    Self.markDeferred, [users, ids, .array(PostgresArray(texts: releases.map(\.reason)))])
+            )
+        }
+        try await self.pool.run(statements)
+    }
+
+    /// Takes what is due; it comes up again at `until` unless it is removed.
+    ///
+    /// Of a user, all that is due comes at once, and to one caller: whoever finds another one taking gets nothing.
+    ///
+    /// - Parameter limit: about how many; more if the last user has more.
+    package func take(now: Timestamp, until: Timestamp, limit: Int) async throws(PostgresError) -> [Due] {
+        let result = try await self.pool.query(
+            Self.takeDue, .timestamptz(now.microseconds), .timestamptz(until.microseconds),
+            .int4(Int32(clamping: limit))
+        )
+        var due: [Due] = []
+        for row in result {
+            guard let kind = FollowUp(rawValue: try row.text(2)) else { continue }
+            let item = Item(user: try row.text(0), notification: NotificationID(try row.uuid(1)), kind: kind)
+            guard !row.isNull(6) else {
+                due.append(Due(item: item, facts: nil))
+                continue
+            }
+            due.append(
+                Due(
+                    item: item,
+                    facts: Facts(
+                        notification: try NotificationColumns.read(row, at: 6),
+                        unread: try row.int4(3),
+                        isReplaced: try row.bool(4),
+                        wasAccepted: try row.bool(5)
+                    )
+                )
+            )
+        }
+        return due
+    }
+
+    /// Removes what is done, unless it was put off again meanwhile.
+    ///
+    /// - Parameter takenUntil: what ``take(now:until:limit:)`` was given.
+    package func remove(_ items: [Item], takenUntil: Timestamp) async throws(PostgresError) {
+        guard !items.isEmpty else { return }
+        let (users, ids, kinds) = Self.columns(items)
+        try await self.pool.query(Self.delete, users, ids, kinds, .timestamptz(takenUntil.microseconds))
+    }
+
+    /// Has everything that waits for the end of quiet hours looked at anew, spread over a span of time.
+    ///
+    /// For when the rules of zones have changed: what is still in quiet hours is put off to their new end.
+    package func reconsiderReleases(now: Timestamp, over span: Duration) async throws(PostgresError) {
+        try await self.pool.query(
+            """
+            UPDATE carillon.follow_ups
+            SET due_at = least(due_at, $1::timestamptz + random() * $2 * interval '1 microsecond')
+            WHERE kind = 'release'
+            """,
+            .timestamptz(now.microseconds), .int8(span.inMicroseconds)
+        )
+    }
+
+    private static func columns(_ items: [Item]) -> (users: PostgresValue, ids: PostgresValue, kinds: PostgresValue) {
+        (
+            .array(PostgresArray(texts: items.map(\.user))),
+            .array(PostgresArray(uuids: items.map(\.notification.halves))),
+            .array(PostgresArray(texts: items.map(\.kind.rawValue)))
+        )
+    }
+
+    private static let insert = """
+        INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at)
+        SELECT * FROM unnest($1, $2, $3, $4)
+        ON CONFLICT (user_id, notification_id, kind) DO UPDATE SET due_at = excluded.due_at
+        """
+
+    private static let markDeferred = """
+        UPDATE carillon.notifications n SET status = 'deferred', status_reason = d.reason
+        FROM unnest($1, $2, $3) AS d (user_id, id, reason)
+        WHERE n.user_id = d.user_id AND n.id = d.id AND n.status IN ('pending', 'deferred')
+        """
+
+    /// $1: now, $2: when it comes up again, $3: how many rows look for users.
+    ///
+    /// One takes at a time, so that no two wait for each other's rows crosswise, or share a user.
+    private static let takeDue = """
+        WITH turn AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(\(AdvisoryLock.followUps)) AS is_mine),
+        due AS MATERIALIZED (
+            SELECT f.user_id FROM carillon.follow_ups f
+            WHERE f.due_at <= $1 AND (SELECT is_mine FROM turn) ORDER BY f.due_at LIMIT $3
+        ),
+        taken AS (
+            UPDATE carillon.follow_ups f SET due_at = $2
+            WHERE f.user_id = ANY (ARRAY (SELECT DISTINCT user_id FROM due)) AND f.due_at <= $1
+            RETURNING f.user_id, f.notification_id, f.kind
+        )
+        SELECT t.user_id, t.notification_id, t.kind, coalesce(b.unread, 0)::int4, n.replaced_by IS NOT NULL,
+            EXISTS (
+                SELECT FROM carillon.delivery_attempts a
+                WHERE a.notification_id = t.notification_id AND a.outcome = 'accepted'
+            ),
+            \(NotificationColumns.list)
+        FROM taken t
+        LEFT JOIN carillon.notifications n ON n.user_id = t.user_id AND n.id = t.notification_id
+        LEFT JOIN carillon.inboxes b ON b.user_id = t.user_id
+        ORDER BY t.user_id COLLATE "C", t.notification_id
+        """
+
+    private static let delete = """
+        DELETE FROM carillon.follow_ups f USING unnest($1, $2, $3) AS d (user_id, notification_id, kind)
+        WHERE f.user_id = d.user_id AND f.notification_id = d.notification_id AND f.kind = d.kind AND f.due_at = $4
+        """
+}

@@ -1,0 +1,67 @@
+// Carillon · UsageCaps.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+package import Redis
+
+/// How many interruptions users had lately: a sorted set a user and cap, whose members are notification ids.
+///
+/// A set lapses with its span, and holds no more members than its cap allows.
+package struct UsageCaps: Sendable {
+    /// One cap that a notification counts against.
+    package struct Cap: Sendable, Equatable {
+        /// What is counted, such as `type:news`; part of the key.
+        package let name: String
+        package let limit: FrequencyCap
+
+        package init(name: String, limit: FrequencyCap) {
+            self.name = name
+            self.limit = limit
+        }
+    }
+
+    /// A notification and what it counts against.
+    package struct Use: Sendable {
+        package let user: String
+        package let notification: NotificationID
+        package let caps: [Cap]
+
+        package init(user: String, notification: NotificationID, caps: [Cap]) {
+            self.user = user
+            self.notification = notification
+            self.caps = caps
+        }
+    }
+
+    private let connection: RedisConnection
+    private let keys: Keyspace
+
+    package init(connection: RedisConnection, keys: Keyspace) {
+        self.connection = connection
+        self.keys = keys
+    }
+
+    /// Counts notifications in their order, in one round trip; what was counted before counts once.
+    ///
+    /// - Returns: of each the index of the first cap that was reached, in which case it does not count; nil if none was.
+    package func use(_ uses: [Use], now: Timestamp) async throws(RedisError) -> [Int?] {
+        var batch = RedisBatch()
+        for use in uses {
+            batch.append(
+                StreamScripts.useCap,
+                keys: use.caps.map { .text(self.keys.usage($0.name, use.user)) },
+                arguments: [.text(use.notification.description), .integer(now.milliseconds)]
+                    + use.caps.flatMap { cap -> [RedisArgument] in
+                        [.integer(cap.limit.window.inMicroseconds / 1_000), .integer(Int64(cap.limit.count))]
+                    }
+            )
+        }
+        guard !batch.isEmpty else { return [] }
+        var reached: [Int?] = []
+        for reply in try await self.connection.send(batch) {
+            let number = Int(try reply.integer())
+            reached.append(number > 0 ? number - 1 : nil)
+        }
+        return reached
+    }
+}
