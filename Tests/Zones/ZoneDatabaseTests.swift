@@ -61,6 +61,7 @@ import Zones
         #expect(database.refresh())
 
         // A zone that goes.
+        #expect(database.rules("Home") != nil)
         try FileManager.default.removeItem(at: folder.appending(path: "Home"))
         #expect(database.refresh())
         #expect(database.rules("Home") == nil)
