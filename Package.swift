@@ -66,6 +66,7 @@ let package = Package(
             dependencies: ["JSON", .product(name: "Crypto", package: "swift-crypto")],
             path: "Sources/Shared/Model"
         ),
+        .target(name: "Zones", dependencies: ["Model"], path: "Sources/Shared/Zones"),
         .target(
             name: "Telemetry",
             dependencies: [
@@ -261,6 +262,7 @@ let package = Package(
             name: "API",
             dependencies: [
                 "Catalog", "JSON", "Model", "Postgres", "Redis", "Services", "Shapes", "Stores", "Streams", "Telemetry",
+                "Zones",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -380,6 +382,7 @@ let package = Package(
         .testTarget(name: "QueuesTests", dependencies: ["Model", "Queues"], path: "Tests/Queues"),
         .testTarget(name: "JSONTests", dependencies: ["JSON"], path: "Tests/JSON"),
         .testTarget(name: "ModelTests", dependencies: ["JSON", "Model"], path: "Tests/Model"),
+        .testTarget(name: "ZonesTests", dependencies: ["Model", "Zones"], path: "Tests/Zones"),
         .testTarget(name: "CatalogTests", dependencies: ["Catalog", "Model"], path: "Tests/Catalog"),
         .testTarget(
             name: "SettingsTests",

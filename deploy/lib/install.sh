@@ -16,6 +16,7 @@ NEEDED_PACKAGES='
     zlib1g-dev            file:/usr/include/zlib.h
     redis-server          command:redis-server
     postgresql            postgres:
+    tzdata                file:/usr/share/zoneinfo/Europe/Berlin
     openssl               command:openssl
     curl                  command:curl
 '

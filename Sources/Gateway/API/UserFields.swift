@@ -5,6 +5,7 @@ package import Catalog
 package import JSON
 package import Model
 package import Stores
+import Zones
 
 /// Reads what bodies say about a user: settings, preferences, devices, topics.
 ///
@@ -14,6 +15,7 @@ package struct UserFields: Sendable {
     static let longestToken = 2_048
     static let mostPreferences = 1_000
     static let mostTopics = 1_000
+    private static let zones = ZoneDatabase()
 
     let catalog: Catalog
     private let now: @Sendable () -> Timestamp
@@ -34,7 +36,7 @@ package struct UserFields: Sendable {
         settings.locale = Self.locale(&body)
         settings.email = body.text("email", limit: 254)
         settings.isOptedOut = body.flag("opted_out") ?? false
-        if let zone = settings.zone, !ZoneNames.isKnown(zone) { body.fault("zone", "is no IANA time zone") }
+        if let zone = settings.zone, Self.zones.current(zone) == nil { body.fault("zone", "is no IANA time zone") }
         if let email = settings.email, !Self.isAddress(email) { body.fault("email", "is no e-mail address") }
         if let isOptedOut = body.flag("email_opted_out") {
             settings.isEmailOptedOut = isOptedOut

@@ -108,7 +108,8 @@ extension Timestamp {
         return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)
     }
 
-    private static func days(inMonth month: Int, of year: Int) -> Int {
+    /// How many days a month of a year has.
+    package static func days(inMonth month: Int, of year: Int) -> Int {
         switch month {
         case 4, 6, 9, 11: 30
         case 2: year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) ? 29 : 28
@@ -117,7 +118,7 @@ extension Timestamp {
     }
 
     /// Days since 1970-01-01 in the proleptic Gregorian calendar, counted in 400-year cycles that begin in March.
-    private static func days(year: Int, month: Int, day: Int) -> Int {
+    package static func days(year: Int, month: Int, day: Int) -> Int {
         let shifted = month <= 2 ? year - 1 : year
         let cycle = Int(Self.floorDivide(Int64(shifted), 400).0)
         let yearOfCycle = shifted - cycle * 400
@@ -125,7 +126,8 @@ extension Timestamp {
         return cycle * 146_097 + yearOfCycle * 365 + yearOfCycle / 4 - yearOfCycle / 100 + dayOfYear - 719_468
     }
 
-    private static func date(days: Int) -> (year: Int, month: Int, day: Int) {
+    /// The date that is so many days after 1970-01-01.
+    package static func date(days: Int) -> (year: Int, month: Int, day: Int) {
         let (cycle, dayOfCycle) = Self.floorDivide(Int64(days) + 719_468, 146_097)
         let day = Int(dayOfCycle)
         let yearOfCycle = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365
