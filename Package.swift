@@ -149,7 +149,7 @@ let package = Package(
             name: "Pipeline",
             dependencies: [
                 "Backoff", "Catalog", "Decision", "JSON", "Model", "Postgres", "Providers", "Queues", "Redis",
-                "Shapes", "Stores", "Streams", "Transfer",
+                "Shapes", "Stores", "Streams", "Transfer", "Zones",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "Metrics", package: "swift-metrics"),
@@ -161,8 +161,7 @@ let package = Package(
             name: "DispatcherCommand",
             dependencies: [
                 "Catalog", "JSON", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Settings", "Stores",
-                "Streams",
-                "Telemetry", "Transfer",
+                "Streams", "Telemetry", "Transfer", "Zones",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -261,8 +260,8 @@ let package = Package(
         .target(
             name: "API",
             dependencies: [
-                "Catalog", "JSON", "Model", "Postgres", "Redis", "Services", "Shapes", "Stores", "Streams", "Telemetry",
-                "Zones",
+                "Catalog", "Decision", "JSON", "Model", "Postgres", "Redis", "Services", "Shapes", "Stores", "Streams",
+                "Telemetry", "Zones",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -286,7 +285,7 @@ let package = Package(
             name: "GatewayCommand",
             dependencies: [
                 "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Services", "Settings",
-                "SocketIOTransport", "Sockets", "Stores", "Streams", "Telemetry", "Transfer", "Transports",
+                "SocketIOTransport", "Sockets", "Stores", "Streams", "Telemetry", "Transfer", "Transports", "Zones",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -368,6 +367,7 @@ let package = Package(
         .executableTarget(
             name: "Fuzz",
             dependencies: [
+                "Randomness",
                 "Model", "Redis", "Services", "SignalR", "SocketIO", "Transports", "WebSocket",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Crypto", package: "swift-crypto"),
@@ -377,12 +377,13 @@ let package = Package(
             path: "Tests/Fuzz",
             exclude: ["Corpus"]
         ),
+        .target(name: "Randomness", path: "Tests/Support/Randomness"),
         .testTarget(name: "ThreadsTests", dependencies: ["Fixtures", "Threads"], path: "Tests/Threads"),
         .testTarget(name: "BackoffTests", dependencies: ["Backoff"], path: "Tests/Backoff"),
         .testTarget(name: "QueuesTests", dependencies: ["Model", "Queues"], path: "Tests/Queues"),
         .testTarget(name: "JSONTests", dependencies: ["JSON"], path: "Tests/JSON"),
         .testTarget(name: "ModelTests", dependencies: ["JSON", "Model"], path: "Tests/Model"),
-        .testTarget(name: "ZonesTests", dependencies: ["Model", "Zones"], path: "Tests/Zones"),
+        .testTarget(name: "ZonesTests", dependencies: ["Model", "Randomness", "Zones"], path: "Tests/Zones"),
         .testTarget(name: "CatalogTests", dependencies: ["Catalog", "Model"], path: "Tests/Catalog"),
         .testTarget(
             name: "SettingsTests",
@@ -414,7 +415,8 @@ let package = Package(
         ),
         .testTarget(
             name: "StreamsTests", dependencies: ["Fixtures", "Model", "Redis", "Streams"], path: "Tests/Streams"),
-        .testTarget(name: "DecisionTests", dependencies: ["Decision", "Model"], path: "Tests/Decision"),
+        .testTarget(
+            name: "DecisionTests", dependencies: ["Decision", "Model", "Randomness", "Zones"], path: "Tests/Decision"),
         .testTarget(
             name: "ProvidersTests",
             dependencies: [
@@ -432,7 +434,7 @@ let package = Package(
             ],
             path: "Tests/SignalRTransport"
         ),
-        .testTarget(name: "SignalRTests", dependencies: ["JSON", "SignalR"], path: "Tests/SignalR"),
+        .testTarget(name: "SignalRTests", dependencies: ["JSON", "Randomness", "SignalR"], path: "Tests/SignalR"),
         .testTarget(
             name: "WebSocketTests",
             dependencies: ["WebSocket", .product(name: "NIOCore", package: nio)],
@@ -465,7 +467,7 @@ let package = Package(
             ],
             path: "Tests/SocketIOTransport"
         ),
-        .testTarget(name: "SocketIOTests", dependencies: ["JSON", "SocketIO"], path: "Tests/SocketIO"),
+        .testTarget(name: "SocketIOTests", dependencies: ["JSON", "Randomness", "SocketIO"], path: "Tests/SocketIO"),
         .testTarget(
             name: "ProviderSandboxTests",
             dependencies: [
@@ -510,6 +512,7 @@ let package = Package(
             name: "APITests",
             dependencies: [
                 "API", "Catalog", "JSON", "Model", "Postgres", "Redis", "Services", "Stores", "Streams", "Telemetry",
+                "Zones",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),

@@ -12,6 +12,7 @@ import Services
 import Stores
 import Streams
 import Telemetry
+import Zones
 
 /// What the routes stand on, with nothing behind it: for tests that call none of them.
 enum TestServices {
@@ -43,6 +44,7 @@ enum TestServices {
             tickets: tickets,
             revocations: RevocationRegister(
                 store: RevocationStore(pool: pool),
+                zones: ZoneDatabase(),
                 redis: redis,
                 keys: keys,
                 now: now,
@@ -69,6 +71,8 @@ enum TestServices {
             ),
             topics: TopicStore(pool: pool),
             presence: presence,
+            recipients: RecipientStore(pool: pool),
+            traces: TraceStore(pool: pool),
             jobs: JobStream(connection: redis, keys: keys),
             catalog: try Catalog([]),
             redis: redis,

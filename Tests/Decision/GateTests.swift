@@ -49,6 +49,36 @@ struct GateTests {
         #expect(Self.refusal { $0.isOptedOut = true } == .optedOut)
     }
 
+    @Test("What calls for attention, or writes, goes out though a socket has it; not once it was read")
+    func purposes() {
+        for purpose in [GateFacts.Purpose.attention, .email] {
+            #expect(
+                Self.refusal {
+                    $0.purpose = purpose
+                    $0.status = .delivered
+                } == nil
+            )
+            #expect(
+                Self.refusal {
+                    $0.purpose = purpose
+                    $0.status = .delivered
+                    $0.isRead = true
+                } == .read
+            )
+        }
+    }
+
+    @Test("Quiet hours shut it, unless another reason ends it for good")
+    func quiet() {
+        #expect(Self.refusal { $0.quietEnd = Facts.now + .seconds(60) } == .quietHours)
+        #expect(
+            Self.refusal {
+                $0.quietEnd = Facts.now + .seconds(60)
+                $0.isRead = true
+            } == .read
+        )
+    }
+
     @Test("Who opted out still gets what is required, on a device that lives")
     func required() {
         #expect(
@@ -95,7 +125,7 @@ struct GateTests {
         #expect(
             GateRefusal.allCases.map(\.rawValue) == [
                 "cancelled", "read", "deleted", "replaced", "expired", "opted_out", "device_inactive",
-                "already_delivered", "already_accepted", "under_way",
+                "already_delivered", "already_accepted", "under_way", "quiet_hours",
             ]
         )
     }

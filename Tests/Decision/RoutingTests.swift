@@ -9,7 +9,7 @@ import Testing
 struct RoutingTests {
     private static let online = Presence.online([Facts.connection])
     private static let expired = [Step.settle(status: .expired, reason: .expired, via: nil)]
-    private static let proof = [Step.publish, .awaitProof(within: .seconds(5))]
+    private static let proof = [Step.publish(isSilent: false), .awaitProof(within: .seconds(5))]
 
     private typealias Row = (channels: Channels, presence: Presence, devices: Int, steps: [Step])
 
@@ -22,17 +22,20 @@ struct RoutingTests {
         let table: [Row] = [
             ([.inApp, .push], Self.online, 1, Self.proof),
             ([.inApp, .push], Self.online, 0, Self.proof),
-            ([.inApp], Self.online, 1, [.publish]),
+            ([.inApp], Self.online, 1, [.publish(isSilent: false)]),
             ([.push], Self.online, 1, [.push]),
             ([.push], Self.online, 0, Self.failed(.noDevice)),
-            ([.email], Self.online, 1, Self.failed(.offline)),
+            ([.email], Self.online, 1, [.email]),
+            ([.inApp, .email], Self.online, 1, [.publish(isSilent: false), .email]),
+            ([.inApp, .email], .offline, 1, Self.inbox(.offline) + [.email]),
             ([.inApp, .push], .offline, 1, [.push]),
             ([.inApp, .push], .offline, 3, [.push]),
             ([.inApp, .push], .offline, 0, Self.inbox(.noDevice)),
             ([.inApp], .offline, 1, Self.inbox(.offline)),
             ([.push], .offline, 1, [.push]),
             ([.push], .offline, 0, Self.failed(.noDevice)),
-            ([.email], .offline, 1, Self.failed(.offline)),
+            ([.email], .offline, 1, [.email]),
+            ([.push, .email], .offline, 0, [.email]),
             ([.inApp, .push], .unknown, 1, [.push]),
             ([.inApp, .push], .unknown, 0, Self.inbox(.noDevice)),
             ([.push], .unknown, 1, [.push]),
@@ -88,7 +91,8 @@ struct RoutingTests {
         #expect(
             Reason.allCases.map(\.rawValue) == [
                 "expired", "type_disabled", "opted_out", "not_opted_in", "opted_out_of_type", "no_channel", "offline",
-                "presence_unknown", "no_device",
+                "presence_unknown", "no_device", "quiet_hours", "idle", "unread", "capped_by_user", "capped_by_type",
+                "capped_by_category",
             ]
         )
     }

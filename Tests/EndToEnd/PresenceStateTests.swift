@@ -19,7 +19,7 @@ struct PresenceStateTests {
         var states: [String] = []
         for _ in 0..<count {
             let parts = (try cursor.string() ?? "").split(separator: " ")
-            if parts.count == 5 { states.append(String(parts[3])) }
+            if parts.count >= 5 { states.append(String(parts[3])) }
         }
         return states.sorted()
     }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import JSON
+import Randomness
 import SignalR
 import Testing
 

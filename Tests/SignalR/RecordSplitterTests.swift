@@ -1,6 +1,7 @@
 // Carillon · RecordSplitterTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Randomness
 import SignalR
 import Testing
 

@@ -1,6 +1,7 @@
 // Carillon · EngineIOPayloadTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Randomness
 import SocketIO
 import Testing
 
@@ -23,7 +24,7 @@ struct EngineIOPayloadTests {
 
     @Test("Bytes of any length survive", arguments: 0..<70)
     func binary(count: Int) throws {
-        var generator = SeededGenerator(seed: count)
+        var generator = SeededGenerator(seed: UInt64(count))
         let packet = EngineIOPacket.message(.binary(generator.bytes(count)))
         let decoded = try Self.decode(EngineIOPayload.encode([packet]))
         #expect(decoded == [packet])

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import JSON
+import Randomness
 import SocketIO
 import Testing
 
@@ -9,7 +10,7 @@ import Testing
 struct SocketIOExerciseTests {
     @Test("Whatever clients and owners do, in any order, every promise is kept", arguments: 0..<16)
     func scripts(seed: Int) {
-        var generator = SeededGenerator(seed: seed)
+        var generator = SeededGenerator(seed: UInt64(seed))
         for _ in 0..<400 {
             let script = generator.bytes(Int.random(in: 0...400, using: &generator))
             let broken = SocketIOExercise.run(script)
@@ -19,7 +20,7 @@ struct SocketIOExerciseTests {
 
     @Test("Packets that are damaged anywhere are read or refused, never a trap", arguments: 0..<16)
     func damaged(seed: Int) {
-        var generator = SeededGenerator(seed: seed)
+        var generator = SeededGenerator(seed: UInt64(seed))
         let packets = [
             #"0/admin,{"token":"x","pid":"P","offset":"O"}"#,
             #"2/admin,12["name",1,{"a":[true,null]},"\u00e9\ud83d\ude00"]"#,

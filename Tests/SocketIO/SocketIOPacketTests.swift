@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import JSON
+import Randomness
 import SocketIO
 import Testing
 
@@ -49,7 +50,7 @@ struct SocketIOPacketTests {
 
     @Test("Whatever is written is read as the same", arguments: 0..<300)
     func roundTrip(seed: Int) throws {
-        var generator = SeededGenerator(seed: seed)
+        var generator = SeededGenerator(seed: UInt64(seed))
         let packet = Self.packet(&generator)
         var decoder = SocketIODecoder(configuration: SocketIOConfiguration(maximumAttachments: 1_000))
         var read: [SocketIOPacket] = []

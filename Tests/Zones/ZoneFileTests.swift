@@ -3,6 +3,7 @@
 
 import Foundation
 import Model
+import Randomness
 import Testing
 import Zones
 
@@ -78,7 +79,7 @@ import Zones
     /// Files with flipped bytes, or cut off anywhere, are refused or read, and answer whatever they hold.
     @Test func noFileIsACrash() throws {
         let whole = try Self.berlin()
-        var random = Seeded(42)
+        var random = SeededGenerator(seed: 42)
         var refused = 0
         for round in 0..<4_000 {
             var bytes = whole

@@ -8,6 +8,7 @@ package import Services
 package import Stores
 package import Streams
 package import Telemetry
+package import Zones
 
 /// What the routes stand on.
 package struct APIServices: Sendable {
@@ -24,8 +25,13 @@ package struct APIServices: Sendable {
     package let erasure: ErasureService
     package let topics: TopicStore
     package let presence: PresenceRegistry
+    package let recipients: RecipientStore
+    package let traces: TraceStore
     package let jobs: JobStream
     package let catalog: Catalog
+    package let zones: ZoneDatabase
+    /// The zone of users who have said none.
+    package let defaultZone: ZoneRules
     package let redis: RedisConnection
     package let metrics: PrometheusRegistry
     /// Asks PostgreSQL for a sign of life.
@@ -53,8 +59,12 @@ package struct APIServices: Sendable {
         erasure: ErasureService,
         topics: TopicStore,
         presence: PresenceRegistry,
+        recipients: RecipientStore,
+        traces: TraceStore,
         jobs: JobStream,
         catalog: Catalog,
+        zones: ZoneDatabase,
+        defaultZone: ZoneRules = .utc,
         redis: RedisConnection,
         metrics: PrometheusRegistry,
         checkDatabase: @escaping @Sendable () async throws -> Void,
@@ -76,8 +86,12 @@ package struct APIServices: Sendable {
         self.erasure = erasure
         self.topics = topics
         self.presence = presence
+        self.recipients = recipients
+        self.traces = traces
         self.jobs = jobs
         self.catalog = catalog
+        self.zones = zones
+        self.defaultZone = defaultZone
         self.redis = redis
         self.metrics = metrics
         self.checkDatabase = checkDatabase

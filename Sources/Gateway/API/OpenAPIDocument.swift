@@ -12,6 +12,7 @@ package enum OpenAPIDocument {
         PackageResources.inbox_json, PackageResources.devices_json, PackageResources.preferences_json,
         PackageResources.topics_json, PackageResources.jobs_json, PackageResources.users_json,
         PackageResources.tokens_json, PackageResources.admin_json, PackageResources.operations_json,
+        PackageResources.decisions_json,
     ]
 
     /// Puts the parts together.

@@ -24,6 +24,7 @@ import Streams
 import Telemetry
 import Transports
 import UnixSignals
+import Zones
 
 /// Puts the gateway together: the one place that makes clients and services.
 enum GatewayComposition {
@@ -151,8 +152,11 @@ enum GatewayComposition {
                 ),
                 topics: TopicStore(pool: pool),
                 presence: presence,
+                recipients: RecipientStore(pool: pool),
+                traces: TraceStore(pool: pool),
                 jobs: JobStream(connection: redis, keys: keys),
                 catalog: catalog,
+                zones: ZoneDatabase(),
                 redis: redis,
                 metrics: metrics,
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },

@@ -132,7 +132,7 @@ package struct SocketService: SocketBackend {
     }
 
     package func setStates(_ changes: [PresenceChange]) async throws {
-        try await self.presence.setStates(changes.map { ($0.user, $0.connection, $0.state) })
+        try await self.presence.setStates(changes.map { ($0.user, $0.connection, $0.state) }, at: self.now())
     }
 
     package func admits(messages: Int, of user: String) -> Bool {

@@ -60,7 +60,7 @@ private func routing(_ facts: DecisionFacts) -> [Step] {
     if let reason = heldBack(facts, quietEnd: quietEnd) { return [publish, .note(reason)] + mail }
     var steps = [publish, .awaitProof(within: proofDeadline)]
     // Quiet hours let an idle user sleep; what no socket proves is released at their end.
-    if quietEnd == nil, connections.allSatisfy({ $0.state == .idle }) {
+    if quietEnd == nil, connections.allSatisfy({ $0.isIdle(at: facts.now) }) {
         steps.append(.postpone(.attention, until: facts.now + facts.type.attentionDelay, reason: .idle))
     }
     return steps + mail

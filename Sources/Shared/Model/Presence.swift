@@ -36,12 +36,32 @@ package struct ConnectionPresence: Sendable, Equatable {
     package let dialect: Dialect
     package let state: State
     package let since: Timestamp
+    /// Since when it has been in its state; nil if it never changed.
+    package let stateSince: Timestamp?
 
-    package init(connection: String, node: String, dialect: Dialect, state: State, since: Timestamp) {
+    /// How long focus must have been away before somebody counts as idle.
+    package static let idleAfter: Duration = .seconds(90)
+
+    package init(
+        connection: String,
+        node: String,
+        dialect: Dialect,
+        state: State,
+        since: Timestamp,
+        stateSince: Timestamp? = nil
+    ) {
         self.connection = connection
         self.node = node
         self.dialect = dialect
         self.state = state
         self.since = since
+        self.stateSince = stateSince
+    }
+
+    /// Whether nobody looks at it: its client reported that focus had gone, and it has been away for long.
+    ///
+    /// A connection that has never reported focus is active.
+    package func isIdle(at now: Timestamp) -> Bool {
+        self.state == .idle && (self.stateSince ?? self.since) + Self.idleAfter <= now
     }
 }

@@ -7,8 +7,9 @@ import Synchronization
 
 /// Who holds a socket on which node.
 ///
-/// A user's hash has a field a connection: `1 <node> <dialect> <state> <since in ms>`. Its fields count only while their
-/// node's lease is held, so nothing has to be refreshed per user.
+/// A user's hash has a field a connection: `1 <node> <dialect> <state> <since in ms>`, then since when it has been in its
+/// state, if that ever changed. Its fields count only while their node's lease is held, so nothing has to be refreshed per
+/// user.
 package final class PresenceRegistry: Sendable {
     private static let livenessAge: Duration = .seconds(1)
 
@@ -33,16 +34,17 @@ package final class PresenceRegistry: Sendable {
         for reply in try await self.connection.send(batch) { _ = try reply.checked() }
     }
 
-    /// Changes how connections are present, in one round trip; those that have left meanwhile stay away.
+    /// Changes how connections are present from a moment on, in one round trip; those that have left meanwhile stay away.
     package func setStates(
-        _ entries: [(user: String, connection: String, state: ConnectionPresence.State)]
+        _ entries: [(user: String, connection: String, state: ConnectionPresence.State)],
+        at moment: Timestamp
     ) async throws(RedisError) {
         var batch = RedisBatch()
         for (user, connection, state) in entries {
             batch.append(
                 StreamScripts.setPresenceState,
                 keys: [.text(self.keys.presence(user))],
-                arguments: [.text(connection), .text(state.rawValue)]
+                arguments: [.text(connection), .text(state.rawValue), .integer(moment.milliseconds)]
             )
         }
         for reply in try await self.connection.send(batch) { _ = try reply.checked() }
@@ -133,7 +135,8 @@ package final class PresenceRegistry: Sendable {
 
     private static func text(_ connection: ConnectionPresence) -> String {
         let since = connection.since.milliseconds
-        return "1 \(connection.node) \(connection.dialect.rawValue) \(connection.state.rawValue) \(since)"
+        let text = "1 \(connection.node) \(connection.dialect.rawValue) \(connection.state.rawValue) \(since)"
+        return connection.stateSince.map { "\(text) \($0.milliseconds)" } ?? text
     }
 
     private static func connections(_ reply: RedisReply) throws(RedisError) -> [ConnectionPresence] {
@@ -152,7 +155,8 @@ package final class PresenceRegistry: Sendable {
                     node: String(parts[1]),
                     dialect: dialect,
                     state: state,
-                    since: Timestamp(milliseconds: since)
+                    since: Timestamp(milliseconds: since),
+                    stateSince: parts.count > 5 ? Int64(parts[5]).map { Timestamp(milliseconds: $0) } : nil
                 )
             )
         }

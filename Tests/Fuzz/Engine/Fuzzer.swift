@@ -1,6 +1,8 @@
 // Carillon · Fuzzer.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Randomness
+
 /// Mutates inputs, runs them, and keeps those that bring about what was not seen before.
 struct Fuzzer {
     struct Report: CustomStringConvertible {

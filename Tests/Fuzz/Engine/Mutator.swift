@@ -1,6 +1,8 @@
 // Carillon · Mutator.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Randomness
+
 /// Changes inputs: bits, bytes, cuts, splices, words of a dictionary.
 struct Mutator {
     private static let numbers = ["0", "-1", "1", "127", "255", "65535", "2147483648", "9223372036854775807", "1e309"]

@@ -128,31 +128,12 @@ struct JobIntake: Sendable {
         let digest = EntryDigest(stream: batch.group.stream, entry: entry.id, fields: entry.fields ?? [])
         let milliseconds = Int64(entry.id.prefix { $0 != "-" }) ?? now.milliseconds
         let createdAt = min(Timestamp(milliseconds: milliseconds), now)
+        let draft = NotificationDraft(content, type: type, lane: batch.lane, createdAt: createdAt)
         return Self.users(job).map { user in
-            var notification = Notification(
-                id: NotificationID(origin: digest, user: user),
-                user: user,
-                type: type.name,
-                createdAt: createdAt
-            )
+            var notification = draft.notification(id: NotificationID(origin: digest, user: user), user: user)
             notification.jobEntry = "\(batch.group.stream)/\(entry.id)"
             notification.org = job.org
             notification.jobID = job.id
-            notification.severity = content.severity ?? type.severity
-            notification.delivery = content.delivery ?? type.delivery
-            notification.lane = Lane.mostUrgent(content.lane ?? type.lane, batch.lane)
-            notification.channels = content.channels ?? .all
-            notification.title = content.title
-            notification.body = content.body
-            notification.data = content.data
-            notification.extras = content.extras
-            notification.extras.sound = content.extras.sound ?? type.sound
-            notification.category = content.category ?? type.category
-            notification.entityType = content.entityType
-            notification.entityID = content.entityID
-            notification.collapseKey = content.collapseKey
-            notification.expiresAt = content.expiresAt ?? (createdAt + type.timeToLive)
-            notification.keepUntil = content.keepUntil
             return notification
         }
     }

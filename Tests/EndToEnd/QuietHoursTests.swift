@@ -1,0 +1,166 @@
+// Carillon · QuietHoursTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Model
+import Postgres
+import Testing
+import Transfer
+
+/// Quiet hours, caps, idle users and switches, through both programs.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct QuietHoursTests {
+    /// Quiet hours around now, in a user's settings.
+    private static func quietNow() -> String {
+        let minute = Int(Date.now.timeIntervalSince1970) / 60 % 1_440
+        func clock(_ minutes: Int) -> String {
+            LocalTime(minutes: (minutes + 1_440) % 1_440)?.description ?? ""
+        }
+        return #"{"zone":"UTC","quiet_hours":{"start":"\#(clock(minute - 60))","end":"\#(clock(minute + 60))"}}"#
+    }
+
+    private static let catalog = """
+        types:
+          news: {severity: info, delivery: push, category: world, attention_delay: 1s}
+          offer: {severity: info, delivery: push, category: shop, cap: {count: 2, per: 1h}}
+          fire: {severity: alert, delivery: push, quiet_hours: ignore}
+          whisper: {severity: info, delivery: push, quiet_hours: in_app_only}
+          gone: {severity: info, delivery: push, quiet_hours: drop}
+        """
+
+    private static func with(_ body: (Stack, Gateway) async throws -> Void) async throws {
+        try await Stack.with { stack in
+            let path = "\(stack.directory.path)/quiet.yaml"
+            try self.catalog.write(toFile: path, atomically: true, encoding: .utf8)
+            let gateway = try await stack.startGateway(environment: ["CATALOG": path])
+            _ = try await stack.startDispatcher(environment: ["CATALOG": path])
+            try await body(stack, gateway)
+        }
+    }
+
+    private static func set(_ gateway: Gateway, _ path: String, user: String, _ json: String) async throws {
+        let answer = try await gateway.call(.put, path, token: try await Stack.token(user: user), json: json)
+        #expect(answer.status == 200, "\(path): \(answer.body)")
+    }
+
+    @Test("what quiet hours hold back is released when they end, and each type's policy holds")
+    func policies() async throws {
+        try await Self.with { stack, gateway in
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            try await Self.set(gateway, "/v1/settings", user: "ada", Self.quietNow())
+            for type in ["news", "fire", "whisper", "gone"] {
+                try await stack.append([("user", "ada"), ("type", type), ("title", type)])
+            }
+            try await eventually("each has its status") {
+                try await stack.statuses(user: "ada")
+                    == ["news": "deferred", "fire": "sent", "whisper": "sent", "gone": "suppressed"]
+            }
+            #expect(stack.pushed() == ["ada-phone": ["fire"]])
+            // Quiet hours that are changed are looked at anew at once.
+            try await Self.set(gateway, "/v1/settings", user: "ada", #"{"quiet_hours":null}"#)
+            try await eventually("what waited is pushed") { stack.pushed() == ["ada-phone": ["fire", "news"]] }
+            try await eventually("and counts as sent") { try await stack.statuses(user: "ada")["news"] == "sent" }
+        }
+    }
+
+    @Test("more than five at once become one summary; what was read meanwhile is left out")
+    func summary() async throws {
+        try await Self.with { stack, gateway in
+            let token = try await Stack.token(user: "ben")
+            try await gateway.register(user: "ben", platform: "android", token: "ben-phone")
+            try await Self.set(gateway, "/v1/settings", user: "ben", Self.quietNow())
+            for number in 1...7 {
+                try await stack.append([("user", "ben"), ("type", "news"), ("title", "n\(number)")])
+            }
+            try await eventually("all wait") {
+                try await stack.statuses(user: "ben").values.count { $0 == "deferred" } == 7
+            }
+            let list = try await gateway.call(.get, "/v1/notifications?limit=1", token: token)
+            let latest = try #require(list.body["notifications"]?.array?.first?["id"]?.string)
+            #expect(try await gateway.call(.post, "/v1/notifications/\(latest)/read", token: token).status < 300)
+            try await Self.set(gateway, "/v1/settings", user: "ben", #"{"quiet_hours":null}"#)
+            try await eventually("one push says how many there are") {
+                stack.pushed() == ["ben-phone": ["6 notifications"]]
+            }
+            let unread = try await gateway.call(.get, "/v1/notifications/unread-count", token: token)
+            #expect(unread.body["unread"]?.integer == 6)
+        }
+    }
+
+    @Test("an open socket gets it silently in quiet hours, and nothing is pushed afterwards")
+    func silent() async throws {
+        try await Self.with { stack, gateway in
+            try await gateway.register(user: "cleo", platform: "android", token: "cleo-phone")
+            try await Self.set(gateway, "/v1/settings", user: "cleo", Self.quietNow())
+            let socket = try await TestSocket.synced(port: gateway.port, user: "cleo")
+            try await stack.append([("user", "cleo"), ("type", "news"), ("title", "psst")])
+            #expect(try await socket.first("notification")["notification"]?["silent"]?.bool == true)
+            try await eventually("proven") { try await stack.statuses(user: "cleo") == ["psst": "delivered"] }
+            try await Self.set(gateway, "/v1/settings", user: "cleo", #"{"quiet_hours":null}"#)
+            try await stack.append([("user", "cleo"), ("type", "news"), ("title", "loud")])
+            try await eventually("the next is loud") { socket.all("notification").count == 2 }
+            #expect(socket.all("notification").last?["notification"]?["silent"] == nil)
+            #expect(stack.pushed().isEmpty)
+        }
+    }
+
+    @Test("over its cap a type stays in the inbox and says so; a category and a device can be switched off")
+    func switches() async throws {
+        try await Self.with { stack, gateway in
+            let token = try await Stack.token(user: "dora")
+            let phone = try await gateway.register(user: "dora", platform: "android", token: "dora-phone")
+            for number in 1...3 {
+                try await stack.append([("user", "dora"), ("type", "offer"), ("title", "o\(number)")])
+            }
+            try await eventually("two are pushed") { stack.pushed()["dora-phone"]?.sorted() == ["o1", "o2"] }
+            try await eventually("the third rests in the inbox") {
+                let list = try await gateway.call(.get, "/v1/notifications", token: token)
+                return list.body["notifications"]?.array?.first { $0["title"]?.string == "o3" }?["held_back"]?.string
+                    == "capped_by_type"
+            }
+            try await Self.set(
+                gateway, "/v1/preferences", user: "dora", #"{"categories":[{"category":"world","push":false}]}"#)
+            try await stack.append([("user", "dora"), ("type", "news"), ("title", "no push")])
+            try await eventually("the category's switch holds") {
+                try await stack.statuses(user: "dora")["no push"] == "sent"
+            }
+            try await Self.set(gateway, "/v1/devices/\(phone)", user: "dora", #"{"enabled":false}"#)
+            try await stack.append([("user", "dora"), ("type", "fire"), ("title", "to nobody")])
+            try await eventually("a device that is switched off gets nothing") {
+                try await stack.statuses(user: "dora")["to nobody"] == "sent"
+            }
+            #expect(stack.pushed()["dora-phone"]?.sorted() == ["o1", "o2"])
+            try await Self.set(gateway, "/v1/devices/\(phone)", user: "dora", #"{"enabled":true}"#)
+            try await stack.append([("user", "dora"), ("type", "fire"), ("title", "again")])
+            try await eventually("switched on it gets the next") {
+                stack.pushed()["dora-phone"]?.contains("again") == true
+            }
+        }
+    }
+
+    @Test("an idle user is pushed after the type's delay, unless it was read")
+    func attention() async throws {
+        try await Self.with { stack, gateway in
+            try await gateway.register(user: "eve", platform: "android", token: "eve-phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "eve")
+            try await socket.send(json: #"{"type":"focus","active":false,"ref":1}"#)
+            _ = try await socket.first("done")
+            // As if focus had been away for long.
+            let key = "carillon:presence:{eve}"
+            try await eventually("the connection is idle") {
+                let fields = try await stack.connection.send("HGETALL", .text(key)).strings()
+                guard fields.count == 2 else { return false }
+                var parts = fields[1].split(separator: " ").map(String.init)
+                guard parts.count == 6, parts[3] == "idle", let since = Int64(parts[5]) else { return false }
+                parts[5] = "\(since - 90_000)"
+                try await stack.connection.send("HSET", .text(key), .text(fields[0]), .text(parts.joined(separator: " ")))
+                return true
+            }
+            try await stack.append([("user", "eve"), ("type", "news"), ("title", "look")])
+            _ = try await socket.first("notification")
+            try await eventually("the phone rings too") { stack.pushed() == ["eve-phone": ["look"]] }
+        }
+    }
+}
