@@ -81,6 +81,7 @@ enum DispatcherComposition {
             deliveries: DeliveryStore(pool: pool),
             deadLetters: DeadLetterStore(pool: pool),
             followUps: FollowUpStore(pool: pool),
+            digests: DigestStore(pool: pool),
             presence: PresenceRegistry(connection: redis, keys: keys),
             providers: credentials.providers,
             zones: zones,
@@ -122,7 +123,7 @@ enum DispatcherComposition {
         // Shut down from the last to the first: nothing new is taken, what was taken is finished, the lease goes last.
         var services: [any Service] = [lease, operations, RetryService(dispatcher: dispatcher)]
         services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher)]
-        services.append(FollowUpService(dispatcher: dispatcher))
+        services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
         services.append(contentsOf: deliveries)
         services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
         var configuration = ServiceGroupConfiguration(

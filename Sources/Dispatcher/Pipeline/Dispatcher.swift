@@ -24,6 +24,7 @@ package struct Dispatcher: Sendable {
     package let deliveries: DeliveryStore
     package let deadLetters: DeadLetterStore
     package let followUps: FollowUpStore
+    package let digests: DigestStore
     package let presence: PresenceRegistry
     /// The providers that are configured; the others' work is recorded as `no_provider`.
     package let providers: Set<Provider>
@@ -46,6 +47,7 @@ package struct Dispatcher: Sendable {
         deliveries: DeliveryStore,
         deadLetters: DeadLetterStore,
         followUps: FollowUpStore,
+        digests: DigestStore,
         presence: PresenceRegistry,
         providers: Set<Provider>,
         zones: ZoneDatabase,
@@ -62,6 +64,7 @@ package struct Dispatcher: Sendable {
         self.deliveries = deliveries
         self.deadLetters = deadLetters
         self.followUps = followUps
+        self.digests = digests
         self.presence = presence
         self.providers = providers
         self.zones = zones
@@ -73,6 +76,26 @@ package struct Dispatcher: Sendable {
     /// The rules of a user's zone.
     func zone(of settings: UserSettings) -> ZoneRules {
         settings.zone.flatMap { self.zones.rules($0) } ?? self.defaultZone
+    }
+
+    /// A notification that has just arrived, with the status and the channels that it is stored with.
+    func decideStoring(
+        _ notification: Notification,
+        wishes: RecipientStore.Wishes,
+        now: Timestamp
+    ) -> Notification {
+        guard let type = self.catalog[notification.type] else { return notification }
+        var facts = DecisionFacts(notification: notification, type: type, progress: .arrived, now: now)
+        facts.preference = wishes.preference
+        facts.settings = wishes.settings
+        facts.zone = self.zone(of: wishes.settings)
+        var notification = notification
+        for case .store(let status, let reason, let channels) in decide(facts) {
+            notification.status = status
+            notification.statusReason = reason?.rawValue
+            notification.channels = channels
+        }
+        return notification
     }
 
     /// The end of the quiet hours that hold now for a notification; nil if none do.

@@ -24,6 +24,8 @@ enum PipelineMetrics {
     static let postponed = Counter(label: "carillon.followups.postponed")
     /// What was put off and looked at again.
     static let followed = Counter(label: "carillon.followups.done")
+    /// What digests hold back for a summary.
+    static let held = Counter(label: "carillon.digests.held")
     /// Summaries in place of many pushes.
     static let summaries = Counter(label: "carillon.summaries")
 

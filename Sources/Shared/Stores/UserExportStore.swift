@@ -17,6 +17,8 @@ package struct UserExportStore: Sendable {
     package enum Section: String, Sendable, CaseIterable {
         case devices, preferences, subscriptions, notifications
         case followUps = "follow_ups"
+        case digests
+        case digestItems = "digest_items"
         case deliveryAttempts = "delivery_attempts"
         case deadLetters = "dead_letters"
     }
@@ -65,7 +67,8 @@ package struct UserExportStore: Sendable {
     private static func statement(_ section: Section) -> String {
         let (key, condition) =
             switch section {
-            case .devices, .notifications: ("t.id", "t.id > $2::uuid")
+            case .devices, .notifications, .digests: ("t.id", "t.id > $2::uuid")
+            case .digestItems: ("t.notification_id", "t.notification_id > $2::uuid")
             case .preferences: ("t.type", "t.type > $2")
             case .subscriptions: ("t.topic", "t.topic > $2")
             case .followUps:

@@ -4,7 +4,6 @@
 import Catalog
 import CoreMetrics
 import Decision
-import JSON
 import Model
 import Postgres
 import Stores
@@ -86,25 +85,16 @@ struct ReleaseSummary: Sendable {
         summary.delivery = .push
         summary.lane = notifications.map(\.lane).min() ?? .normal
         summary.channels = [.push]
-        summary.title = "\(notifications.count) notifications"
-        summary.body = notifications.suffix(3).map(\.title).filter { !$0.isEmpty }.joined(separator: "\n")
+        let text = SummaryText(count: notifications.count, titles: notifications.map(\.title))
+        summary.title = text.title
+        summary.body = text.body
         summary.category = type.category
         summary.collapseKey = Self.type
-        summary.data = Self.data(notifications)
+        summary.data = SummaryText.data(
+            count: notifications.count,
+            notifications: notifications.prefix(Self.mostNamed).map(\.id)
+        )
         summary.expiresAt = now + type.timeToLive
         return summary
-    }
-
-    private static func data(_ notifications: [Notification]) -> [UInt8] {
-        var writer = JSONWriter()
-        writer.beginObject()
-        writer.key("count")
-        writer.integer(notifications.count)
-        writer.key("notifications")
-        writer.beginArray()
-        for notification in notifications.suffix(Self.mostNamed) { writer.string(notification.id.description) }
-        writer.endArray()
-        writer.endObject()
-        return writer.bytes
     }
 }

@@ -1,0 +1,29 @@
+// Carillon · DigestIntake.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Catalog
+import Model
+import Stores
+
+/// Holds back what belongs into a digest, before it is stored as a notification.
+struct DigestIntake: Sendable {
+    let dispatcher: Dispatcher
+
+    /// Whether a job's notifications are gathered: it names a digest, and its type has a window.
+    func rule(for content: JobContent) -> (key: String, rule: DigestRule)? {
+        guard let key = content.digest, let rule = self.dispatcher.catalog[content.type]?.digest else { return nil }
+        return (key, rule)
+    }
+
+    /// Gathers notifications and tells which of them come on their own.
+    ///
+    /// - Returns: of each whether it is stored as a notification now.
+    func gather(_ items: [DigestStore.Item], now: Timestamp) async throws -> [Bool] {
+        guard !items.isEmpty else { return [] }
+        let outcomes = try await self.dispatcher.untilDone("gather digests") {
+            try await self.dispatcher.digests.gather(items, now: now)
+        }
+        PipelineMetrics.held.increment(by: outcomes.count { $0 == .held })
+        return outcomes.map { $0 == .single }
+    }
+}

@@ -1,0 +1,102 @@
+// Carillon · DigestService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Catalog
+import CoreMetrics
+import Decision
+import Logging
+import Model
+import ServiceLifecycle
+import Stores
+
+/// Flushes digests whose windows are over, each exactly once however many dispatchers there are: the summary's id is made of
+/// the window's.
+package struct DigestService: Service {
+    private static let interval: Duration = .milliseconds(500)
+    private static let hold: Duration = .seconds(30)
+    private static let batchSize = 128
+    /// How long the job ids of items are remembered.
+    private static let memory: Duration = .seconds(90 * 24 * 3_600)
+
+    private let dispatcher: Dispatcher
+
+    package init(dispatcher: Dispatcher) {
+        self.dispatcher = dispatcher
+    }
+
+    package func run() async throws {
+        var round = 0
+        while goesOn {
+            do {
+                while try await self.flush() == Self.batchSize, goesOn {}
+                if round % 120 == 0 { try await self.forget() }
+                round += 1
+            } catch {
+                self.dispatcher.logger.warning("digests cannot be flushed", metadata: ["error": "\(error)"])
+            }
+            // PostgreSQL tells nobody that a window is over, so it is asked, by index.
+            await pause(for: Self.interval)
+        }
+    }
+
+    private func flush() async throws -> Int {
+        let now = self.dispatcher.now()
+        let due = try await self.dispatcher.digests.take(now: now, until: now + Self.hold, limit: Self.batchSize)
+        guard !due.isEmpty else { return 0 }
+        let summaries = due.filter { $0.count > 0 }.map { self.summary(of: $0, now: now) }
+        try await self.send(summaries, now: now)
+        try await self.dispatcher.untilDone("remove digests") {
+            try await self.dispatcher.digests.remove(due.map(\.id))
+        }
+        PipelineMetrics.summaries.increment(by: summaries.count)
+        return due.count
+    }
+
+    /// Stores summaries as any other notifications are stored, by what their users want now, and sends them on their way.
+    private func send(_ summaries: [Notification], now: Timestamp) async throws {
+        guard !summaries.isEmpty else { return }
+        let keys = summaries.map { self.dispatcher.catalog.wishKey(user: $0.user, type: $0.type) }
+        let wishes = try await self.dispatcher.untilDone("look up preferences") {
+            try await self.dispatcher.recipients.wishes(keys)
+        }
+        let decided = zip(summaries, wishes).map { self.dispatcher.decideStoring($0, wishes: $1, now: now) }
+        let outcomes = try await self.dispatcher.untilDone("store digests") {
+            try await self.dispatcher.notifications.store(decided, areRepeats: true)
+        }
+        var open: [StoredBatch.Open] = []
+        for ((notification, wish), outcome) in zip(zip(decided, wishes), outcomes) {
+            if var item = StoredBatch.Open(notification, outcome) {
+                item.wishes = wish
+                open.append(item)
+            }
+        }
+        try await Router(dispatcher: self.dispatcher).route(open)
+    }
+
+    private func summary(of digest: DigestStore.Due, now: Timestamp) -> Notification {
+        let type = self.dispatcher.catalog[digest.type] ?? NotificationType(name: digest.type)
+        let origin = EntryDigest(
+            stream: "digest",
+            entry: "\(digest.id.milliseconds)-0",
+            fields: [("id", Array(digest.id.description.utf8)[...])]
+        )
+        var content = JobContent(type: type.name)
+        if digest.count == 1, let only = digest.first.first {
+            (content.title, content.body, content.data) = (only.title, only.body, only.data)
+        } else {
+            let text = SummaryText(count: digest.count, titles: digest.first.map(\.title))
+            (content.title, content.body) = (text.title, text.body)
+            content.data = SummaryText.data(count: digest.count, notifications: digest.first.map(\.id))
+        }
+        var summary = NotificationDraft(content, type: type, lane: digest.lane, createdAt: now)
+            .notification(id: NotificationID(origin: origin, user: digest.user), user: digest.user)
+        summary.org = digest.org
+        summary.jobEntry = "digest/\(digest.id)"
+        return summary
+    }
+
+    private func forget() async throws {
+        let before = self.dispatcher.now() + (.zero - Self.memory)
+        while try await self.dispatcher.digests.forget(before: before, limit: 1_000) == 1_000, goesOn {}
+    }
+}
