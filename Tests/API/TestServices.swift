@@ -70,6 +70,13 @@ enum TestServices {
             topics: TopicStore(pool: pool),
             presence: presence,
             jobs: JobStream(connection: redis, keys: keys),
+            jobControl: JobControl(
+                cancellations: CancellationStore(pool: pool),
+                publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
+                keys: keys,
+                now: now,
+                logger: logger
+            ),
             catalog: try Catalog([]),
             redis: redis,
             metrics: PrometheusRegistry(),

@@ -20,6 +20,9 @@ enum PipelineMetrics {
     /// Rows without an owner that were fanned out again.
     static let swept = Counter(label: "carillon.notifications.swept")
 
+    /// Notifications that were stored as cancelled, as their job had been called off before it came.
+    static let cancelled = Counter(label: "carillon.notifications.cancelled")
+
     /// The metrics of one provider.
     struct Deliveries: Sendable {
         let accepted: Counter

@@ -25,6 +25,7 @@ package struct APIServices: Sendable {
     package let topics: TopicStore
     package let presence: PresenceRegistry
     package let jobs: JobStream
+    package let jobControl: JobControl
     package let catalog: Catalog
     package let redis: RedisConnection
     package let metrics: PrometheusRegistry
@@ -54,6 +55,7 @@ package struct APIServices: Sendable {
         topics: TopicStore,
         presence: PresenceRegistry,
         jobs: JobStream,
+        jobControl: JobControl,
         catalog: Catalog,
         redis: RedisConnection,
         metrics: PrometheusRegistry,
@@ -77,6 +79,7 @@ package struct APIServices: Sendable {
         self.topics = topics
         self.presence = presence
         self.jobs = jobs
+        self.jobControl = jobControl
         self.catalog = catalog
         self.redis = redis
         self.metrics = metrics

@@ -17,6 +17,8 @@ package struct DeliveryStore: Sendable {
         package let inboxVersion: Int64
         /// Whether this device accepted this notification before; only asked for repeats.
         package let wasAccepted: Bool
+        /// Whether its job was called off.
+        package let isCancelled: Bool
     }
 
     /// How a try ended.
@@ -117,13 +119,14 @@ package struct DeliveryStore: Sendable {
         wishes.preference.push = try row.optionalBool(2)
         wishes.isOptedOut = try row.bool(3)
         return Facts(
-            notification: try NotificationColumns.read(row, at: 7),
-            device: try DeviceColumns.read(row, at: 7 + NotificationColumns.count),
+            notification: try NotificationColumns.read(row, at: 8),
+            device: try DeviceColumns.read(row, at: 8 + NotificationColumns.count),
             isReplaced: try row.bool(1),
             wishes: wishes,
             unread: try row.int4(4),
             inboxVersion: try row.int8(5),
-            wasAccepted: try row.bool(6)
+            wasAccepted: try row.bool(6),
+            isCancelled: try row.bool(7)
         )
     }
 
@@ -151,6 +154,19 @@ package struct DeliveryStore: Sendable {
                         .array(PostgresArray(texts: settlement.failed.map(\.user))),
                         .array(PostgresArray(uuids: settlement.failed.map(\.id.halves))),
                         .array(PostgresArray(texts: settlement.failed.map(\.reason))),
+                    ]
+                )
+            )
+        }
+        let stopped = settlement.attempts.filter { $0.outcome != .accepted }
+            .compactMap { attempt in attempt.notification.map { (user: attempt.user, id: $0) } }
+        if !stopped.isEmpty {
+            statements.append(
+                PostgresStatement(
+                    DeliverySQL.stopped,
+                    [
+                        .array(PostgresArray(texts: stopped.map(\.user))),
+                        .array(PostgresArray(uuids: stopped.map(\.id.halves))),
                     ]
                 )
             )

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Catalog
+import CoreMetrics
 import Decision
 import JSON
 import Model
@@ -48,16 +49,28 @@ struct JobIntake: Sendable {
                 stored.dead.append(self.letter(entry, batch.group.stream, reason: error.description, now: now))
             }
         }
-        if try await self.storeUnlessWished(&prepared, areRepeats: areRepeats, now: now, into: &stored) {
-            return stored
+        if try await !self.storeUnlessWished(&prepared, areRepeats: areRepeats, now: now, into: &stored) {
+            try await self.storeAsWished(&prepared, areRepeats: areRepeats, now: now, into: &stored)
         }
+        for job in prepared where stored.conflicts.contains("\(batch.group.stream)/\(job.entry.id)") {
+            let reason = "id: was used before with other content; give another id"
+            stored.dead.append(self.letter(job.entry, batch.group.stream, reason: reason, now: now))
+        }
+        return stored
+    }
+
+    private func storeAsWished(
+        _ prepared: inout [Prepared],
+        areRepeats: Bool,
+        now: Timestamp,
+        into stored: inout StoredBatch
+    ) async throws {
         let keys = prepared.flatMap { $0.notifications.map { (user: $0.user, type: $0.type) } }
         let wishes = try await self.dispatcher.untilDone("look up preferences") {
             try await self.dispatcher.recipients.wishes(keys)
         }
         self.decideStoring(&prepared, wishes: wishes, now: now)
         try await self.store(prepared[...], areRepeats: areRepeats, into: &stored)
-        return stored
     }
 
     /// Stores a small batch as if its users had said nothing about what they want, which most have not; saves the round
@@ -75,7 +88,7 @@ struct JobIntake: Sendable {
         let original = prepared
         let nothing = [RecipientStore.Wishes](repeating: RecipientStore.Wishes(), count: count)
         self.decideStoring(&prepared, wishes: nothing, now: now)
-        let distinct = Self.distinct(prepared.flatMap(\.notifications))
+        let distinct = Self.distinct(prepared.flatMap(\.notifications), conflicts: &stored.conflicts)
         do {
             let outcomes = try await self.dispatcher.untilDone(
                 "store notifications",
@@ -170,7 +183,7 @@ struct JobIntake: Sendable {
     /// Stores jobs as one batch; a batch that PostgreSQL refuses is halved until the culprit stands alone.
     private func store(_ jobs: ArraySlice<Prepared>, areRepeats: Bool, into stored: inout StoredBatch) async throws {
         guard !jobs.isEmpty else { return }
-        let distinct = Self.distinct(jobs.flatMap(\.notifications))
+        let distinct = Self.distinct(jobs.flatMap(\.notifications), conflicts: &stored.conflicts)
         do {
             let outcomes = try await self.dispatcher.untilDone(
                 "store notifications",
@@ -195,22 +208,32 @@ struct JobIntake: Sendable {
     }
 
     /// Leaves out what a batch holds twice: the later of two with the same user, org and job id.
-    private static func distinct(_ notifications: [Notification]) -> [Notification] {
+    private static func distinct(_ notifications: [Notification], conflicts: inout Set<String>) -> [Notification] {
         struct Key: Hashable {
             let user: ExactText
             let org: ExactText
             let job: ExactText
         }
-        var seen: Set<Key> = []
-        return notifications.filter { notification in
-            guard let job = notification.jobID else { return true }
+        var seen: [Key: Notification] = [:]
+        var distinct: [Notification] = []
+        for notification in notifications {
+            guard let job = notification.jobID else {
+                distinct.append(notification)
+                continue
+            }
             let key = Key(
                 user: ExactText(notification.user),
                 org: ExactText(notification.org),
                 job: ExactText(job)
             )
-            return seen.insert(key).inserted
+            if let first = seen[key] {
+                if !first.says(whatIsSaidBy: notification) { conflicts.insert(notification.jobEntry) }
+            } else {
+                seen[key] = notification
+                distinct.append(notification)
+            }
         }
+        return distinct
     }
 
     private func note(
@@ -230,6 +253,19 @@ struct JobIntake: Sendable {
             stored.open.append(StoredBatch.Open(notification: notification, unread: unread, isRepeat: true))
         case .duplicate:
             return
+        case .conflict:
+            stored.conflicts.insert(notification.jobEntry)
+        case .cancelled:
+            PipelineMetrics.cancelled.increment()
         }
+    }
+}
+
+extension Notification {
+    /// Whether two notifications of the same job id agree, as PostgreSQL compares them.
+    fileprivate func says(whatIsSaidBy other: Notification) -> Bool {
+        ExactText(self.type) == ExactText(other.type) && ExactText(self.title) == ExactText(other.title)
+            && ExactText(self.body) == ExactText(other.body)
+            && self.data.flatMap { try? JSONParser.parse($0) } == other.data.flatMap { try? JSONParser.parse($0) }
     }
 }

@@ -26,4 +26,6 @@ struct StoredBatch: Sendable {
     var events: [Event] = []
     var dead: [DeadLetter] = []
     var finished: [String] = []
+    /// Entries, each with its stream, whose job id somebody has who was told something else.
+    var conflicts: Set<String> = []
 }
