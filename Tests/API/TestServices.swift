@@ -74,6 +74,13 @@ enum TestServices {
             recipients: RecipientStore(pool: pool),
             traces: TraceStore(pool: pool),
             jobs: JobStream(connection: redis, keys: keys),
+            jobControl: JobControl(
+                cancellations: CancellationStore(pool: pool),
+                publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
+                keys: keys,
+                now: now,
+                logger: logger
+            ),
             catalog: try Catalog([]),
             redis: redis,
             metrics: PrometheusRegistry(),

@@ -117,7 +117,7 @@ struct DeliveryTests {
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
-            for title in ["first", "second", "third"] {
+            for title in ["first", "first", "first"] {
                 try await stack.append([
                     ("user", "ada"), ("type", "invoice_created"), ("title", title), ("id", "order-1"),
                 ])

@@ -54,7 +54,8 @@ struct NotificationStoreTests {
         try await Samples.withStores { pool in
             let store = NotificationStore(pool: pool)
             let first = Samples.notification(1, user: "a", job: "order")
-            let second = Samples.notification(2, user: "a", job: "order")
+            let second = Samples.notification(2, user: "a", job: "order") { $0.title = "n1" }
+            let different = Samples.notification(4, user: "a", job: "order")
             let other = Samples.notification(3, user: "b", job: "order")
             _ = try await store.store([first], areRepeats: false)
             #expect(
@@ -63,6 +64,7 @@ struct NotificationStoreTests {
                     .stored(version: 1, unread: 1),
                 ]
             )
+            #expect(try await store.store([different], areRepeats: false) == [.conflict(with: first.id)])
             // Redelivered without anybody saying so, as after a failover.
             let plain = Samples.notification(9, user: "a")
             _ = try await store.store([plain], areRepeats: false)

@@ -20,6 +20,8 @@ enum PipelineMetrics {
     /// Rows without an owner that were fanned out again.
     static let swept = Counter(label: "carillon.notifications.swept")
 
+    /// Notifications that were stored as cancelled, as their job had been called off before it came.
+    static let cancelled = Counter(label: "carillon.notifications.cancelled")
     /// What was put off: by quiet hours, for idle users, until an e-mail is due.
     static let postponed = Counter(label: "carillon.followups.postponed")
     /// What was put off and looked at again.

@@ -28,6 +28,7 @@ package struct APIServices: Sendable {
     package let recipients: RecipientStore
     package let traces: TraceStore
     package let jobs: JobStream
+    package let jobControl: JobControl
     package let catalog: Catalog
     package let zones: ZoneDatabase
     /// The zone of users who have said none.
@@ -62,6 +63,7 @@ package struct APIServices: Sendable {
         recipients: RecipientStore,
         traces: TraceStore,
         jobs: JobStream,
+        jobControl: JobControl,
         catalog: Catalog,
         zones: ZoneDatabase,
         defaultZone: ZoneRules = .utc,
@@ -89,6 +91,7 @@ package struct APIServices: Sendable {
         self.recipients = recipients
         self.traces = traces
         self.jobs = jobs
+        self.jobControl = jobControl
         self.catalog = catalog
         self.zones = zones
         self.defaultZone = defaultZone

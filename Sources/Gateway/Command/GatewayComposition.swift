@@ -89,9 +89,10 @@ enum GatewayComposition {
         let users = UserStore(pool: pool)
         let presence = PresenceRegistry(connection: redis, keys: keys)
         let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
+        let publisher = FramePublisher(connection: redis, keys: keys, presence: presence)
         let inboxService = InboxService(
             store: inbox,
-            publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
+            publisher: publisher,
             unconfirmed: unconfirmed,
             now: now,
             logger: logger
@@ -155,6 +156,13 @@ enum GatewayComposition {
                 recipients: RecipientStore(pool: pool),
                 traces: TraceStore(pool: pool),
                 jobs: JobStream(connection: redis, keys: keys),
+                jobControl: JobControl(
+                    cancellations: CancellationStore(pool: pool),
+                    publisher: publisher,
+                    keys: keys,
+                    now: now,
+                    logger: logger
+                ),
                 catalog: catalog,
                 zones: ZoneDatabase(),
                 redis: redis,

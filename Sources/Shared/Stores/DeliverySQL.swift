@@ -10,6 +10,7 @@ enum DeliverySQL {
                 SELECT FROM carillon.delivery_attempts a
                 WHERE a.notification_id = k.notification AND a.device_id = k.device AND a.outcome = 'accepted'
             ),
+            EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("n")),
             \(WishColumns.list), \(NotificationColumns.list), \(DeviceColumns.list)
         FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, notification, device, is_repeat, n)
         JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.notification
@@ -25,11 +26,21 @@ enum DeliverySQL {
         SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
         """
 
+    /// What was cancelled while a provider had it says so, and counts as sent.
     static let accepted = """
         UPDATE carillon.notifications n
-        SET status = 'sent', status_reason = NULL, sent_via = a.via
+        SET status = 'sent', status_reason = CASE WHEN n.status = 'cancelled' THEN 'cancelled_too_late' END,
+            sent_via = a.via
         FROM unnest($1, $2, $3) AS a (user_id, id, via)
-        WHERE n.user_id = a.user_id AND n.id = a.id AND n.status IN ('pending', 'failed', 'deferred')
+        WHERE n.user_id = a.user_id AND n.id = a.id AND n.status IN ('pending', 'failed', 'deferred', 'cancelled')
+        """
+
+    /// What was cancelled while it was on its way to a provider and did not get there is not on its way any more.
+    static let stopped = """
+        UPDATE carillon.notifications n
+        SET status_reason = NULL
+        FROM unnest($1, $2) AS s (user_id, id)
+        WHERE n.user_id = s.user_id AND n.id = s.id AND n.status = 'cancelled' AND n.status_reason = 'in_flight'
         """
 
     static let failed = """

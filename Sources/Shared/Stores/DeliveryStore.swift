@@ -17,6 +17,8 @@ package struct DeliveryStore: Sendable {
         package let inboxVersion: Int64
         /// Whether this device accepted this notification before; only asked for repeats.
         package let wasAccepted: Bool
+        /// Whether its job was called off.
+        package let isCancelled: Bool
     }
 
     /// How a try ended.
@@ -118,15 +120,16 @@ package struct DeliveryStore: Sendable {
     }
 
     private static func read(_ row: PostgresRow) throws(PostgresError) -> Facts {
-        let first = 5 + WishColumns.count
+        let first = 6 + WishColumns.count
         return Facts(
             notification: try NotificationColumns.read(row, at: first),
             device: try DeviceColumns.read(row, at: first + NotificationColumns.count),
             isReplaced: try row.bool(1),
-            wishes: try WishColumns.read(row, at: 5),
+            wishes: try WishColumns.read(row, at: 6),
             unread: try row.int4(2),
             inboxVersion: try row.int8(3),
-            wasAccepted: try row.bool(4)
+            wasAccepted: try row.bool(4),
+            isCancelled: try row.bool(5)
         )
     }
 
@@ -154,6 +157,19 @@ package struct DeliveryStore: Sendable {
                         .array(PostgresArray(texts: settlement.failed.map(\.user))),
                         .array(PostgresArray(uuids: settlement.failed.map(\.id.halves))),
                         .array(PostgresArray(texts: settlement.failed.map(\.reason))),
+                    ]
+                )
+            )
+        }
+        let stopped = settlement.attempts.filter { $0.outcome != .accepted }
+            .compactMap { attempt in attempt.notification.map { (user: attempt.user, id: $0) } }
+        if !stopped.isEmpty {
+            statements.append(
+                PostgresStatement(
+                    DeliverySQL.stopped,
+                    [
+                        .array(PostgresArray(texts: stopped.map(\.user))),
+                        .array(PostgresArray(uuids: stopped.map(\.id.halves))),
                     ]
                 )
             )

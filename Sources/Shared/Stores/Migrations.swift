@@ -16,6 +16,7 @@ package enum Migrations {
         Migration(number: 1, name: "initial", script: PackageResources.V0001_initial_sql),
         Migration(number: 2, name: "people", script: PackageResources.V0002_people_sql),
         Migration(number: 3, name: "token_revocations", script: PackageResources.V0003_token_revocations_sql),
+        Migration(number: 4, name: "cancellations", script: PackageResources.V0004_cancellations_sql),
         Migration(number: 10, name: "decisions", script: PackageResources.V0010_decisions_sql),
         Migration(number: 11, name: "digests", script: PackageResources.V0011_digests_sql),
     ]

@@ -15,6 +15,10 @@ package struct NotificationStore: Sendable {
         case known(version: Int64, unread: Int32, status: NotificationStatus, isOwned: Bool)
         /// Another entry with the same job id had been stored before.
         case duplicate(of: NotificationID)
+        /// As a duplicate, but what it says is not what the stored one says.
+        case conflict(with: NotificationID)
+        /// Stored now as cancelled, as its job was called off before it came.
+        case cancelled
     }
 
     private let pool: PostgresPool
@@ -69,8 +73,10 @@ package struct NotificationStore: Sendable {
         let results = try await self.pool.run(plan.statements)
         guard let rows = results.last else { throw PostgresError(.decoding, "there are no outcomes") }
         guard let places = plan.places else { return try Self.checkedOutcomes(rows, notifications) }
-        guard rows.count > 0 || !onlyUnwished else { return nil }
-        return try places.outcomes(rows)
+        guard rows.count == 0 else { return try places.outcomes(rows) }
+        if onlyUnwished { return nil }
+        // Something was cancelled before it came; the check finds out what.
+        return try await self.attempt(notifications, areRepeats: true, onlyUnwished: false)
     }
 
     private static func checkedOutcomes(
@@ -110,10 +116,12 @@ package struct NotificationStore: Sendable {
         let columns = NotificationColumns(notifications).parameters + [.bool(onlyUnwished)]
         guard areRepeats || notifications.contains(where: { $0.jobID != nil }) else {
             let places = InboxPlaces(notifications)
-            return ([PostgresStatement(StoreSQL.insertFresh, columns + places.parameters)], places)
+            let insert = PostgresStatement(StoreSQL.insertFresh, columns + places.parameters)
+            return ([CancellationSQL.beforeStoring, insert], places)
         }
         let users = PostgresArray(texts: ExactText.distinct(notifications.map(\.user)))
         let statements = [
+            CancellationSQL.beforeStoring,
             PostgresStatement(StoreSQL.makeInboxes, [.array(users)]),
             PostgresStatement(StoreSQL.lockInboxes, [.array(users)]),
             PostgresStatement(StoreSQL.insertChecked, columns),
@@ -124,9 +132,13 @@ package struct NotificationStore: Sendable {
     private static func outcome(_ row: PostgresRow, id: NotificationID) throws(PostgresError) -> Outcome {
         let version = try row.int8(1)
         let unread = try row.int4(2)
-        guard let known = try row.optionalUUID(3) else { return .stored(version: version, unread: unread) }
+        guard let known = try row.optionalUUID(3) else {
+            return row.isNull(4) ? .stored(version: version, unread: unread) : .cancelled
+        }
         let existing = NotificationID(known)
-        guard existing == id else { return .duplicate(of: existing) }
+        guard existing == id else {
+            return try row.bool(6) ? .conflict(with: existing) : .duplicate(of: existing)
+        }
         let status = NotificationStatus(rawValue: try row.text(4)) ?? .pending
         return .known(version: version, unread: unread, status: status, isOwned: !row.isNull(5))
     }

@@ -33,13 +33,17 @@ enum StoreSQL {
     /// $1 to $25: the columns. $26: as of ``insertChecked``. $27: of each row, how many listed ones of its user come after
     /// it in the batch. $28: the users once each, ordered by bytes. $29: of each user, how many listed rows. $30: of each
     /// row, its user's place in $28, from 1. Rows: of each user in the order of $28 version and unread count after the
-    /// batch; none if a wish kept it from being stored.
+    /// batch; none if a wish, or a job that was cancelled, kept it from being stored.
     ///
     /// The arrays stand in for a join, of which a plan could make the square of the batch. A row that was inserted has no
     /// `xmax`; one that was raised has, as it was locked first, and would at worst greet a user who is known.
     static let insertFresh = """
         WITH wished AS MATERIALIZED (
-            SELECT $26 AND EXISTS (SELECT FROM unnest($2, $7) AS i (user_id, type) WHERE \(Self.hasWish)) AS is_so
+            SELECT $26 AND EXISTS (SELECT FROM unnest($2, $7) AS i (user_id, type) WHERE \(Self.hasWish))
+                OR EXISTS (SELECT FROM carillon.cancellations) AND EXISTS (
+                    SELECT FROM unnest($5, $6, $4) AS i (org_id, job_id, job_entry)
+                    WHERE \(CancellationSQL.isCancelled("i")))
+                AS is_so
         ),
         raised AS (
             INSERT INTO carillon.inboxes AS b (user_id, version, unread, total)
@@ -77,19 +81,26 @@ enum StoreSQL {
     /// The inboxes are locked by now, and a statement of its own sees what was committed while it waited for them. They
     /// are looked up one by one (`LIMIT 1`) and raised by their place, which their lock holds still: a join would leave the
     /// choice of a plan to statistics that may be of a time when the table was empty.
-    /// Rows: position, version, unread; and for a known one its id, status and status reason. With $26, nothing is stored
-    /// if any of the users has said what they want of the type or of everything; that is a row of position -1.
+    /// What was cancelled before it came is stored as cancelled, without a place in the inbox.
+    /// Rows: position, version, unread; for a known one its id, status, status reason and whether its content is another; for
+    /// a new one that was cancelled the status. With $26, nothing is stored if any of the users has said what they want of
+    /// the type or of everything; that is a row of position -1.
     static let insertChecked = """
-        WITH input AS MATERIALIZED (SELECT * FROM unnest(\(Self.parameters)) AS t (\(Self.names))),
+        WITH input AS MATERIALIZED (
+            SELECT i.*, EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("i")) AS is_cancelled
+            FROM unnest(\(Self.parameters)) AS i (\(Self.names))
+        ),
         wished AS MATERIALIZED (SELECT $26 AND EXISTS (SELECT FROM input i WHERE \(Self.hasWish)) AS is_so),
         known AS MATERIALIZED (
             SELECT i.n, x.*
             FROM input i
             CROSS JOIN LATERAL (
-                (SELECT o.id, o.version, o.status, o.status_reason FROM carillon.notifications o
+                (SELECT o.id, o.version, o.status, o.status_reason, false AS differs FROM carillon.notifications o
                     WHERE o.user_id = i.user_id AND o.id = i.id)
                 UNION ALL
-                (SELECT o.id, o.version, o.status, o.status_reason FROM carillon.notifications o
+                (SELECT o.id, o.version, o.status, o.status_reason,
+                        (o.type, o.title, o.body, o.data) IS DISTINCT FROM (i.type, i.title, i.body, i.data)
+                    FROM carillon.notifications o
                     WHERE i.job_id IS NOT NULL AND o.user_id = i.user_id AND o.org_id = i.org_id
                         AND o.job_id = i.job_id)
                 LIMIT 1
@@ -97,7 +108,7 @@ enum StoreSQL {
         ),
         stepped AS MATERIALIZED (
             SELECT i.*, b.version AS base, b.unread AS base_unread, b.place,
-                count(*) FILTER (WHERE i.listed) OVER (PARTITION BY i.user_id ORDER BY i.n) AS step,
+                count(*) FILTER (WHERE i.listed AND NOT i.is_cancelled) OVER (PARTITION BY i.user_id ORDER BY i.n) AS step,
                 row_number() OVER (PARTITION BY i.user_id ORDER BY i.n DESC) AS from_last
             FROM input i CROSS JOIN LATERAL (
                 SELECT x.version, x.unread, x.ctid AS place FROM carillon.inboxes x WHERE x.user_id = i.user_id LIMIT 1
@@ -111,18 +122,19 @@ enum StoreSQL {
             WHERE l.from_last = 1 AND l.step > 0 AND b.ctid = l.place
         ),
         numbered AS MATERIALIZED (
-            SELECT s.*, CASE WHEN listed THEN base + step ELSE 0 END AS version,
+            SELECT s.*, CASE WHEN listed AND NOT is_cancelled THEN base + step ELSE 0 END AS version,
                 (base_unread + step)::int4 AS unread
             FROM stepped s
         ),
         stored AS (
-            INSERT INTO carillon.notifications (\(Self.columns)) SELECT \(Self.columns) FROM numbered
+            INSERT INTO carillon.notifications (\(Self.columns))
+            SELECT \(Self.columns(status: "CASE WHEN is_cancelled THEN 'cancelled' ELSE status END")) FROM numbered
         )
-        SELECT n, version, unread, NULL::uuid, NULL, NULL FROM numbered
+        SELECT n, version, unread, NULL::uuid, CASE WHEN is_cancelled THEN 'cancelled' END, NULL, false FROM numbered
         UNION ALL
-        SELECT -1, 0, 0, NULL, NULL, NULL FROM wished WHERE is_so
+        SELECT -1, 0, 0, NULL, NULL, NULL, false FROM wished WHERE is_so
         UNION ALL
-        SELECT k.n, k.version, b.unread, k.id, k.status, k.status_reason
+        SELECT k.n, k.version, b.unread, k.id, k.status, k.status_reason, k.differs
         FROM known k JOIN input i USING (n)
         CROSS JOIN LATERAL (SELECT x.unread FROM carillon.inboxes x WHERE x.user_id = i.user_id LIMIT 1) b
         """
@@ -135,10 +147,16 @@ enum StoreSQL {
         """
 
     /// What is stored of a notification.
-    private static let columns = """
-        user_id, id, version, job_entry, org_id, job_id, type, severity, delivery, lane, channels, title, body, data,
-        extras, category, entity_type, entity_id, collapse_key, status, status_reason, created_at, expires_at, keep_until
+    private static let columns = Self.columns(status: "status")
+
+    /// The columns, with an expression in the place of the status.
+    private static func columns(status: String) -> String {
         """
+        user_id, id, version, job_entry, org_id, job_id, type, severity, delivery, lane, channels, title, body, data,
+        extras, category, entity_type, entity_id, collapse_key, \(status), status_reason, created_at, expires_at,
+        keep_until
+        """
+    }
 
     /// Whether the user of `i` has said what they want of its type, or of everything.
     private static let hasWish = """

@@ -17,6 +17,8 @@ import Transfer
 struct DeliverySender: Sendable {
     /// A provider may take its time; APNs and FCM both answer within seconds.
     private static let timeout: Duration = .seconds(30)
+    /// What was looked up this long before its turn came is looked up again.
+    private static let freshness: Duration = .seconds(1)
 
     let dispatcher: Dispatcher
     let channel: any ProviderChannel
@@ -27,6 +29,7 @@ struct DeliverySender: Sendable {
         let entry: StreamEntry
         let work: DeliveryWork
         let facts: DeliveryStore.Facts?
+        let lookedUpAt: ContinuousClock.Instant
     }
 
     /// Sends a batch, each delivery in a task of its own, and hands every outcome to `settle`.
@@ -73,7 +76,7 @@ struct DeliverySender: Sendable {
                 // Appended twice because nobody knew whether the first had arrived. The attempts do not know yet either, and
                 // the other entry stays until it is settled.
                 guard targets.insert(Target(notification: work.notification, device: work.device)).inserted else {
-                    let twin = Item(entry: entry, work: work, facts: nil)
+                    let twin = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now)
                     await settle(self.outcome(entry, batch, twin, .refused(.underWay)))
                     continue
                 }
@@ -85,10 +88,21 @@ struct DeliverySender: Sendable {
             }
         }
         let keys = works.map { ($0.1.user, $0.1.notification, $0.1.device, $0.1.isRepeat) }
+        let now = ContinuousClock.now
         let facts = try await self.dispatcher.untilDone("look up deliveries") {
             try await self.dispatcher.deliveries.facts(keys, categories: self.dispatcher.catalog.categories)
         }
-        return zip(works, facts).map { Item(entry: $0.0, work: $0.1, facts: $1) }
+        return zip(works, facts).map { Item(entry: $0.0, work: $0.1, facts: $1, lookedUpAt: now) }
+    }
+
+    /// The facts as the gate must see them: what waited for its turn while the provider was slow is looked up anew.
+    private func freshFacts(_ item: Item) async -> DeliveryStore.Facts? {
+        guard item.facts != nil, ContinuousClock.now - item.lookedUpAt > Self.freshness else { return item.facts }
+        let key = (item.work.user, item.work.notification, item.work.device, item.work.isRepeat)
+        let found = try? await self.dispatcher.untilDone("look up a delivery") {
+            try await self.dispatcher.deliveries.facts([key], categories: self.dispatcher.catalog.categories)
+        }
+        return found?.first ?? nil
     }
 
     private func outcome(
@@ -117,7 +131,7 @@ struct DeliverySender: Sendable {
             self.dispatcher.inHand.release([item.entry.id], of: batch.group.stream)
             return nil
         }
-        guard let facts = item.facts else { return self.outcome(item.entry, batch, item, .gone) }
+        guard let facts = await self.freshFacts(item) else { return self.outcome(item.entry, batch, item, .gone) }
         let now = self.dispatcher.now()
         if let refusal = self.gate(facts, item.work, now: now) {
             return self.outcome(item.entry, batch, item, refusal)
@@ -157,7 +171,7 @@ struct DeliverySender: Sendable {
         let notification = facts.notification
         let type = self.dispatcher.catalog[notification.type]
         var gateFacts = GateFacts(
-            status: notification.status,
+            status: facts.isCancelled ? .cancelled : notification.status,
             isRead: notification.readAt != nil,
             isDeleted: notification.deletedAt != nil,
             isReplaced: facts.isReplaced,

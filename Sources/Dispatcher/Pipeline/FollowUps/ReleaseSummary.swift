@@ -59,7 +59,7 @@ struct ReleaseSummary: Sendable {
         switch outcome {
         case .stored: true
         case .known(_, _, let status, _): status == .pending
-        case .duplicate: false
+        case .duplicate, .conflict, .cancelled: false
         }
     }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Catalog
+import CoreMetrics
 import Decision
 import JSON
 import Model
@@ -15,6 +16,8 @@ struct JobIntake: Sendable {
     private struct Prepared {
         let entry: StreamEntry
         var notifications: [Notification]
+        /// The digest that they are gathered for; nil if they come on their own.
+        let digest: (key: String, rule: DigestRule)?
     }
 
     /// Up to this many notifications, a batch is stored before its users' wishes are known.
@@ -42,32 +45,46 @@ struct JobIntake: Sendable {
                     }
                 case .notification(let content):
                     let notifications = try self.notifications(job, content, entry: entry, batch: batch, now: now)
-                    prepared.append(Prepared(entry: entry, notifications: notifications))
+                    let digest = DigestIntake(dispatcher: self.dispatcher).rule(for: content)
+                    prepared.append(Prepared(entry: entry, notifications: notifications, digest: digest))
                 }
             } catch {
                 stored.dead.append(self.letter(entry, batch.group.stream, reason: error.description, now: now))
             }
         }
-        if try await self.storeUnlessWished(&prepared, areRepeats: areRepeats, now: now, into: &stored) {
-            stored.setWishes { _ in RecipientStore.Wishes() }
-            return stored
+        if try await !self.storeUnlessWished(&prepared, areRepeats: areRepeats, now: now, into: &stored) {
+            try await self.storeAsWished(&prepared, areRepeats: areRepeats, now: now, into: &stored)
         }
+        for job in prepared where stored.conflicts.contains("\(batch.group.stream)/\(job.entry.id)") {
+            let reason = "id: was used before with other content; give another id"
+            stored.dead.append(self.letter(job.entry, batch.group.stream, reason: reason, now: now))
+        }
+        return stored
+    }
+
+    private func storeAsWished(
+        _ prepared: inout [Prepared],
+        areRepeats: Bool,
+        now: Timestamp,
+        into stored: inout StoredBatch
+    ) async throws {
         let keys = prepared.flatMap { job in
             job.notifications.map { self.dispatcher.catalog.wishKey(user: $0.user, type: $0.type) }
         }
         let wishes = try await self.dispatcher.untilDone("look up preferences") {
             try await self.dispatcher.recipients.wishes(keys)
         }
+        let decided = prepared.flatMap(\.notifications)
         self.decideStoring(&prepared, wishes: wishes, now: now)
+        try await self.gather(&prepared, now: now)
         try await self.store(prepared[...], areRepeats: areRepeats, into: &stored)
         // Most users have said nothing.
         let nothing = RecipientStore.Wishes()
         var special: [NotificationID: RecipientStore.Wishes] = [:]
-        for (notification, wish) in zip(prepared.flatMap(\.notifications), wishes) where wish != nothing {
+        for (notification, wish) in zip(decided, wishes) where wish != nothing {
             special[notification.id] = wish
         }
         stored.setWishes { special[$0] ?? nothing }
-        return stored
     }
 
     /// Stores a small batch as if its users had said nothing about what they want, which most have not; saves the round
@@ -81,11 +98,11 @@ struct JobIntake: Sendable {
         into stored: inout StoredBatch
     ) async throws -> Bool {
         let count = prepared.reduce(0) { $0 + $1.notifications.count }
-        guard count <= Self.smallBatch else { return false }
+        guard count <= Self.smallBatch, prepared.allSatisfy({ $0.digest == nil }) else { return false }
         let original = prepared
         let nothing = [RecipientStore.Wishes](repeating: RecipientStore.Wishes(), count: count)
         self.decideStoring(&prepared, wishes: nothing, now: now)
-        let distinct = Self.distinct(prepared.flatMap(\.notifications))
+        let distinct = Self.distinct(prepared.flatMap(\.notifications), conflicts: &stored.conflicts)
         do {
             let outcomes = try await self.dispatcher.untilDone(
                 "store notifications",
@@ -143,26 +160,33 @@ struct JobIntake: Sendable {
         var position = 0
         for job in prepared.indices {
             for index in prepared[job].notifications.indices {
-                let notification = prepared[job].notifications[index]
-                defer { position += 1 }
-                guard let type = self.dispatcher.catalog[notification.type] else { continue }
-                var facts = DecisionFacts(notification: notification, type: type, progress: .arrived, now: now)
-                facts.preference = wishes[position].preference
-                facts.settings = wishes[position].settings
-                facts.zone = self.dispatcher.zone(of: facts.settings)
-                for case .store(let status, let reason, let channels) in decide(facts) {
-                    prepared[job].notifications[index].status = status
-                    prepared[job].notifications[index].statusReason = reason?.rawValue
-                    prepared[job].notifications[index].channels = channels
-                }
+                prepared[job].notifications[index] = self.dispatcher.decideStoring(
+                    prepared[job].notifications[index], wishes: wishes[position], now: now)
+                position += 1
             }
         }
+    }
+
+    /// Takes out what waits for its digest.
+    private func gather(_ prepared: inout [Prepared], now: Timestamp) async throws {
+        let items = prepared.flatMap { job in
+            job.digest.map { digest in
+                job.notifications.filter { $0.status == .pending }.map {
+                    DigestStore.Item(notification: $0, key: digest.key, rule: digest.rule)
+                }
+            } ?? []
+        }
+        guard !items.isEmpty else { return }
+        let comesAlone = try await DigestIntake(dispatcher: self.dispatcher).gather(items, now: now)
+        var held: Set<NotificationID> = []
+        for (item, isAlone) in zip(items, comesAlone) where !isAlone { held.insert(item.notification.id) }
+        for job in prepared.indices { prepared[job].notifications.removeAll { held.contains($0.id) } }
     }
 
     /// Stores jobs as one batch; a batch that PostgreSQL refuses is halved until the culprit stands alone.
     private func store(_ jobs: ArraySlice<Prepared>, areRepeats: Bool, into stored: inout StoredBatch) async throws {
         guard !jobs.isEmpty else { return }
-        let distinct = Self.distinct(jobs.flatMap(\.notifications))
+        let distinct = Self.distinct(jobs.flatMap(\.notifications), conflicts: &stored.conflicts)
         do {
             let outcomes = try await self.dispatcher.untilDone(
                 "store notifications",
@@ -187,22 +211,32 @@ struct JobIntake: Sendable {
     }
 
     /// Leaves out what a batch holds twice: the later of two with the same user, org and job id.
-    private static func distinct(_ notifications: [Notification]) -> [Notification] {
+    private static func distinct(_ notifications: [Notification], conflicts: inout Set<String>) -> [Notification] {
         struct Key: Hashable {
             let user: ExactText
             let org: ExactText
             let job: ExactText
         }
-        var seen: Set<Key> = []
-        return notifications.filter { notification in
-            guard let job = notification.jobID else { return true }
+        var seen: [Key: Notification] = [:]
+        var distinct: [Notification] = []
+        for notification in notifications {
+            guard let job = notification.jobID else {
+                distinct.append(notification)
+                continue
+            }
             let key = Key(
                 user: ExactText(notification.user),
                 org: ExactText(notification.org),
                 job: ExactText(job)
             )
-            return seen.insert(key).inserted
+            if let first = seen[key] {
+                if !first.says(whatIsSaidBy: notification) { conflicts.insert(notification.jobEntry) }
+            } else {
+                seen[key] = notification
+                distinct.append(notification)
+            }
         }
+        return distinct
     }
 
     private func note(
@@ -210,18 +244,24 @@ struct JobIntake: Sendable {
         _ outcome: NotificationStore.Outcome,
         into stored: inout StoredBatch
     ) {
-        var notification = notification
         switch outcome {
-        case .stored(let version, let unread):
-            guard notification.status == .pending else { return }
-            notification.version = version
-            stored.open.append(StoredBatch.Open(notification: notification, unread: unread, isRepeat: false))
-        case .known(let version, let unread, let status, let isOwned):
-            guard status == .pending, !isOwned else { return }
-            notification.version = version
-            stored.open.append(StoredBatch.Open(notification: notification, unread: unread, isRepeat: true))
+        case .stored, .known:
+            if let open = StoredBatch.Open(notification, outcome) { stored.open.append(open) }
         case .duplicate:
             return
+        case .conflict:
+            stored.conflicts.insert(notification.jobEntry)
+        case .cancelled:
+            PipelineMetrics.cancelled.increment()
         }
+    }
+}
+
+extension Notification {
+    /// Whether two notifications of the same job id agree, as PostgreSQL compares them.
+    fileprivate func says(whatIsSaidBy other: Notification) -> Bool {
+        ExactText(self.type) == ExactText(other.type) && ExactText(self.title) == ExactText(other.title)
+            && ExactText(self.body) == ExactText(other.body)
+            && self.data.flatMap { try? JSONParser.parse($0) } == other.data.flatMap { try? JSONParser.parse($0) }
     }
 }

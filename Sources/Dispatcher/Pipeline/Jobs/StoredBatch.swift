@@ -15,6 +15,29 @@ struct StoredBatch: Sendable {
         let isRepeat: Bool
         /// What the user wants of it; nil if that is not known.
         var wishes: RecipientStore.Wishes?
+
+        init(notification: Notification, unread: Int32, isRepeat: Bool) {
+            self.notification = notification
+            self.unread = unread
+            self.isRepeat = isRepeat
+        }
+
+        /// What has to go on its way after it was stored; nil if it need not, or others are at it.
+        init?(_ notification: Notification, _ outcome: NotificationStore.Outcome) {
+            var notification = notification
+            switch outcome {
+            case .stored(let version, let unread):
+                guard notification.status == .pending else { return nil }
+                notification.version = version
+                self.init(notification: notification, unread: unread, isRepeat: false)
+            case .known(let version, let unread, let status, let isOwned):
+                guard status == .pending, !isOwned else { return nil }
+                notification.version = version
+                self.init(notification: notification, unread: unread, isRepeat: true)
+            case .duplicate, .conflict, .cancelled:
+                return nil
+            }
+        }
     }
 
     /// An event that goes to sockets only.
@@ -29,6 +52,8 @@ struct StoredBatch: Sendable {
     var events: [Event] = []
     var dead: [DeadLetter] = []
     var finished: [String] = []
+    /// Entries, each with its stream, whose job id somebody has who was told something else.
+    var conflicts: Set<String> = []
 
     /// Hands on what users want of their notifications, so that nobody has to ask again.
     mutating func setWishes(_ wishes: (NotificationID) -> RecipientStore.Wishes) {

@@ -1,0 +1,35 @@
+// Carillon · InboxChangeShape.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+package import Model
+
+/// What sockets are told about notifications that were read or deleted: which, and when.
+package enum InboxChangeShape {
+    /// Which notifications a change is about.
+    package enum Subject: Sendable {
+        case ids([NotificationID])
+        /// All of a kind, named by the member that says so.
+        case all(StaticString)
+    }
+
+    /// Writes the body of a frame.
+    package static func encode(_ subject: Subject, at: Timestamp) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        switch subject {
+        case .all(let name):
+            writer.key(name)
+            writer.bool(true)
+        case .ids(let ids):
+            writer.key("ids")
+            writer.beginArray()
+            for id in ids { writer.string(id.description) }
+            writer.endArray()
+        }
+        writer.key("at")
+        writer.string(at.rfc3339)
+        writer.endObject()
+        return writer.bytes
+    }
+}

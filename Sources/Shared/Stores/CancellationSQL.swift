@@ -1,0 +1,107 @@
+// Carillon · CancellationSQL.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Postgres
+
+/// The statements of ``CancellationStore``, and what those of other stores ask about cancellations.
+enum CancellationSQL {
+    /// Whether the job of a row was cancelled, by its id, its entry, or its entry's id alone.
+    ///
+    /// - Parameter row: what has `org_id`, `job_id` and `job_entry`.
+    static func isCancelled(_ row: String) -> String {
+        """
+        (SELECT true FROM carillon.cancellations c WHERE c.org_id = \(row).org_id
+            AND c.job_id = ANY (ARRAY[\(row).job_id, \(row).job_entry, split_part(\(row).job_entry, '/', 2)]) LIMIT 1)
+            IS NOT NULL
+        """
+    }
+
+    /// "cancel" in ASCII.
+    private static let lock: Int64 = 0x6361_6E63_656C
+
+    /// What every transaction begins with that stores notifications of jobs.
+    ///
+    /// A cancellation is committed first; ``barrier`` then waits for those that began without seeing it, so that what the
+    /// search finds after it is all there is.
+    static let beforeStoring = PostgresStatement("SELECT pg_advisory_xact_lock_shared(\(Self.lock))")
+
+    /// Returns when every transaction has ended that holds the lock; holds back none that begin later for longer.
+    static let barrier = PostgresStatement("SELECT pg_advisory_xact_lock(\(Self.lock))")
+
+    /// A cancellation that is repeated begins its 7 days anew.
+    ///
+    /// $1: organisation, $2: the name, $3: when.
+    static let record = """
+        INSERT INTO carillon.cancellations (org_id, job_id, at) VALUES ($1, $2, $3)
+        ON CONFLICT (org_id, job_id) DO UPDATE SET at = EXCLUDED.at
+        """
+
+    /// $1: organisation, $2: the job's id, $3: after this user, $4: limit.
+    static let page = """
+        SELECT n.user_id, n.id FROM carillon.notifications n
+        WHERE n.org_id = $1 AND n.job_id = $2 AND n.user_id > $3 ORDER BY n.user_id LIMIT $4
+        """
+
+    /// $1: organisation, $2: entries with their streams, $3, $4: between which moments they were stored, $5: limit.
+    static let ofEntry = """
+        SELECT n.user_id, n.id FROM carillon.notifications n
+        WHERE n.stored_at >= $3 AND n.stored_at < $4 AND n.org_id = $1 AND n.job_entry = ANY($2) LIMIT $5
+        """
+
+    /// Cancels what nobody has got yet, and takes it out of the inboxes, which are locked by now.
+    ///
+    /// $1, $2: users and ids, no user twice; $3: when. What waits for a provider may be there already; `in_flight` says so
+    /// until its delivery settles. What a user who was offline has unread in the inbox has reached nobody either. A failed
+    /// one is cancelled if a device of it still waits for its next try.
+    /// Rows: user, id, and of those that were listed version and unread count.
+    static let cancel = """
+        WITH target AS MATERIALIZED (
+            SELECT n.user_id, n.id, n.version > 0 AND n.deleted_at IS NULL AS is_listed, n.read_at IS NULL AS was_unread
+            FROM unnest($1, $2) AS k (user_id, id)
+            JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.id
+            WHERE n.status IN ('pending', 'deferred')
+                OR n.status = 'sent' AND n.sent_via = 'inbox' AND n.read_at IS NULL AND n.opened_at IS NULL
+                OR n.status = 'failed' AND EXISTS (
+                    SELECT FROM carillon.delivery_attempts a WHERE a.notification_id = n.id AND a.outcome = 'retry'
+                        AND NOT EXISTS (
+                            SELECT FROM carillon.delivery_attempts l WHERE l.notification_id = n.id
+                                AND l.device_id = a.device_id AND l.at >= a.at AND l.outcome <> 'retry'))
+            FOR UPDATE OF n
+        ),
+        changed AS (
+            UPDATE carillon.notifications n
+            SET status = 'cancelled', sent_via = NULL,
+                status_reason = CASE WHEN n.status = 'pending' AND n.status_reason = 'queued' THEN 'in_flight' END,
+                deleted_at = CASE WHEN t.is_listed THEN $3 ELSE n.deleted_at END,
+                version = CASE WHEN t.is_listed THEN b.version + 1 ELSE n.version END
+            FROM target t LEFT JOIN carillon.inboxes b ON b.user_id = t.user_id
+            WHERE n.user_id = t.user_id AND n.id = t.id
+            RETURNING n.user_id, n.id, t.is_listed, t.was_unread
+        ),
+        raised AS (
+            UPDATE carillon.inboxes b
+            SET version = b.version + 1, total = greatest(b.total - 1, 0),
+                unread = greatest(b.unread - c.was_unread::int, 0)
+            FROM changed c WHERE c.is_listed AND b.user_id = c.user_id
+            RETURNING b.user_id, c.id, b.version, b.unread
+        )
+        SELECT user_id, id, version, unread FROM raised
+        UNION ALL
+        SELECT user_id, id, NULL, NULL FROM changed WHERE NOT is_listed
+        """
+
+    /// $1: organisation, $2: the job's id.
+    static let tally = Self.tally("n.org_id = $1 AND n.job_id = $2")
+
+    /// $1 to $4: as in ``ofEntry``.
+    static let tallyOfEntry = Self.tally(
+        "n.stored_at >= $3 AND n.stored_at < $4 AND n.org_id = $1 AND n.job_entry = ANY($2)"
+    )
+
+    private static func tally(_ condition: String) -> String {
+        """
+        SELECT n.status, (n.status = 'cancelled' AND n.status_reason = 'in_flight') IS TRUE, count(*)
+        FROM carillon.notifications n WHERE \(condition) GROUP BY 1, 2
+        """
+    }
+}

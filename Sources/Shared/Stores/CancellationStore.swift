@@ -1,0 +1,176 @@
+// Carillon · CancellationStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+package import Postgres
+
+/// Jobs that were called off, and how the notifications of a job stand.
+package struct CancellationStore: Sendable {
+    /// How a job is named: by its own id, or by its stream entry.
+    package struct Name: Sendable {
+        package let org: String
+        package let id: String
+        /// The entries that it may mean, each with its stream; empty if it is no entry's.
+        package let entries: [String]
+        /// When such an entry was added.
+        package let addedAt: Timestamp
+
+        package init(org: String, id: String, entries: [String] = [], addedAt: Timestamp = Timestamp(microseconds: 0)) {
+            self.org = org
+            self.id = id
+            self.entries = entries
+            self.addedAt = addedAt
+        }
+    }
+
+    /// A notification that was cancelled now.
+    package struct Withdrawal: Sendable, Equatable {
+        package let user: String
+        package let id: NotificationID
+        /// The inbox version of its deletion, and the unread count after it; nil if it was not listed.
+        package let place: Place?
+
+        /// How an inbox stands after a withdrawal.
+        package struct Place: Sendable, Equatable {
+            package let version: Int64
+            package let unread: Int32
+        }
+    }
+
+    /// How many notifications of a job there are of each status.
+    package struct Tally: Sendable, Equatable {
+        package var counts: [NotificationStatus: Int64] = [:]
+        /// Of those that are cancelled, how many may be with a provider.
+        package var inFlight: Int64 = 0
+
+        package init() {}
+
+        package var total: Int64 { self.counts.values.reduce(0, +) }
+    }
+
+    /// Rows of an entry are looked for where they were stored this long after it was added.
+    private static let longestWait: Duration = .seconds(3_600)
+    /// Clocks of Redis and PostgreSQL may differ by this.
+    private static let skew: Duration = .seconds(60)
+    /// How many users an entry may name.
+    private static let largestEntry = JobLimits.users
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// Records a cancellation; when this returns, whatever is not stored by now will be stored as cancelled.
+    package func record(_ name: Name, at: Timestamp) async throws(PostgresError) {
+        try await self.pool.query(
+            CancellationSQL.record, .text(name.org), .text(name.id), .timestamptz(at.microseconds)
+        )
+        try await self.pool.run([CancellationSQL.barrier])
+    }
+
+    /// When a job was cancelled; nil if it was not.
+    package func cancelledAt(_ name: Name) async throws(PostgresError) -> Timestamp? {
+        let result = try await self.pool.query(
+            "SELECT at FROM carillon.cancellations WHERE org_id = $1 AND job_id = $2", .text(name.org), .text(name.id)
+        )
+        guard let row = result.first else { return nil }
+        return Timestamp(microseconds: try row.timestamptz(0))
+    }
+
+    /// Forgets cancellations from before a moment.
+    package func forget(before: Timestamp) async throws(PostgresError) {
+        try await self.pool.query(
+            "DELETE FROM carillon.cancellations WHERE at < $1", .timestamptz(before.microseconds)
+        )
+    }
+
+    // MARK: The notifications of a job
+
+    /// A page of the notifications of the job with this id, by user; begins after `user`.
+    package func page(
+        org: String,
+        job: String,
+        after user: String,
+        limit: Int
+    ) async throws(PostgresError) -> [(user: String, id: NotificationID)] {
+        try Self.keys(
+            try await self.pool.query(
+                CancellationSQL.page, .text(org), .text(job), .text(user), .int4(Int32(clamping: limit))
+            )
+        )
+    }
+
+    /// The notifications of the entry that a job is named by.
+    package func ofEntry(_ name: Name) async throws(PostgresError) -> [(user: String, id: NotificationID)] {
+        guard !name.entries.isEmpty else { return [] }
+        return try Self.keys(
+            try await self.pool.run([
+                PostgresStatement(
+                    CancellationSQL.ofEntry, Self.entryParameters(name) + [.int4(Int32(Self.largestEntry))]
+                )
+            ]).first
+        )
+    }
+
+    /// Cancels those that nobody has got yet, as one transaction.
+    ///
+    /// - Parameter keys: no user twice.
+    package func cancel(
+        _ keys: [(user: String, id: NotificationID)],
+        at: Timestamp
+    ) async throws(PostgresError) -> [Withdrawal] {
+        guard !keys.isEmpty else { return [] }
+        let users = PostgresArray(texts: keys.map(\.user))
+        let ids = PostgresArray(uuids: keys.map(\.id.halves))
+        let results = try await self.pool.run([
+            PostgresStatement(StoreSQL.lockInboxes, [.array(users)]),
+            PostgresStatement(CancellationSQL.cancel, [.array(users), .array(ids), .timestamptz(at.microseconds)]),
+        ])
+        var withdrawals: [Withdrawal] = []
+        for row in results.last.map({ Array($0) }) ?? [] {
+            var place: Withdrawal.Place?
+            if !row.isNull(2) { place = Withdrawal.Place(version: try row.int8(2), unread: try row.int4(3)) }
+            withdrawals.append(
+                Withdrawal(user: try row.text(0), id: NotificationID(try row.uuid(1)), place: place)
+            )
+        }
+        return withdrawals
+    }
+
+    /// How the notifications of a job stand.
+    package func tally(_ name: Name) async throws(PostgresError) -> Tally {
+        var tally = Tally()
+        try tally.add(try await self.pool.query(CancellationSQL.tally, .text(name.org), .text(name.id)))
+        guard tally.total == 0, !name.entries.isEmpty else { return tally }
+        let statement = PostgresStatement(CancellationSQL.tallyOfEntry, Self.entryParameters(name))
+        if let result = try await self.pool.run([statement]).first { try tally.add(result) }
+        return tally
+    }
+
+    private static func entryParameters(_ name: Name) -> [PostgresValue] {
+        let from = Timestamp(microseconds: name.addedAt.microseconds - Self.skew.inMicroseconds)
+        let until = name.addedAt + Self.longestWait
+        return [
+            .text(name.org), .array(PostgresArray(texts: name.entries)), .timestamptz(from.microseconds),
+            .timestamptz(until.microseconds),
+        ]
+    }
+
+    private static func keys(_ result: PostgresResult?) throws(PostgresError) -> [(user: String, id: NotificationID)] {
+        var keys: [(user: String, id: NotificationID)] = []
+        guard let result else { return [] }
+        for row in result { keys.append((try row.text(0), NotificationID(try row.uuid(1)))) }
+        return keys
+    }
+}
+
+extension CancellationStore.Tally {
+    fileprivate mutating func add(_ result: PostgresResult) throws(PostgresError) {
+        for row in result {
+            let count = try row.int8(2)
+            self.counts[NotificationStatus(rawValue: try row.text(0)) ?? .pending, default: 0] += count
+            if try row.bool(1) { self.inFlight += count }
+        }
+    }
+}

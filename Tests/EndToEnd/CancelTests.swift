@@ -1,0 +1,191 @@
+// Carillon · CancelTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Postgres
+import ProviderSandbox
+import Redis
+import Services
+import Testing
+import Transfer
+
+/// Jobs that are called off, before, while and after they are sent; and ids that are used twice.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct CancelTests {
+    @Test("a job cancelled before it comes is stored as cancelled, named by id or by entry; a repeat says the same")
+    func before() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Stack.token(user: "backend", scope: .service)
+            try await gateway.register(user: "ada", platform: "android", token: "phone")
+            let entry = try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "by entry")])
+            let whole = try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "by stream")])
+            try await stack.append([
+                ("users", #"["ada","bob"]"#), ("type", "payment_received"), ("title", "by id"), ("id", "j/1"),
+                ("org", "acme"),
+            ])
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "kept"), ("id", "j/1")])
+            let paths = ["j%2F1?org=acme", entry, "carillon:jobs%2F\(whole)"]
+            for path in paths {
+                #expect(try await gateway.call(.get, "/v1/jobs/\(path)", token: service).status == 404)
+                let answer = try await gateway.call(.delete, "/v1/jobs/\(path)", token: service)
+                #expect(answer.status == 200)
+                #expect(answer.body["status"]?.string == "pending")
+                #expect(answer.body["cancelled"]?.integer == 0)
+                #expect(answer.body["final"]?.bool == false)
+            }
+            _ = try await stack.startDispatcher()
+            try await eventually("only the other organisation's goes out") { stack.pushed() == ["phone": ["kept"]] }
+            try await eventually("all are stored") {
+                try await stack.statuses(user: "ada") == [
+                    "by entry": "cancelled", "by stream": "cancelled", "by id": "cancelled", "kept": "sent",
+                ]
+            }
+            for (path, count) in zip(paths, [2, 1, 1] as [Int64]) {
+                let answer = try await gateway.call(.delete, "/v1/jobs/\(path)", token: service)
+                #expect(answer.body["status"]?.string == "cancelled")
+                #expect(answer.body["cancelled"]?.integer == count)
+                #expect(answer.body["too_late"]?.integer == 0)
+                #expect(answer.body["final"]?.bool == true)
+            }
+            let list = try await gateway.call(.get, "/v1/notifications", token: try await Stack.token(user: "ada"))
+            #expect(list.body["notifications"]?.array?.compactMap { $0["title"]?.string } == ["kept"])
+            #expect(list.body["unread"]?.integer == 1)
+        }
+    }
+
+    @Test("a cancelled notification leaves the inbox and the sockets, and its push never goes out")
+    func during() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let service = try await Stack.token(user: "backend", scope: .service)
+            try await gateway.register(user: "retry", platform: "android", token: "unavailable-2x-phone")
+            try await gateway.register(user: "mute", platform: "android", token: "mute-phone")
+            var behaviour = TestSocket.Behaviour()
+            behaviour.answersPings = false
+            let socket = try await TestSocket.synced(port: gateway.port, user: "mute", behaviour: behaviour)
+            try await stack.append([
+                ("users", #"["retry","mute","nobody"]"#), ("type", "payment_received"), ("title", "Paid"), ("id", "j1"),
+            ])
+            _ = try await socket.first("notification")
+            try await eventually("the first try has failed, and the inbox of who is away has it") {
+                let retry = try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'")
+                let away = try await stack.statuses(user: "nobody")
+                return retry.count == 1 && away == ["Paid": "sent"]
+            }
+            let answer = try await gateway.call(.delete, "/v1/jobs/j1", token: service)
+            #expect(answer.body["status"]?.string == "cancelled")
+            #expect(answer.body["cancelled"]?.integer == 3)
+            #expect(answer.body["too_late"]?.integer == 0)
+            let deleted = try await socket.first("deleted")
+            #expect(deleted["version"]?.integer == 2)
+            #expect(deleted["unread"]?.integer == 0)
+            for user in ["retry", "mute", "nobody"] {
+                let token = try await Stack.token(user: user)
+                let list = try await gateway.call(.get, "/v1/notifications", token: token)
+                #expect(list.body["notifications"]?.array?.isEmpty == true, "\(user)")
+                #expect(list.body["unread"]?.integer == 0, "\(user)")
+                #expect(list.body["version"]?.integer == 2, "\(user)")
+            }
+            // The proof that never comes, and the next try, both end at the gate or before it.
+            try await eventually("the next try was not made, and nothing waits for a proof", within: .seconds(30)) {
+                let skipped = try await stack.query(
+                    "SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'skipped' AND reason = 'cancelled'"
+                )
+                var waiting: Int64 = 0
+                for shard in 0..<16 {
+                    waiting += try await stack.connection.send("ZCARD", .text("carillon:unconfirmed:{\(shard)}"))
+                        .integer()
+                }
+                return skipped.count == 1 && waiting == 0
+            }
+            #expect(stack.pushed().isEmpty)
+            let report = try await gateway.call(.get, "/v1/jobs/j1", token: service)
+            #expect(report.body["final"]?.bool == true)
+            #expect(report.body["recipients"]?["cancelled"]?.integer == 3)
+            let again = try await gateway.call(.delete, "/v1/jobs/j1", token: service)
+            #expect(again.body["cancelled"]?.integer == 3)
+        }
+    }
+
+    @Test("what a provider has, or gets meanwhile, counts as too late, and the job's page becomes final")
+    func tooLate() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let service = try await Stack.token(user: "backend", scope: .service)
+            try await gateway.register(user: "quick", platform: "android", token: "quick-phone")
+            try await gateway.register(user: "slow", platform: "android", token: "slow-phone")
+            try await stack.append([
+                ("users", #"["quick","slow"]"#), ("type", "payment_received"), ("title", "Paid"), ("id", "j1"),
+            ])
+            try await eventually("one provider has it, the other thinks") {
+                try await stack.statuses(user: "quick") == ["Paid": "sent"]
+                    && stack.sandbox.faultAttempts()["slow-phone"] == 1
+            }
+            let answer = try await gateway.call(.delete, "/v1/jobs/j1", token: service)
+            #expect(answer.body["status"]?.string == "cancelled")
+            #expect(answer.body["cancelled"]?.integer == 1)
+            #expect(answer.body["too_late"]?.integer == 1)
+            #expect(answer.body["final"]?.bool == false)
+            let report = try await eventualValue("the page is final") {
+                let report = try await gateway.call(.get, "/v1/jobs/j1", token: service)
+                return report.body["final"]?.bool == true ? report : nil
+            }
+            #expect(report.body["recipients"]?["sent"]?.integer == 2)
+            #expect(report.body["recipients"]?["cancelled"]?.integer == 0)
+            let again = try await gateway.call(.delete, "/v1/jobs/j1", token: service)
+            #expect(again.body["status"]?.string == "too_late")
+            #expect(again.body["too_late"]?.integer == 2)
+            let reason = try await stack.query(
+                "SELECT status_reason FROM carillon.notifications WHERE user_id = 'slow'"
+            )
+            #expect(try reason.first?.text(0) == "cancelled_too_late")
+        }
+    }
+
+    @Test("only services cancel, and what is at fault is named")
+    func refusals() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let user = try await Stack.token(user: "ada")
+            let service = try await Stack.token(user: "backend", scope: .service)
+            for method in [TransferRequest.Method.get, .delete] {
+                #expect(try await gateway.call(method, "/v1/jobs/j1", token: nil).status == 401)
+                #expect(try await gateway.call(method, "/v1/jobs/j1", token: user).status == 403)
+                #expect(try await gateway.call(method, "/v1/jobs/j1?who=x", token: service).faults == ["who"])
+            }
+            let long = String(repeating: "x", count: 129)
+            #expect(try await gateway.call(.delete, "/v1/jobs/\(long)", token: service).faults == ["id"])
+            #expect(try await stack.query("SELECT 1 FROM carillon.cancellations").isEmpty)
+        }
+    }
+
+    @Test("a job id that is used again with other content is an error that says so, and stops nothing else")
+    func conflict() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            func append(_ title: String, id: String? = "order-1") async throws -> String {
+                let fields = [("user", "ada"), ("type", "invoice_created"), ("title", title)]
+                return try await stack.append(fields + (id.map { [("id", $0)] } ?? []))
+            }
+            // The first three in one batch, as nobody takes them yet.
+            _ = try await append("first")
+            _ = try await append("first")
+            let inBatch = try await append("second")
+            _ = try await stack.startDispatcher()
+            try await eventually("the first one came") { socket.titles == ["first"] }
+            let later = try await append("third")
+            _ = try await append("first")
+            _ = try await append("last", id: nil)
+            try await eventually("the last one came") { socket.titles == ["first", "last"] }
+            try await eventually("those with other content are set aside") { try await stack.deadReasons().count == 2 }
+            let reasons = try await stack.deadReasons()
+            #expect(Set(reasons.keys) == [inBatch, later])
+            #expect(reasons.values.allSatisfy { $0 == "id: was used before with other content; give another id" })
+        }
+    }
+}

@@ -1,0 +1,107 @@
+// Carillon · CancellationStoreTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Postgres
+import Stores
+import Testing
+
+@Suite(.timeLimit(.minutes(2)))
+struct CancellationStoreTests {
+    private static let later = Samples.start + .seconds(60)
+
+    @Test("what nobody has got is cancelled and leaves its inbox; what somebody has stays")
+    func cancel() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let cancellations = CancellationStore(pool: pool)
+            let users = ["open", "queued", "sent", "delivered", "away", "tried", "failed", "unlisted"]
+            let batch = users.enumerated().map { index, user in
+                Samples.notification(index, user: user, job: "j") {
+                    if user == "unlisted" { $0.channels = [.push] }
+                }
+            }
+            _ = try await store.store(batch, areRepeats: false)
+            let ids = Dictionary(uniqueKeysWithValues: zip(users, batch.map(\.id)))
+            func id(_ user: String) throws -> NotificationID { try #require(ids[user]) }
+            try await store.mark([
+                ("queued", try id("queued"), .pending, "queued", nil), ("sent", try id("sent"), .sent, nil, "fcm"),
+                ("delivered", try id("delivered"), .delivered, nil, "socket"),
+                ("away", try id("away"), .sent, "offline", "inbox"),
+                ("tried", try id("tried"), .failed, "x", nil), ("failed", try id("failed"), .failed, "x", nil),
+            ])
+            // Of one a device failed for good while the other waits for its next try.
+            var settlement = DeliveryStore.Settlement()
+            for (user, outcome) in [("tried", DeliveryStore.Outcome.retry), ("failed", .failed)] {
+                settlement.attempts.append(
+                    DeliveryStore.Attempt(
+                        at: Samples.start, user: user, notification: try id(user),
+                        device: NotificationID(high: 1, low: 2), provider: .fcm, kind: "push", attempt: 1,
+                        outcome: outcome
+                    )
+                )
+            }
+            try await DeliveryStore(pool: pool).settle(settlement)
+
+            let page = try await cancellations.page(org: "", job: "j", after: "", limit: 100)
+            #expect(Set(page.map(\.user)) == Set(users))
+            let withdrawn = try await cancellations.cancel(page, at: Self.later)
+            #expect(Set(withdrawn.map(\.user)) == ["open", "queued", "away", "tried", "unlisted"])
+            for withdrawal in withdrawn {
+                let place: CancellationStore.Withdrawal.Place? =
+                    withdrawal.user == "unlisted" ? nil : .init(version: 2, unread: 0)
+                #expect(withdrawal.place == place, "\(withdrawal.user)")
+            }
+            let states = try await InboxStore(pool: pool).states(["open", "sent", "unlisted"])
+            #expect(states.map(\.version) == [2, 1, 0])
+            #expect(states.map(\.total) == [0, 1, 0])
+            let name = CancellationStore.Name(org: "", id: "j")
+            var tally = CancellationStore.Tally()
+            tally.counts = [.cancelled: 5, .sent: 1, .delivered: 1, .failed: 1]
+            tally.inFlight = 1
+            #expect(try await cancellations.tally(name) == tally)
+            #expect(try await cancellations.cancel(page, at: Self.later).isEmpty)
+        }
+    }
+
+    @Test("a page begins after the user before it")
+    func pages() async throws {
+        try await Samples.withStores { pool in
+            let batch = (0..<5).map { Samples.notification($0, user: "u\($0)", job: "j") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let cancellations = CancellationStore(pool: pool)
+            let first = try await cancellations.page(org: "", job: "j", after: "", limit: 3)
+            #expect(first.map(\.user) == ["u0", "u1", "u2"])
+            let rest = try await cancellations.page(org: "", job: "j", after: "u2", limit: 3)
+            #expect(rest.map(\.user) == ["u3", "u4"])
+        }
+    }
+
+    @Test("a job's notification is found by its user, and all of a job's without one, by the same index")
+    func plans() async throws {
+        try await Samples.withStores { pool in
+            for condition in ["user_id = 'u' AND org_id = 'o' AND job_id = 'j'", "org_id = 'o' AND job_id = 'j'"] {
+                let plan = try await pool.run([
+                    PostgresStatement("EXPLAIN SELECT id FROM carillon.notifications WHERE \(condition)")
+                ])
+                let lines = try plan.first.map { try $0.map { try $0.text(0) } } ?? []
+                let scans = lines.filter { $0.contains("Scan") }
+                #expect(!scans.isEmpty)
+                #expect(scans.allSatisfy { $0.contains("org_id_job_id_user_id_idx") }, "\(lines)")
+            }
+        }
+    }
+
+    @Test("cancellations are forgotten when their time is over")
+    func forgetting() async throws {
+        try await Samples.withStores { pool in
+            let cancellations = CancellationStore(pool: pool)
+            let names = ["old", "new"].map { CancellationStore.Name(org: "", id: $0) }
+            try await cancellations.record(names[0], at: Samples.start)
+            try await cancellations.record(names[1], at: Self.later)
+            try await cancellations.forget(before: Self.later)
+            #expect(try await cancellations.cancelledAt(names[0]) == nil)
+            #expect(try await cancellations.cancelledAt(names[1]) == Self.later)
+        }
+    }
+}
