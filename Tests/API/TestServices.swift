@@ -44,7 +44,6 @@ enum TestServices {
             tickets: tickets,
             revocations: RevocationRegister(
                 store: RevocationStore(pool: pool),
-                zones: ZoneDatabase(),
                 redis: redis,
                 keys: keys,
                 now: now,
@@ -82,6 +81,7 @@ enum TestServices {
                 logger: logger
             ),
             catalog: try Catalog([]),
+            zones: ZoneDatabase(),
             redis: redis,
             metrics: PrometheusRegistry(),
             checkDatabase: {},

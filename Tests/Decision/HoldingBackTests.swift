@@ -180,7 +180,8 @@ struct HoldingBackTests {
         let names = ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Kathmandu"]
         var generator = SeededGenerator(seed: 7)
         for _ in 0..<3_000 {
-            let facts = Self.random(zone: try #require(zones.rules(names.randomElement(using: &generator) ?? "")), &generator)
+            let zone = try #require(zones.rules(names.randomElement(using: &generator) ?? ""))
+            let facts = Self.random(zone: zone, &generator)
             let steps = decide(facts)
             #expect(decide(facts) == steps)
             for step in steps {
@@ -209,7 +210,9 @@ struct HoldingBackTests {
             .arrived, .stored, .unproven, .due(.release), .due(.attention), .due(.email),
         ]
         var facts = Facts.make(progress.randomElement(using: &generator) ?? .stored)
-        func flag(_ generator: inout SeededGenerator) -> Bool? { [true, false, nil].randomElement(using: &generator) ?? nil }
+        func flag(_ generator: inout SeededGenerator) -> Bool? {
+            [true, false, nil].randomElement(using: &generator) ?? nil
+        }
         facts.zone = zone
         facts.now = Timestamp(seconds: .random(in: 1_700_000_000...2_000_000_000, using: &generator))
         facts.notification.channels = Channels(rawValue: .random(in: 0...7, using: &generator))

@@ -6,6 +6,7 @@ import Foundation
 import JSON
 import Model
 import Postgres
+import Redis
 import Testing
 import Transfer
 
@@ -155,7 +156,8 @@ struct QuietHoursTests {
                 var parts = fields[1].split(separator: " ").map(String.init)
                 guard parts.count == 6, parts[3] == "idle", let since = Int64(parts[5]) else { return false }
                 parts[5] = "\(since - 90_000)"
-                try await stack.connection.send("HSET", .text(key), .text(fields[0]), .text(parts.joined(separator: " ")))
+                let text = parts.joined(separator: " ")
+                try await stack.connection.send("HSET", .text(key), .text(fields[0]), .text(text))
                 return true
             }
             try await stack.append([("user", "eve"), ("type", "news"), ("title", "look")])

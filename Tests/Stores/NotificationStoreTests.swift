@@ -134,10 +134,12 @@ struct NotificationStoreTests {
                 try await store.storeUnlessWished(plain, areRepeats: false) == [.stored(version: 1, unread: 1)]
             )
             let wishes = try await RecipientStore(pool: pool).wishes([
-                ("plain", "invoice_created"), ("picky", "invoice_created"), ("out", "x"),
+                RecipientStore.Key(user: "plain", type: "invoice_created", category: nil),
+                RecipientStore.Key(user: "picky", type: "invoice_created", category: nil),
+                RecipientStore.Key(user: "out", type: "x", category: nil),
             ])
             #expect(wishes.map(\.preference.inApp) == [nil, false, nil])
-            #expect(wishes.map(\.isOptedOut) == [false, false, true])
+            #expect(wishes.map(\.settings.isOptedOut) == [false, false, true])
         }
     }
 

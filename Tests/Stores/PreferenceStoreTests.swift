@@ -32,10 +32,40 @@ struct PreferenceStoreTests {
             var settings = UserSettings()
             settings.isEmailOptedOut = true
             try await PreferenceStore(pool: pool).set(user: "a", settings: settings)
-            let wishes = try await RecipientStore(pool: pool).wishes([("a", "x"), ("b", "x")])
+            let wishes = try await RecipientStore(pool: pool).wishes(
+                ["a", "b"].map { RecipientStore.Key(user: $0, type: "x", category: nil) })
             #expect(wishes.map(\.preference.email) == [false, nil])
-            #expect(wishes.map(\.isOptedOut) == [false, false])
+            #expect(wishes.map(\.settings.isOptedOut) == [false, false])
             let batch = [Samples.notification(0, user: "a")]
+            #expect(try await NotificationStore(pool: pool).storeUnlessWished(batch, areRepeats: false) == nil)
+        }
+    }
+
+    @Test("a type's wish decides first, then its category's; a type may have quiet hours of its own")
+    func categories() async throws {
+        try await Samples.withStores { pool in
+            let store = PreferenceStore(pool: pool)
+            let hours = QuietHours(start: 60, end: 120, weekdays: 3)
+            try await store.set(
+                user: "a",
+                preferences: [
+                    "x": TypePreference(push: true, quietHours: .hours(hours)),
+                    PreferenceKey.category("c"): TypePreference(push: false, email: false),
+                ])
+            func wish(_ type: String) async throws -> TypePreference? {
+                try await RecipientStore(pool: pool)
+                    .wishes([RecipientStore.Key(user: "a", type: type, category: "c")]).first?.preference
+            }
+            #expect(try await wish("x") == TypePreference(push: true, email: false, quietHours: .hours(hours)))
+            #expect(try await wish("y") == TypePreference(push: false, email: false))
+            // What is not said of quiet hours stays; null gives them back to the user's.
+            try await store.set(user: "a", preferences: ["x": TypePreference(push: false)])
+            #expect(try await wish("x")?.quietHours == .hours(hours))
+            try await store.set(user: "a", preferences: ["x": TypePreference(quietHours: QuietOverride.none)])
+            #expect(try await wish("x")?.quietHours == QuietOverride.none)
+            try await store.set(user: "a", preferences: ["x": TypePreference(quietHours: .inherited)])
+            #expect(try await wish("x")?.quietHours == nil)
+            let batch = [Samples.notification(0, user: "a") { $0.type = "z" }]
             #expect(try await NotificationStore(pool: pool).storeUnlessWished(batch, areRepeats: false) == nil)
         }
     }

@@ -43,15 +43,18 @@ struct TokenBucketsTests {
                 ConnectionPresence(connection: name, node: "n", dialect: .native, state: .active, since: since)
             }
             try await presence.register(registered.map { ("u", $0) })
-            try await presence.setStates([("u", "one", .idle), ("u", "gone", .idle), ("v", "one", .idle)])
+            try await presence.setStates(
+                [("u", "one", .idle), ("u", "gone", .idle), ("v", "one", .idle)], at: since + .seconds(5))
             guard case .online(let connections) = try await presence.lookUp(["u"]).first else {
                 Issue.record("the user is not online")
                 return
             }
-            let idle = ConnectionPresence(connection: "one", node: "n", dialect: .native, state: .idle, since: since)
+            let idle = ConnectionPresence(
+                connection: "one", node: "n", dialect: .native, state: .idle, since: since,
+                stateSince: since + .seconds(5))
             #expect(connections.sorted { $0.connection < $1.connection } == [idle, registered[1]])
             #expect(try await presence.lookUp(["v"]) == [.offline])
-            try await presence.setStates([("u", "one", .active)])
+            try await presence.setStates([("u", "one", .active)], at: since + .seconds(9))
             guard case .online(let again) = try await presence.lookUp(["u"]).first else { return }
             #expect(again.allSatisfy { $0.state == .active })
         }

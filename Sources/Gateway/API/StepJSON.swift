@@ -13,7 +13,7 @@ enum StepJSON {
         writer.string(event.at.rfc3339)
         writer.key("step")
         for (index, (name, value)) in self.members(event.step).enumerated() {
-            if index > 0 { writer.key(name) }
+            if index > 0 { writer.key(escaping: name) }
             writer.string(value)
         }
         writer.endObject()

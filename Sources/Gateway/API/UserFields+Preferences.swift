@@ -1,6 +1,7 @@
 // Carillon · UserFields+Preferences.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Catalog
 import JSON
 import Model
 

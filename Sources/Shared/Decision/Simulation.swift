@@ -25,7 +25,9 @@ package struct Simulation: Sendable {
         self.isProven = isProven
     }
 
-    /// The steps in the order of their moments. The notification stays unread.
+    /// The steps in the order of their moments.
+    ///
+    /// The notification stays unread.
     package func run() -> [Event] {
         var facts = self.facts
         facts.progress = .arrived

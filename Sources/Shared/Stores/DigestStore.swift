@@ -1,7 +1,7 @@
 // Carillon · DigestStore.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import JSON
+import JSON
 package import Model
 package import Postgres
 

@@ -17,8 +17,29 @@ package struct NotificationStore: Sendable {
         case duplicate(of: NotificationID)
         /// As a duplicate, but what it says is not what the stored one says.
         case conflict(with: NotificationID)
+        /// Stored now, but a newer one with the same collapse key was there.
+        case replaced(by: NotificationID)
         /// Stored now as cancelled, as its job was called off before it came.
         case cancelled
+    }
+
+    /// A notification that a newer one with the same collapse key took the place of.
+    package struct Replacement: Sendable, Equatable {
+        package let user: String
+        package let id: NotificationID
+        package let newest: NotificationID
+        /// The inbox version of its deletion; 0 if it was not listed.
+        package let version: Int64
+        /// The unread count afterwards.
+        package let unread: Int32
+    }
+
+    /// What became of a batch.
+    package struct Batch: Sendable {
+        /// One each, in the order of the notifications.
+        package var outcomes: [Outcome] = []
+        /// What was there before and is replaced now.
+        package var replacements: [Replacement] = []
     }
 
     private let pool: PostgresPool
@@ -38,7 +59,15 @@ package struct NotificationStore: Sendable {
         _ notifications: [Notification],
         areRepeats: Bool
     ) async throws(PostgresError) -> [Outcome] {
-        try await self.store(notifications, areRepeats: areRepeats, onlyUnwished: false) ?? []
+        try await self.storeBatch(notifications, areRepeats: areRepeats).outcomes
+    }
+
+    /// The same, and says which older notifications with the same collapse keys were replaced.
+    package func storeBatch(
+        _ notifications: [Notification],
+        areRepeats: Bool
+    ) async throws(PostgresError) -> Batch {
+        try await self.store(notifications, areRepeats: areRepeats, onlyUnwished: false) ?? Batch()
     }
 
     /// Stores notifications unless a user has said what they want: one round trip where the wishes need not be known first.
@@ -48,15 +77,15 @@ package struct NotificationStore: Sendable {
         _ notifications: [Notification],
         areRepeats: Bool
     ) async throws(PostgresError) -> [Outcome]? {
-        try await self.store(notifications, areRepeats: areRepeats, onlyUnwished: true)
+        try await self.store(notifications, areRepeats: areRepeats, onlyUnwished: true)?.outcomes
     }
 
     private func store(
         _ notifications: [Notification],
         areRepeats: Bool,
         onlyUnwished: Bool
-    ) async throws(PostgresError) -> [Outcome]? {
-        guard !notifications.isEmpty else { return [] }
+    ) async throws(PostgresError) -> Batch? {
+        guard !notifications.isEmpty else { return Batch() }
         do throws(PostgresError) {
             return try await self.attempt(notifications, areRepeats: areRepeats, onlyUnwished: onlyUnwished)
         } catch  where error.sqlState == "23505" && !areRepeats {
@@ -68,15 +97,46 @@ package struct NotificationStore: Sendable {
         _ notifications: [Notification],
         areRepeats: Bool,
         onlyUnwished: Bool
-    ) async throws(PostgresError) -> [Outcome]? {
+    ) async throws(PostgresError) -> Batch? {
         let plan = Self.plan(for: notifications, areRepeats: areRepeats, onlyUnwished: onlyUnwished)
-        let results = try await self.pool.run(plan.statements)
+        var results = try await self.pool.run(plan.statements)
+        let replaced = plan.collapses ? results.popLast() : nil
         guard let rows = results.last else { throw PostgresError(.decoding, "there are no outcomes") }
-        guard let places = plan.places else { return try Self.checkedOutcomes(rows, notifications) }
-        guard rows.count == 0 else { return try places.outcomes(rows) }
+        guard let places = plan.places else {
+            guard let outcomes = try Self.checkedOutcomes(rows, notifications) else { return nil }
+            return try Self.batch(outcomes, notifications, replaced: replaced)
+        }
+        guard rows.count == 0 else { return Batch(outcomes: try places.outcomes(rows)) }
         if onlyUnwished { return nil }
         // Something was cancelled before it came; the check finds out what.
         return try await self.attempt(notifications, areRepeats: true, onlyUnwished: false)
+    }
+
+    /// Parts what is replaced into what was there before and what came too late.
+    private static func batch(
+        _ outcomes: [Outcome],
+        _ notifications: [Notification],
+        replaced: PostgresResult?
+    ) throws(PostgresError) -> Batch {
+        var batch = Batch(outcomes: outcomes)
+        guard let replaced, replaced.count > 0 else { return batch }
+        var newest: [NotificationID: NotificationID] = [:]
+        for row in replaced {
+            let replacement = Replacement(
+                user: try row.text(0),
+                id: NotificationID(try row.uuid(1)),
+                newest: NotificationID(try row.uuid(2)),
+                version: try row.int8(3),
+                unread: try row.int4(4)
+            )
+            newest[replacement.id] = replacement.newest
+            batch.replacements.append(replacement)
+        }
+        for (index, notification) in notifications.enumerated() {
+            guard case .stored = outcomes[index], let newer = newest[notification.id] else { continue }
+            batch.outcomes[index] = .replaced(by: newer)
+        }
+        return batch
     }
 
     private static func checkedOutcomes(
@@ -106,27 +166,49 @@ package struct NotificationStore: Sendable {
         self.plan(for: notifications, areRepeats: areRepeats, onlyUnwished: false).statements
     }
 
-    /// Asking what is known makes sixteen parts ready twice, so entries that are seen for the first time and have no job id
-    /// go the short way, which has places.
+    /// How a batch is stored.
+    private struct Plan {
+        var statements: [PostgresStatement]
+        /// Where its rows' versions are found; nil if the rows say so themselves.
+        var places: InboxPlaces?
+        /// Whether the last statement replaces older notifications.
+        var collapses = false
+    }
+
+    /// Asking what is known makes sixteen parts ready twice, so entries that are seen for the first time, have no job id and
+    /// replace nothing go the short way, which has places.
     private static func plan(
         for notifications: [Notification],
         areRepeats: Bool,
         onlyUnwished: Bool
-    ) -> (statements: [PostgresStatement], places: InboxPlaces?) {
+    ) -> Plan {
         let columns = NotificationColumns(notifications).parameters + [.bool(onlyUnwished)]
-        guard areRepeats || notifications.contains(where: { $0.jobID != nil }) else {
+        let collapsing = notifications.filter { $0.collapseKey != nil }
+        guard areRepeats || !collapsing.isEmpty || notifications.contains(where: { $0.jobID != nil }) else {
             let places = InboxPlaces(notifications)
             let insert = PostgresStatement(StoreSQL.insertFresh, columns + places.parameters)
-            return ([CancellationSQL.beforeStoring, insert], places)
+            return Plan(statements: [CancellationSQL.beforeStoring, insert], places: places)
         }
         let users = PostgresArray(texts: ExactText.distinct(notifications.map(\.user)))
-        let statements = [
+        var plan = Plan(statements: [
             CancellationSQL.beforeStoring,
             PostgresStatement(StoreSQL.makeInboxes, [.array(users)]),
             PostgresStatement(StoreSQL.lockInboxes, [.array(users)]),
             PostgresStatement(StoreSQL.insertChecked, columns),
-        ]
-        return (statements, nil)
+        ])
+        if !collapsing.isEmpty {
+            plan.collapses = true
+            plan.statements.append(
+                PostgresStatement(
+                    CollapseSQL.replaceOlder,
+                    [
+                        .array(PostgresArray(texts: collapsing.map(\.user))),
+                        .array(PostgresArray(texts: collapsing.compactMap(\.collapseKey))),
+                    ]
+                )
+            )
+        }
+        return plan
     }
 
     private static func outcome(_ row: PostgresRow, id: NotificationID) throws(PostgresError) -> Outcome {

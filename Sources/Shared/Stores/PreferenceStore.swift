@@ -160,7 +160,9 @@ package struct PreferenceStore: Sendable {
             [PostgresStatement(Self.makeUser, [.text(user)])]
                 + Self.statements(user: user, settings: settings, keeping: kept)
         )
-        guard results.count > 1, let row = results[1].first else { throw PostgresError(.decoding, "settings gave no row") }
+        guard results.count > 1, let row = results[1].first else {
+            throw PostgresError(.decoding, "settings gave no row")
+        }
         return try Self.settings(row)
     }
 

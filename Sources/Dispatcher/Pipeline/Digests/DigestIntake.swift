@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Catalog
+import CoreMetrics
 import Model
 import Stores
 

@@ -4,6 +4,7 @@
 import Catalog
 import CoreMetrics
 import Decision
+import JSON
 import Model
 import Postgres
 import Stores
@@ -59,7 +60,7 @@ struct ReleaseSummary: Sendable {
         switch outcome {
         case .stored: true
         case .known(_, _, let status, _): status == .pending
-        case .duplicate, .conflict, .cancelled: false
+        case .duplicate, .conflict, .cancelled, .replaced: false
         }
     }
 
@@ -81,7 +82,8 @@ struct ReleaseSummary: Sendable {
             createdAt: now
         )
         summary.jobEntry = "summary/\(first.id)"
-        summary.severity = Severity.allCases.first { gravest in notifications.contains { $0.severity == gravest } } ?? .info
+        let severities = Set(notifications.map(\.severity))
+        summary.severity = Severity.allCases.first { severities.contains($0) } ?? .info
         summary.delivery = .push
         summary.lane = notifications.map(\.lane).min() ?? .normal
         summary.channels = [.push]

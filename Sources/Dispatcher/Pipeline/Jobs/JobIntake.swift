@@ -18,6 +18,9 @@ struct JobIntake: Sendable {
         var notifications: [Notification]
         /// The digest that they are gathered for; nil if they come on their own.
         let digest: (key: String, rule: DigestRule)?
+
+        /// Whether storing it takes more than storing it.
+        var needsMore: Bool { self.digest != nil || self.notifications.contains { $0.collapseKey != nil } }
     }
 
     /// Up to this many notifications, a batch is stored before its users' wishes are known.
@@ -98,7 +101,7 @@ struct JobIntake: Sendable {
         into stored: inout StoredBatch
     ) async throws -> Bool {
         let count = prepared.reduce(0) { $0 + $1.notifications.count }
-        guard count <= Self.smallBatch, prepared.allSatisfy({ $0.digest == nil }) else { return false }
+        guard count <= Self.smallBatch, prepared.allSatisfy({ !$0.needsMore }) else { return false }
         let original = prepared
         let nothing = [RecipientStore.Wishes](repeating: RecipientStore.Wishes(), count: count)
         self.decideStoring(&prepared, wishes: nothing, now: now)
@@ -188,15 +191,16 @@ struct JobIntake: Sendable {
         guard !jobs.isEmpty else { return }
         let distinct = Self.distinct(jobs.flatMap(\.notifications), conflicts: &stored.conflicts)
         do {
-            let outcomes = try await self.dispatcher.untilDone(
+            let batch = try await self.dispatcher.untilDone(
                 "store notifications",
                 isFinal: { ($0 as? PostgresError)?.isRefusal ?? false }
             ) {
-                try await self.dispatcher.notifications.store(distinct, areRepeats: areRepeats)
+                try await self.dispatcher.notifications.storeBatch(distinct, areRepeats: areRepeats)
             }
-            for (notification, outcome) in zip(distinct, outcomes) {
+            for (notification, outcome) in zip(distinct, batch.outcomes) {
                 self.note(notification, outcome, into: &stored)
             }
+            stored.replaced += batch.replacements
         } catch let error as PostgresError where error.isRefusal {
             if jobs.count == 1, let culprit = jobs.first {
                 let reason = "PostgreSQL refused it: SQLSTATE \(error.sqlState ?? "unknown")"
@@ -247,7 +251,7 @@ struct JobIntake: Sendable {
         switch outcome {
         case .stored, .known:
             if let open = StoredBatch.Open(notification, outcome) { stored.open.append(open) }
-        case .duplicate:
+        case .duplicate, .replaced:
             return
         case .conflict:
             stored.conflicts.insert(notification.jobEntry)

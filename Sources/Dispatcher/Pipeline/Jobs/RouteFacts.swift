@@ -3,6 +3,7 @@
 
 import Catalog
 import Decision
+import JSON
 import Logging
 import Model
 import Redis

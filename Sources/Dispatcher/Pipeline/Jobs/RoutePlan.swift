@@ -64,6 +64,24 @@ struct RoutePlan {
         )
     }
 
+    /// - Parameter replaced: what one inbox lost at once.
+    mutating func publish(removalOf replaced: [NotificationStore.Replacement], to presence: Presence) {
+        guard let one = replaced.first else { return }
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("ids")
+        writer.beginArray()
+        for replacement in replaced { writer.string(replacement.id.description) }
+        writer.endArray()
+        writer.endObject()
+        self.append(
+            NodeFrame(
+                kind: .deleted, user: one.user, previous: one.version - 1, version: one.version, unread: one.unread,
+                body: writer.bytes),
+            to: presence
+        )
+    }
+
     mutating func publish(_ event: StoredBatch.Event, to presence: Presence) {
         var writer = JSONWriter()
         writer.beginObject()

@@ -21,6 +21,7 @@ struct Router: Sendable {
     /// Fans a batch out and, when all of it is in the next stage's hands, acknowledges it.
     func finish(_ batch: StoredBatch) async throws {
         try await self.route(batch.open)
+        try await self.publish(batch.replaced)
         try await self.publish(batch.events)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(batch.dead)
         try await self.dispatcher.acknowledge(batch.finished, batch.group)
@@ -177,6 +178,18 @@ struct Router: Sendable {
             isSecondTry = true
             for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
         }
+    }
+
+    /// Takes what was replaced off the sockets.
+    private func publish(_ replaced: [NotificationStore.Replacement]) async throws {
+        let listed = replaced.filter { $0.version > 0 }
+        guard !listed.isEmpty else { return }
+        let presence = try await RouteFacts.presence(of: listed.map(\.user), self.dispatcher)
+        var plan = RoutePlan()
+        for group in Dictionary(grouping: listed, by: { ExactText($0.user) }).values {
+            plan.publish(removalOf: group, to: presence[ExactText(group[0].user)] ?? .unknown)
+        }
+        try await self.publish(plan)
     }
 
     private func publish(_ events: [StoredBatch.Event]) async throws {

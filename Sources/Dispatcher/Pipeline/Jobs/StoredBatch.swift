@@ -34,7 +34,7 @@ struct StoredBatch: Sendable {
                 guard status == .pending, !isOwned else { return nil }
                 notification.version = version
                 self.init(notification: notification, unread: unread, isRepeat: true)
-            case .duplicate, .conflict, .cancelled:
+            case .duplicate, .conflict, .cancelled, .replaced:
                 return nil
             }
         }
@@ -50,6 +50,8 @@ struct StoredBatch: Sendable {
     let group: ConsumerGroup
     var open: [Open] = []
     var events: [Event] = []
+    /// What newer notifications took the place of.
+    var replaced: [NotificationStore.Replacement] = []
     var dead: [DeadLetter] = []
     var finished: [String] = []
     /// Entries, each with its stream, whose job id somebody has who was told something else.

@@ -29,6 +29,7 @@ struct PreferenceRoutes {
     /// Every type of the catalog with what holds for the user, and whether the user may change it.
     private func answerPreferences(_ user: String) async throws -> Response {
         let wishes = try await self.services.preferences.preferences(user: user)
+        let categories = Set(self.services.catalog.categories.map(\.category)).sorted()
         return Response.object { writer in
             writer.key("types")
             writer.beginArray()
@@ -36,13 +37,13 @@ struct PreferenceRoutes {
             writer.endArray()
             writer.key("categories")
             writer.beginArray()
-            for category in Set(self.services.catalog.categories.map(\.category)).sorted() {
+            for category in categories {
                 let wish = wishes[PreferenceKey.category(category)] ?? TypePreference()
                 writer.beginObject()
                 writer.key("category")
                 writer.string(category)
                 for (channel, value) in [("in_app", wish.inApp), ("push", wish.push), ("email", wish.email)] {
-                    writer.key(channel)
+                    writer.key(escaping: channel)
                     if let value { writer.bool(value) } else { writer.null() }
                 }
                 writer.endObject()

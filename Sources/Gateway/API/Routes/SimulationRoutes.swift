@@ -1,15 +1,19 @@
 // Carillon · SimulationRoutes.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Catalog
 import Decision
 import Hummingbird
 import JSON
 import Model
 import Services
 import Stores
+import Streams
 import Zones
 
-/// What a user would get for a job, for admins: `/v1/admin/simulate`. Nothing is stored, counted or sent.
+/// What a user would get for a job, for admins: `/v1/admin/simulate`.
+///
+/// Nothing is stored, counted or sent.
 struct SimulationRoutes {
     /// Presence as a caller supposes it.
     private enum Supposed: String, CaseIterable {

@@ -68,7 +68,7 @@ struct TraceRoutes {
         writer.key("event")
         writer.string(entry.event)
         for (name, value) in entry.detail where value != nil {
-            writer.key(name)
+            writer.key(escaping: name)
             writer.string(value)
         }
         writer.endObject()

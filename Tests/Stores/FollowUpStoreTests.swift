@@ -1,0 +1,105 @@
+// Carillon · FollowUpStoreTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Postgres
+import Stores
+import Testing
+
+@Suite("Stores: what is put off", .timeLimit(.minutes(2)))
+struct FollowUpStoreTests {
+    private static let now = Samples.start
+
+    private static func item(_ notification: Notification, _ kind: FollowUp = .release) -> FollowUpStore.Item {
+        FollowUpStore.Item(user: notification.user, notification: notification.id, kind: kind)
+    }
+
+    @Test("it comes when it is due, all of a user's at once, and again if it is not removed")
+    func takes() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let batch = [
+                Samples.notification(1, user: "a"), Samples.notification(2, user: "a"),
+                Samples.notification(3, user: "b"),
+            ]
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            try await store.put(batch.map { (Self.item($0), Self.now + .seconds(60), "quiet_hours") })
+            let loaded = try await NotificationStore(pool: pool).load(batch.map { ($0.user, $0.id) })
+            #expect(loaded.allSatisfy { $0.status == .deferred && $0.statusReason == "quiet_hours" })
+            #expect(try await store.take(now: Self.now + .seconds(59), until: Self.now, limit: 10).isEmpty)
+            let until = Self.now + .seconds(90)
+            let first = try await store.take(now: Self.now + .seconds(60), until: until, limit: 1)
+            #expect(Set(first.map(\.item.user)).count == 1)
+            #expect(first.count == (first.first?.item.user == "a" ? 2 : 1))
+            #expect(first.allSatisfy { $0.facts?.notification.status == .deferred })
+            let rest = try await store.take(now: Self.now + .seconds(60), until: until, limit: 10)
+            #expect(first.count + rest.count == 3)
+            // Whoever put it off again keeps it; the others are gone.
+            let again = try #require(first.first)
+            try await store.put([(again.item, Self.now + .seconds(200), "quiet_hours")])
+            try await store.remove((first + rest).map(\.item), takenUntil: until)
+            #expect(try await store.take(now: Self.now + .seconds(199), until: until, limit: 10).isEmpty)
+            let last = try await store.take(now: Self.now + .seconds(200), until: until, limit: 10)
+            #expect(last.map(\.item) == [again.item])
+        }
+    }
+
+    @Test("two that take at once never get the same")
+    func concurrency() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let batch = (0..<200).map { Samples.notification($0, user: "u\($0 % 20)") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            try await store.put(batch.map { (Self.item($0), Self.now, "quiet_hours") })
+            let until = Self.now + .seconds(30)
+            var taken: [FollowUpStore.Item] = []
+            while taken.count < batch.count {
+                taken += try await withThrowingTaskGroup(of: [FollowUpStore.Due].self) { group in
+                    for _ in 0..<4 {
+                        group.addTask { try await store.take(now: Self.now, until: until, limit: 16) }
+                    }
+                    return try await group.reduce(into: []) { $0 += $1 }
+                }.map(\.item)
+            }
+            #expect(Set(taken.map(\.notification)).count == taken.count)
+        }
+    }
+
+    @Test("among a hundred thousand, what is due is found by index")
+    func plan() async throws {
+        try await Samples.withStores { pool in
+            try await pool.query(
+                """
+                INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at)
+                SELECT 'u' || n % 5000, gen_random_uuid(), 'release', timestamptz '2026-12-01' + n * interval '1 second'
+                FROM generate_series(1, 100000) AS n
+                """
+            )
+            try await pool.query("ANALYZE carillon.follow_ups")
+            let plan = try await pool.query(
+                """
+                EXPLAIN SELECT f.user_id FROM carillon.follow_ups f
+                WHERE f.due_at <= timestamptz '2026-12-01 00:01:00' ORDER BY f.due_at LIMIT 512
+                """
+            )
+            let lines = try plan.map { try $0.text(0) }
+            #expect(lines.contains { $0.contains("follow_ups_due") }, "\(lines)")
+        }
+    }
+
+    @Test("changed quiet hours have what waits looked at anew")
+    func reconsider() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let notification = Samples.notification(1, user: "a")
+            _ = try await NotificationStore(pool: pool).store([notification], areRepeats: false)
+            let far = Timestamp(seconds: 4_000_000_000)
+            try await store.put([(Self.item(notification), far, "quiet_hours")])
+            var settings = UserSettings()
+            settings.zone = "Europe/Berlin"
+            try await PreferenceStore(pool: pool).set(user: "a", settings: settings)
+            let due = try await store.take(now: far + .seconds(-1), until: far, limit: 10)
+            #expect(due.map(\.item) == [Self.item(notification)])
+        }
+    }
+}
