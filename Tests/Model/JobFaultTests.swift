@@ -18,7 +18,10 @@ struct JobFaultTests {
             (["user": nil], ["user: give one of user, users, topic, all"]),
             (["user": ""], ["user: is empty"]),
             (["user": "a", "users": #"["b"]"#], [#"user: give only one of ["user", "users"]"#]),
-            (["user": "a", "all": "true"], [#"user: give only one of ["user", "all"]"#]),
+            (
+                ["user": "a", "all": "true"],
+                ["all: is not supported by this release", #"user: give only one of ["user", "all"]"#]
+            ),
             (["topic": "news"], ["topic: is not supported by this release"]),
             (["all": "true"], ["all: is not supported by this release"]),
             (["users": "[]"], ["users: \(usersRule)"]),
