@@ -50,10 +50,13 @@ struct Router: Sendable {
     func advance(_ items: [RouteItem]) async throws {
         guard !items.isEmpty else { return }
         let facts = try await RouteFacts(items, dispatcher: self.dispatcher)
-        var plan = RoutePlan()
-        for (index, item) in items.enumerated() {
-            let known = facts.facts(item, at: index)
-            self.add(decide(known), item, known, devices: facts.devices(of: item), to: &plan)
+        let plan = StageClock.route.measure {
+            var plan = RoutePlan()
+            for (index, item) in items.enumerated() {
+                let known = facts.facts(item, at: index)
+                self.add(decide(known), item, known, devices: facts.devices(of: item), to: &plan)
+            }
+            return plan
         }
         try await self.carryOut(plan)
     }
@@ -137,18 +140,10 @@ struct Router: Sendable {
     ///
     /// Repeating all of it is harmless: nodes drop what is not newer than what they sent.
     private func publish(_ plan: RoutePlan) async throws {
-        let unconfirmed = UnconfirmedSet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
-        var batch = RedisBatch()
-        for (notification, deadline) in plan.awaited { unconfirmed.add(notification, deadline: deadline, in: &batch) }
-        let firstPublish = batch.count
         let messages = plan.messages
-        for message in messages {
-            batch.append(
-                "PUBLISH", .text(self.dispatcher.keys.nodeChannel(message.node)), .bytes(message.frames.bytes)
-            )
-        }
-        guard !batch.isEmpty else { return }
-        let request = batch
+        let request = StageClock.publish.measure { self.commands(plan.awaited, messages) }
+        guard !request.isEmpty else { return }
+        let firstPublish = plan.awaited.count
         let receivers = try await self.dispatcher.untilDone("publish frames") {
             var receivers: [Int64] = []
             for reply in try await self.dispatcher.redis.send(request) { receivers.append(try reply.integer()) }
@@ -158,6 +153,21 @@ struct Router: Sendable {
             self.dispatcher.presence.doubt(node: message.node)
         }
         PipelineMetrics.published.increment(by: plan.frameCount)
+    }
+
+    private func commands(
+        _ awaited: [(UnconfirmedNotification, Timestamp)],
+        _ messages: [(node: String, frames: NodeFrameBatch)]
+    ) -> RedisBatch {
+        let unconfirmed = UnconfirmedSet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        var batch = RedisBatch()
+        for (notification, deadline) in awaited { unconfirmed.add(notification, deadline: deadline, in: &batch) }
+        for message in messages {
+            batch.append(
+                "PUBLISH", .text(self.dispatcher.keys.nodeChannel(message.node)), .bytes(message.frames.bytes)
+            )
+        }
+        return batch
     }
 
     private func deliver(_ deliveries: [RoutePlan.Delivery]) async throws {

@@ -1,0 +1,120 @@
+// Carillon · DigestTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Model
+import Testing
+import Transfer
+
+/// What becomes one of many: digests, and newer notifications in the place of older ones.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct DigestTests {
+    private static let catalog = """
+        types:
+          comment: {severity: info, delivery: push, digest: {window: 3s, singles: 2}}
+          score: {severity: info, delivery: push}
+        """
+
+    private static func with(_ body: (Stack, Gateway) async throws -> Void) async throws {
+        try await Stack.with { stack in
+            let path = "\(stack.directory.path)/digests.yaml"
+            try self.catalog.write(toFile: path, atomically: true, encoding: .utf8)
+            let gateway = try await stack.startGateway(environment: ["CATALOG": path])
+            for name in ["one", "two"] {
+                _ = try await stack.startDispatcher(name: name, environment: ["CATALOG": path])
+            }
+            try await body(stack, gateway)
+        }
+    }
+
+    @Test("after the single ones the rest becomes one summary, exactly once under two dispatchers")
+    func digest() async throws {
+        try await Self.with { stack, gateway in
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            for number in 1...6 {
+                try await stack.append([
+                    ("user", "ada"), ("type", "comment"), ("title", "c\(number)"), ("digest", "post-1"),
+                ])
+            }
+            // One of another post has its own window, and comes alone.
+            try await stack.append([
+                ("user", "ada"), ("type", "comment"), ("title", "other"), ("digest", "post-2"),
+            ])
+            try await eventually("two single ones, the other post's, and a summary of four", within: .seconds(20)) {
+                let titles = stack.pushed()["ada-phone"] ?? []
+                return titles.count == 4 && titles.contains("4 notifications") && titles.contains("other")
+            }
+            let list = try await gateway.call(
+                .get, "/v1/notifications", token: try await Stack.token(user: "ada"))
+            let notifications = try #require(list.body["notifications"]?.array)
+            #expect(notifications.count == 4)
+            let summary = notifications.first { $0["title"]?.string == "4 notifications" }
+            #expect(summary?["data"]?["count"]?.integer == 4)
+            #expect(summary?["data"]?["notifications"]?.array?.count == 4)
+        }
+    }
+
+    @Test("a newer notification takes the older one's place on sockets, in the inbox and at the gate")
+    func collapse() async throws {
+        try await Self.with { stack, gateway in
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ben")
+            for score in ["1:0", "2:0"] {
+                try await stack.append([
+                    ("user", "ben"), ("type", "score"), ("title", score), ("collapse_key", "match-7"),
+                ])
+            }
+            try await eventually("the socket has both, and loses the first") {
+                socket.all("notification").count == 2 && socket.all("deleted").count == 1
+            }
+            let first = try #require(
+                socket.all("notification").first { $0["notification"]?["title"]?.string == "1:0" })
+            let removed = try #require(socket.all("deleted").first)
+            #expect(removed["ids"]?.array?.first?.string == first["notification"]?["id"]?.string)
+            #expect(removed["unread"]?.integer == 1)
+            let token = try await Stack.token(user: "ben")
+            let list = try await gateway.call(.get, "/v1/notifications", token: token)
+            #expect(list.body["notifications"]?.array?.compactMap { $0["title"]?.string } == ["2:0"])
+            #expect(list.body["unread"]?.integer == 1)
+        }
+    }
+
+    @Test("a trace tells what became of a notification, a simulation what would")
+    func answers() async throws {
+        try await Self.with { stack, gateway in
+            try await gateway.register(user: "cleo", platform: "android", token: "cleo-phone")
+            try await stack.append([("user", "cleo"), ("type", "score"), ("title", "3:0")])
+            try await eventually("pushed") { try await stack.statuses(user: "cleo") == ["3:0": "sent"] }
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            let list = try await gateway.call(
+                .get, "/v1/notifications", token: try await Stack.token(user: "cleo"))
+            let id = try #require(list.body["notifications"]?.array?.first?["id"]?.string)
+            for query in ["", "?user=cleo"] {
+                let trace = try await gateway.call(
+                    .get, "/v1/admin/notifications/\(id)/trace\(query)", token: admin)
+                #expect(trace.status == 200)
+                #expect(trace.body["sent_via"]?.string == "fcm")
+                let events = trace.body["steps"]?.array?.compactMap { $0["event"]?.string }
+                #expect(events == ["enqueued", "stored", "push"])
+                #expect(trace.body["steps"]?.array?.last?["outcome"]?.string == "accepted")
+            }
+            let foreign = try await gateway.call(
+                .get, "/v1/admin/notifications/\(id)/trace", token: try await Stack.token(user: "cleo"))
+            #expect(foreign.status == 403)
+            let simulated = try await gateway.call(
+                .post, "/v1/admin/simulate", token: admin,
+                json: #"""
+                    {"user": "cleo", "job": {"type": "score", "title": "x"}, "presence": "online", "proven": false,
+                     "at": "2026-03-29T01:30:00Z"}
+                    """#)
+            let steps = simulated.body["steps"]?.array ?? []
+            #expect(steps.compactMap { $0["step"]?.string } == ["store", "publish", "await_proof", "push"])
+            #expect(steps.last?["at"]?.string == "2026-03-29T01:30:05.000Z")
+            let faulty = try await gateway.call(
+                .post, "/v1/admin/simulate", token: admin, json: #"{"user": "cleo", "job": {"type": "none"}}"#)
+            #expect(faulty.status == 422)
+            #expect(faulty.faults == ["job.type"])
+        }
+    }
+}
