@@ -1,0 +1,142 @@
+// Carillon · TripwireProxy.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import NIOCore
+import NIOPosix
+import Synchronization
+
+/// Stands between a program and a server, and stops everything at a chosen byte: the program can then be killed at an exact
+/// boundary.
+final class TripwireProxy: Sendable {
+    /// On which side of the words the wire runs.
+    enum Side: Sendable {
+        /// The server gets what comes before the words, and nothing else.
+        case before
+        /// The server gets them, and its answer goes nowhere.
+        case after
+    }
+
+    private struct Wire {
+        let words: [UInt8]
+        let side: Side
+        var skip: Int
+    }
+
+    private let state = Mutex<(wire: Wire?, isTripped: Bool)>((nil, false))
+    private let channel: any Channel
+    let port: Int
+
+    private init(channel: any Channel, port: Int) {
+        self.channel = channel
+        self.port = port
+    }
+
+    /// Listens on a free port and forwards to a server on this machine.
+    static func start(port target: Int) async throws -> TripwireProxy {
+        let group = MultiThreadedEventLoopGroup.singleton
+        let holder = NIOLoopBoundHolder()
+        let server = try await ServerBootstrap(group: group)
+            .serverChannelOption(.backlog, value: 64)
+            .childChannelOption(.autoRead, value: false)
+            .childChannelInitializer { inbound in
+                let proxy = holder.proxy
+                return ClientBootstrap(group: inbound.eventLoop)
+                    .connect(host: "127.0.0.1", port: target)
+                    .flatMap { outbound in
+                        inbound.eventLoop.makeCompletedFuture {
+                            try inbound.pipeline.syncOperations.addHandler(
+                                Forwarder(peer: outbound, proxy: proxy, isToServer: true))
+                            try outbound.pipeline.syncOperations.addHandler(
+                                Forwarder(peer: inbound, proxy: proxy, isToServer: false))
+                        }
+                    }
+                    .flatMap { inbound.setOption(.autoRead, value: true) }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        let proxy = TripwireProxy(channel: server, port: server.localAddress?.port ?? 0)
+        holder.set(proxy)
+        return proxy
+    }
+
+    /// Sets the wire.
+    ///
+    /// - Parameter skip: how many times the words pass first.
+    func arm(_ words: String, _ side: Side, skip: Int = 0) {
+        self.state.withLock { $0 = (Wire(words: Array(words.utf8), side: side, skip: skip), false) }
+    }
+
+    var isTripped: Bool { self.state.withLock { $0.isTripped } }
+
+    func close() async { try? await self.channel.close().get() }
+
+    /// What of `bytes` goes on to the server.
+    fileprivate func pass(_ bytes: [UInt8]) -> ArraySlice<UInt8> {
+        self.state.withLock { state in
+            if state.isTripped { return [] }
+            guard var wire = state.wire else { return bytes[...] }
+            var start = 0
+            while let found = Self.find(wire.words, in: bytes, from: start) {
+                guard wire.skip == 0 else {
+                    wire.skip -= 1
+                    start = found + wire.words.count
+                    state.wire = wire
+                    continue
+                }
+                state.isTripped = true
+                return wire.side == .before ? bytes[..<found] : bytes[...]
+            }
+            return bytes[...]
+        }
+    }
+
+    /// The words lie in one piece: commands are written whole and are short.
+    private static func find(_ words: [UInt8], in bytes: [UInt8], from start: Int) -> Int? {
+        guard bytes.count - start >= words.count, !words.isEmpty else { return nil }
+        return (start...bytes.count - words.count).first { position in
+            bytes[position] == words[0] && bytes[position..<position + words.count].elementsEqual(words)
+        }
+    }
+
+    /// Hands a proxy to handlers that are made before it is.
+    private final class NIOLoopBoundHolder: Sendable {
+        private let value = Mutex<TripwireProxy?>(nil)
+
+        var proxy: TripwireProxy? { self.value.withLock { $0 } }
+
+        func set(_ proxy: TripwireProxy) { self.value.withLock { $0 = proxy } }
+    }
+
+    private final class Forwarder: ChannelInboundHandler {
+        typealias InboundIn = ByteBuffer
+        typealias OutboundOut = ByteBuffer
+
+        private let peer: any Channel
+        private let proxy: TripwireProxy?
+        private let isToServer: Bool
+
+        init(peer: any Channel, proxy: TripwireProxy?, isToServer: Bool) {
+            self.peer = peer
+            self.proxy = proxy
+            self.isToServer = isToServer
+        }
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            let buffer = self.unwrapInboundIn(data)
+            guard let proxy = self.proxy else {
+                self.peer.writeAndFlush(buffer, promise: nil)
+                return
+            }
+            if self.isToServer {
+                let passed = proxy.pass(Array(buffer.readableBytesView))
+                if !passed.isEmpty { self.peer.writeAndFlush(ByteBuffer(bytes: passed), promise: nil) }
+            } else if !proxy.isTripped {
+                self.peer.writeAndFlush(buffer, promise: nil)
+            }
+        }
+
+        func channelInactive(context: ChannelHandlerContext) {
+            self.peer.close(promise: nil)
+        }
+    }
+}
