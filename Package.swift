@@ -53,7 +53,11 @@ let package = Package(
             providers: [.apt(["libcurl4-openssl-dev"])]
         ),
         .systemLibrary(name: "CLinux", path: "Sources/Shared/CLinux"),
-        .target(name: "Threads", dependencies: ["CLinux"], path: "Sources/Shared/Threads"),
+        .target(
+            name: "Threads",
+            dependencies: ["CLinux", .product(name: "NIOCore", package: nio)],
+            path: "Sources/Shared/Threads"
+        ),
         .target(name: "Backoff", path: "Sources/Shared/Backoff"),
         .target(
             name: "Queues",
@@ -161,7 +165,7 @@ let package = Package(
             name: "DispatcherCommand",
             dependencies: [
                 "Catalog", "JSON", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Settings", "Stores",
-                "Streams", "Telemetry", "Transfer", "Zones",
+                "Streams", "Telemetry", "Threads", "Transfer", "Zones",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -192,7 +196,7 @@ let package = Package(
         .target(
             name: "Transports",
             dependencies: [
-                "JSON", "WebSocket",
+                "JSON", "Threads", "WebSocket",
                 .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -336,7 +340,7 @@ let package = Package(
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer",
+                "Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),

@@ -58,7 +58,7 @@ struct JSONWriterTests {
             writer.key(escaping: "b")
             writer.bool(false)
             writer.key("c")
-            writer.raw(#"{"raw":[1]}"#.utf8)
+            writer.raw(#"{"raw":[1]}"#)
             writer.key("d")
             writer.null()
             writer.key("e")

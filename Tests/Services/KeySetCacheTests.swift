@@ -98,6 +98,23 @@ struct KeySetCacheTests {
         }
     }
 
+    @Test("a token that is remembered is refused once its key has left the set")
+    func withdrawal() async throws {
+        let issuer = Issuer()
+        let (first, second) = (P256.Signing.PrivateKey(), P256.Signing.PrivateKey())
+        issuer.publish(["one": first])
+        try await self.with(issuer) { verifier in
+            let token = try Tokens.elliptic(Self.claims, kid: "one", key: first)
+            for _ in 0..<2 { _ = try await verifier.verify(token, remembers: true) }
+            issuer.publish(["two": second])
+            issuer.advance(.seconds(11))
+            // An unknown key has the set read again.
+            _ = try await verifier.verify(try Tokens.elliptic(Self.claims, kid: "two", key: second), remembers: true)
+            let error = await #expect(throws: TokenFault.self) { try await verifier.verify(token, remembers: true) }
+            #expect(error?.code == .refused)
+        }
+    }
+
     @Test("while nothing was read yet tokens are answered with 503, and taken when it was")
     func downAtStart() async throws {
         let issuer = Issuer()

@@ -69,6 +69,21 @@ struct RevocationRegisterTests {
         }
     }
 
+    @Test("a token that is remembered is refused from its revocation on")
+    func remembered() async throws {
+        try await self.with { _, _, make in
+            let register = make(100)
+            _ = try await register.load()
+            let verifier = TokenVerifier(
+                secrets: [Tokens.secret], keySet: nil, rules: TokenRules(), revocations: register, now: { Tokens.now })
+            let token = Tokens.secret(#"{"sub":"ada","iat":1794999000}"#)
+            for _ in 0..<2 { _ = try await verifier.verify(token, remembers: true) }
+            _ = try await register.revoke(user: "ada")
+            let error = await #expect(throws: TokenFault.self) { try await verifier.verify(token, remembers: true) }
+            #expect(error?.code == .refused)
+        }
+    }
+
     @Test("a gateway that has read nothing yet looks users up")
     func cold() async throws {
         try await self.with { store, _, make in

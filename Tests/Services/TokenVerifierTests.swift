@@ -3,7 +3,8 @@
 
 import Crypto
 import Model
-import Services
+@testable import Services
+import Synchronization
 import Testing
 import _CryptoExtras
 
@@ -210,5 +211,41 @@ struct TokenVerifierTests {
         #expect(caller.issuedAt == Tokens.now)
         #expect(caller.allowance.faults(type: "news_today", fields: ["type", "topic"]).isEmpty)
         #expect(caller.allowance.faults(type: "other", fields: ["type", "all"]).map(\.field) == ["type", "all"])
+    }
+
+    @Test("a token that is remembered still ends when it ends, and only its exact text is known")
+    func remembered() async throws {
+        let clock = Mutex(Tokens.now)
+        let verifier = TokenVerifier(
+            secrets: [Tokens.secret], keySet: nil, rules: TokenRules(), now: { clock.withLock(\.self) })
+        let token = Tokens.secret(#"{"sub":"ada","exp":1795000600}"#)
+        let first = try await verifier.verify(token, remembers: true)
+        #expect(try await verifier.verify(token) == first)
+        let end = try #require(token.utf8.lastIndex(of: UInt8(ascii: ".")))
+        let forged = String(token[..<end]) + ".AAAA"
+        await #expect(throws: TokenFault.self) { try await verifier.verify(forged, remembers: true) }
+        clock.withLock { $0 = Timestamp(seconds: 1_795_000_629) }
+        #expect(try await verifier.verify(token) == first)
+        clock.withLock { $0 = Timestamp(seconds: 1_795_000_630) }
+        let error = await #expect(throws: TokenFault.self) { try await verifier.verify(token) }
+        #expect(error?.description.contains("has expired") == true)
+    }
+
+    @Test("only so many tokens are remembered: those that come again stay, the others go first")
+    func bound() {
+        let verified = VerifiedTokens(bound: 4)
+        func caller(_ name: String) -> Caller? {
+            verified.caller(VerifiedTokens.digest(name), reading: nil, now: Tokens.now)
+        }
+        for name in ["a", "b", "c", "d", "e", "f"] {
+            let caller = Caller(user: name, scopes: [], expiresAt: nil)
+            verified.keep(caller, VerifiedTokens.digest(name), reading: nil)
+        }
+        #expect(caller("a")?.user == "a")
+        for name in ["g", "h"] {
+            verified.keep(Caller(user: name, scopes: [], expiresAt: nil), VerifiedTokens.digest(name), reading: nil)
+        }
+        #expect(caller("b") == nil)
+        #expect(caller("a")?.user == "a")
     }
 }

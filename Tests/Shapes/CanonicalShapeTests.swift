@@ -25,7 +25,7 @@ struct CanonicalShapeTests {
                 == #"{"id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting","severity":"info","#
                 + #""delivery":"in_app","title":"","body":"","data":{},"category":null,"entity_type":null,"#
                 + #""entity_id":null,"url":null,"image":null,"collapse_key":null,"version":0,"#
-                + #""created_at":"2026-11-20T10:00:00.123Z","read_at":null,"expires_at":null}"#)
+                + #""created_at":"2026-11-20T10:00:00.123Z","read_at":null,"expires_at":null,"held_back":null}"#)
     }
 
     @Test("Everything: text is escaped, data goes through as it is")

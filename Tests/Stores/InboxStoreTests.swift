@@ -37,7 +37,7 @@ struct InboxStoreTests {
             let state = try await inbox.states(["a"]).first
             #expect(state?.total == 0)
             #expect(state?.unread == 0)
-            #expect(try await inbox.list(user: "a", filter: .init(limit: 10)).isEmpty)
+            #expect(try await inbox.page(user: "a", filter: .init(limit: 10)).notifications.isEmpty)
 
             let since = try await inbox.changes(user: "a", since: 7, limit: 10)
             #expect(since.map(\.version).allSatisfy { $0 == 9 })
@@ -69,13 +69,13 @@ struct InboxStoreTests {
             var titles: [String] = []
             var before: NotificationID?
             while true {
-                let page = try await inbox.list(user: "a", filter: .init(limit: 10, before: before))
-                titles += page.map(\.title)
-                guard let last = page.last else { break }
+                let page = try await inbox.page(user: "a", filter: .init(limit: 10, before: before))
+                titles += try page.titles().compactMap(\.self)
+                guard let last = page.notifications.last else { break }
                 before = last.id
             }
             #expect(titles == (0..<25).reversed().map { "n\($0)" })
-            #expect(try await inbox.list(user: "a", filter: .init(limit: 10, type: "other")).isEmpty)
+            #expect(try await inbox.page(user: "a", filter: .init(limit: 10, type: "other")).notifications.isEmpty)
         }
     }
 
@@ -102,16 +102,48 @@ struct InboxStoreTests {
             let batch = (0..<5).map { Samples.notification($0, user: "a") }
             _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
             let page = try await inbox.page(user: "a", filter: .init(limit: 3))
-            #expect(page.notifications.map(\.title) == ["n4", "n3", "n2"])
+            #expect(try page.titles() == ["n4", "n3", "n2"])
             #expect(page.state.version == 5)
             #expect(page.state.total == 5)
             let known = try await inbox.page(user: "a", filter: .init(limit: 3), unless: page.state)
             #expect(known.notifications.isEmpty)
             #expect(known.state == page.state)
             let changes = try await inbox.changes(user: "a", since: 3, limit: 10, unless: nil)
-            #expect(changes.notifications.map(\.title) == ["n3", "n4"])
+            #expect(try changes.titles() == ["n3", "n4"])
             #expect(try await inbox.changes(user: "a", since: 6, limit: 10, unless: nil).notifications.isEmpty)
             #expect(try await inbox.changes(user: "a", since: 3, limit: 10, unless: page.state).notifications.isEmpty)
+        }
+    }
+
+    @Test("a row becomes the same JSON as the notification that was stored")
+    func rows() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let plain = Samples.notification(0, user: "a")
+            let full = Samples.notification(1, user: "a") { notification in
+                notification.severity = .warning
+                notification.delivery = .push
+                notification.body = "\"é\"\n\\ 😀"
+                notification.data = Array(#"{"a": [1, null]}"#.utf8)
+                notification.category = "c"
+                notification.entityType = "invoice"
+                notification.entityID = "7"
+                notification.collapseKey = "k"
+                notification.extras.url = "https://example.com/\u{1}"
+                notification.extras.image = "https://example.com/i"
+                notification.expiresAt = Samples.start + .seconds(60)
+            }
+            _ = try await NotificationStore(pool: pool).store([plain, full], areRepeats: false)
+            _ = try await inbox.markRead(user: "a", ids: [plain.id], at: Samples.start + .seconds(1))
+            let page = try await inbox.page(user: "a", filter: .init(limit: 3))
+            #expect(page.notifications.map(\.id) == [full.id, plain.id])
+            for row in page.notifications {
+                #expect(!row.isDeleted)
+                let whole = try #require(try await inbox.find(user: "a", id: row.id))
+                for field in NotificationField.allCases {
+                    #expect(try Samples.json(field, of: row) == Samples.json(field, of: whole), "\(field)")
+                }
+            }
         }
     }
 

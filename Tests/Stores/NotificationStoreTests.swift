@@ -175,10 +175,10 @@ struct NotificationStoreTests {
             let outcomes = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
             #expect(outcomes == [.stored(version: 1, unread: 1), .stored(version: 1, unread: 1)])
             let inbox = InboxStore(pool: pool)
-            let first = try await inbox.list(user: composed, filter: .init(limit: 5))
-            let second = try await inbox.list(user: decomposed, filter: .init(limit: 5))
-            #expect(first.map(\.title) == ["n1"])
-            #expect(second.map(\.title) == ["n2"])
+            let first = try await inbox.page(user: composed, filter: .init(limit: 5))
+            let second = try await inbox.page(user: decomposed, filter: .init(limit: 5))
+            #expect(try first.titles() == ["n1"])
+            #expect(try second.titles() == ["n2"])
         }
     }
 

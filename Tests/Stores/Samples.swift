@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Fixtures
+import JSON
 import Model
 import Postgres
 import Stores
@@ -52,5 +53,24 @@ enum Samples {
         try await TestDatabase.with(isMigrated: true, { $0.sessionSettings = StoreSession.settings }) { database in
             try await body(database.pool)
         }
+    }
+}
+
+extension InboxStore.Page {
+    /// The titles of its notifications, in order.
+    func titles() throws -> [String?] {
+        try self.notifications.map { try JSONParser.parse(Samples.json(.title, of: $0)).string }
+    }
+}
+
+extension Samples {
+    /// A field as JSON.
+    static func json<Fields: NotificationFields>(
+        _ field: NotificationField,
+        of notification: Fields
+    ) throws(Fields.Failure) -> [UInt8] {
+        var writer = JSONWriter()
+        try notification.write(field, to: &writer)
+        return writer.bytes
     }
 }

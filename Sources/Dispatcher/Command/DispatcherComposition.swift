@@ -18,6 +18,7 @@ import Settings
 import Stores
 import Streams
 import Telemetry
+import Threads
 import Transfer
 import UnixSignals
 import Zones

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 package import Catalog
+import HTTPTypes
 package import Model
 package import Redis
 package import Services
@@ -103,5 +104,17 @@ package struct APIServices: Sendable {
         self.unsubscribeLinks = unsubscribeLinks
         self.callRate = callRate
         self.userFields = UserFields(catalog: catalog, now: now)
+    }
+
+    /// Above this many waiting jobs in a lane, new ones are refused.
+    private static let mostWaitingJobs = 1_000_000
+
+    /// Asserts that the lanes take more jobs.
+    ///
+    /// - Throws: ``Problem`` 503 that names the lane.
+    package func requireRoom(in lanes: Set<Lane>) async throws {
+        for lane in lanes where try await self.jobs.length(lane) >= Self.mostWaitingJobs {
+            throw Problem(.serviceUnavailable, "too many jobs wait in lane \(lane.rawValue)", retryAfter: 5)
+        }
     }
 }

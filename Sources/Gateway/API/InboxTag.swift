@@ -37,11 +37,11 @@ enum InboxTag {
     static func answer(
         _ state: InboxStore.State,
         unless known: InboxStore.State?,
-        _ make: () -> Response
-    ) -> Response {
+        _ make: () throws -> Response
+    ) rethrows -> Response {
         let isKnown =
             known.map { $0.version == state.version && $0.unread == state.unread && $0.total == state.total } ?? false
-        var response = isKnown ? Response(status: .notModified) : make()
+        var response = isKnown ? Response(status: .notModified) : try make()
         response.headers[.eTag] = Self.text(state)
         response.headers[.cacheControl] = "private, no-cache"
         return response

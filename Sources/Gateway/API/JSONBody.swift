@@ -125,26 +125,3 @@ struct JSONBody {
         }
     }
 }
-
-extension Response {
-    /// A JSON answer.
-    static func json(_ writer: JSONWriter, status: HTTPResponse.Status = .ok) -> Response {
-        Response(
-            status: status,
-            headers: [.contentType: "application/json"],
-            body: ResponseBody(byteBuffer: ByteBuffer(bytes: writer.bytes))
-        )
-    }
-
-    /// A JSON object.
-    static func object(
-        status: HTTPResponse.Status = .ok,
-        _ write: (inout JSONWriter) throws -> Void
-    ) rethrows -> Response {
-        var writer = JSONWriter(capacity: 512)
-        writer.beginObject()
-        try write(&writer)
-        writer.endObject()
-        return .json(writer, status: status)
-    }
-}

@@ -3,7 +3,7 @@
 
 import HTTPTypes
 package import Hummingbird
-import JSON
+package import JSON
 package import Model
 import NIOCore
 import Services
@@ -55,16 +55,7 @@ package struct Problem: HTTPResponseError {
         writer.string(self.detail)
         if !self.faults.isEmpty {
             writer.key("errors")
-            writer.beginArray()
-            for fault in self.faults {
-                writer.beginObject()
-                writer.key("field")
-                writer.string(fault.field)
-                writer.key("reason")
-                writer.string(fault.reason)
-                writer.endObject()
-            }
-            writer.endArray()
+            self.writeFaults(to: &writer)
         }
         writer.endObject()
         var headers: HTTPFields = [.contentType: "application/problem+json"]
@@ -75,5 +66,19 @@ package struct Problem: HTTPResponseError {
             headers: headers,
             body: ResponseBody(byteBuffer: ByteBuffer(bytes: writer.bytes))
         )
+    }
+
+    /// Writes the faults as an array of objects that name the field and the reason.
+    package func writeFaults(to writer: inout JSONWriter) {
+        writer.beginArray()
+        for fault in self.faults {
+            writer.beginObject()
+            writer.key("field")
+            writer.string(fault.field)
+            writer.key("reason")
+            writer.string(fault.reason)
+            writer.endObject()
+        }
+        writer.endArray()
     }
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Glibc
 import Settings
 
 /// `gateway serve`.
@@ -15,6 +16,8 @@ struct ServeCommand: AsyncParsableCommand {
     @OptionGroup var options: CommonOptions
 
     func run() async throws {
+        // Whoever renews certificates says so with it, maybe before the services run that listen to it.
+        signal(SIGHUP, SIG_IGN)
         try await GatewayCommand.run {
             let reader = try await SettingsReader.process(file: self.options.config)
             try await GatewayComposition.run(GatewaySettings(reader), reader: reader)

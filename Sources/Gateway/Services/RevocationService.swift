@@ -13,6 +13,8 @@ package struct RevocationService: Service {
     /// A token that was being checked when its revocation came may have become a socket afterwards: so each is applied again
     /// with every look for this long.
     private static let aftermath: Duration = .seconds(30)
+    /// How often what was kept for erased users is looked through.
+    private static let cleaning: Duration = .seconds(3_600)
     /// How many are applied again; of more at once, the oldest are applied once.
     private static let mostRecent = 10_000
 
@@ -30,9 +32,14 @@ package struct RevocationService: Service {
         await cancelWhenGracefulShutdown {
             var recent: [(revocation: RevocationStore.Revocation, until: ContinuousClock.Instant)] = []
             var isFailing = false
+            var cleanAt = ContinuousClock.now
             while !Task.isCancelled {
                 let now = ContinuousClock.now
                 do {
+                    if now >= cleanAt {
+                        try await self.register.forgetErased()
+                        cleanAt = now + Self.cleaning
+                    }
                     recent += try await self.load().map { ($0, now + Self.aftermath) }
                     isFailing = false
                 } catch {

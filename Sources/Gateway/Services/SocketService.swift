@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 package import Catalog
+import CoreMetrics
 import JSON
+import Metrics
 package import Model
 package import Redis
 import Shapes
@@ -19,6 +21,9 @@ package struct SocketService: SocketBackend {
     private static let longestGap = 500
     /// How many inboxes' changes are read in one round trip, each with ``longestGap`` rows at most.
     private static let usersPerRead = 32
+
+    /// Users of whom it could not be noted that they were last here now.
+    private static let unseen = Counter(label: "carillon.presence.unseen")
 
     private let node: String
     private let credentials: CredentialResolver
@@ -101,10 +106,15 @@ package struct SocketService: SocketBackend {
 
     package func close(_ connections: [(user: String, connection: String)]) async throws {
         try await self.presence.remove(connections)
+        // They are gone now, whether or not it can be noted when they were last here.
         let users = ExactText.distinct(connections.map(\.user))
-        let presences = try await self.presence.lookUp(users)
-        let gone = zip(users, presences).filter { $1 == .offline }.map(\.0)
-        try await self.users.markSeen(gone, at: self.now())
+        do {
+            let presences = try await self.presence.lookUp(users)
+            let gone = zip(users, presences).filter { $1 == .offline }.map(\.0)
+            try await self.users.markSeen(gone, at: self.now())
+        } catch {
+            Self.unseen.increment(by: users.count)
+        }
     }
 
     package func registered(user: String) async throws -> [String] {

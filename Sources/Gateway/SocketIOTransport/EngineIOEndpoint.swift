@@ -104,9 +104,19 @@ package struct EngineIOEndpoint: TransportEndpoint {
             return exchange.respond(.noContent, headers: self.origins.preflightHeaders(for: head))
         }
         let query = Self.query(head)
-        let request = EngineIOExchange(
-            exchange, carrier: self.server.carrier(), headers: self.origins.headers(for: head))
-        switch self.judge(head, query, asksForWebSocket: false) {
+        let headers = self.origins.headers(for: head)
+        let request = EngineIOExchange(exchange, carrier: self.server.carrier(), headers: headers)
+        let decision = self.judge(head, query, asksForWebSocket: false)
+        switch decision {
+        case .open, .poll:
+            guard exchange.countStream() else {
+                var refusal = HTTPExchange.tooManyStreams
+                refusal.headers.add(contentsOf: headers)
+                return exchange.respond(refusal)
+            }
+        case .refuse, .post, .takeOver: break
+        }
+        switch decision {
         case .refuse(let refusal): request.respond(refusal.response)
         case .open: self.open(exchange, request, query)
         case .poll(let sid):

@@ -74,15 +74,17 @@ extension DoorHandler {
         context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
     }
 
-    /// Counts a socket or a stream for its client's address, as long as the connection lasts; false if there are too many.
+    /// Counts a connection that holds a socket, a stream or polls for its client's address, once and as long as it lasts;
+    /// false if there are too many.
     func countAddress(_ head: HTTPRequestHead) -> Bool {
-        guard let context, let tally = self.policy.addresses,
+        guard !self.isCounted, let context, let tally = self.policy.addresses,
             let client = self.policy.trustedProxies.client(of: head, peer: context.remoteAddress)
         else { return true }
         guard tally.take(client) else {
             DoorMetrics.refusedAddresses.increment()
             return false
         }
+        self.isCounted = true
         context.channel.closeFuture.whenComplete { _ in tally.giveBack(client) }
         return true
     }

@@ -56,6 +56,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     var timeout: Scheduled<Void>?
     private(set) var hasServer = false
     private var isSettled = false
+    /// Whether it counts for its client's address.
+    var isCounted = false
     /// Requests of the server's that it has not answered.
     private var owed = 0
     /// What the pages that sent those may do with their answers, in order.

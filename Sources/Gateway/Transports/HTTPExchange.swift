@@ -41,8 +41,13 @@ package final class HTTPExchange {
         self.respond(refusal.status, headers: refusal.headers, body: ByteBuffer(bytes: refusal.body))
     }
 
-    /// Counts a stream for its client's address, before it begins; false if the address has too many.
+    /// Counts the connection for its client's address, before a stream or a poll begins; false if the address has too
+    /// many.
     package func countStream() -> Bool { self.door?.countAddress(self.head) ?? false }
+
+    /// What is answered then.
+    package static let tooManyStreams = TransportRefusal.problem(
+        .tooManyRequests, "too many streams of this address are open")
 
     /// Begins an answer without an end of its own; the connection ends with it.
     package func begin(_ status: HTTPResponseStatus, headers: HTTPHeaders) {

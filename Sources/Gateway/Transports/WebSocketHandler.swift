@@ -185,6 +185,11 @@ package final class WebSocketHandler: ChannelInboundHandler {
         self.context?.close(promise: nil)
     }
 
+    /// Whether more is read from the peer; what it sends meanwhile waits in the system's buffers, and then at the peer.
+    package func setReading(_ isOn: Bool) {
+        try? self.context?.channel.syncOptions?.setOption(.autoRead, value: isOn)
+    }
+
     // MARK: Time
 
     /// Drops what was closed long ago.

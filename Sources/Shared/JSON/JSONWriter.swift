@@ -49,30 +49,48 @@ package struct JSONWriter: Sendable {
         self.needsComma = false
     }
 
-    package mutating func string(_ text: some StringProtocol) {
+    package mutating func string(_ text: String) {
+        var text = text
+        text.withUTF8 { self.string(utf8: UnsafeRawBufferPointer($0)) }
+    }
+
+    package mutating func string(_ text: Substring) {
+        var text = text
+        text.withUTF8 { self.string(utf8: UnsafeRawBufferPointer($0)) }
+    }
+
+    package mutating func string(_ text: String?) {
+        if let text { self.string(text) } else { self.null() }
+    }
+
+    /// Writes text that is UTF-8 already; its bytes are read during the call only.
+    package mutating func string(utf8 text: UnsafeRawBufferPointer) {
         self.separate()
         self.bytes.append(UInt8(ascii: "\""))
-        for byte in text.utf8 {
-            switch byte {
-            case UInt8(ascii: "\""): self.escape(UInt8(ascii: "\""))
-            case UInt8(ascii: "\\"): self.escape(UInt8(ascii: "\\"))
-            case 0x0A: self.escape(UInt8(ascii: "n"))
-            case 0x0D: self.escape(UInt8(ascii: "r"))
-            case 0x09: self.escape(UInt8(ascii: "t"))
-            case 0..<0x20:
-                self.escape(UInt8(ascii: "u"))
-                let digits = String(byte, radix: 16)
-                self.bytes.append(contentsOf: repeatElement(UInt8(ascii: "0"), count: 4 - digits.utf8.count))
-                self.bytes.append(contentsOf: digits.utf8)
-            default: self.bytes.append(byte)
-            }
+        // What needs no escape goes in whole runs.
+        var start = 0
+        for index in text.indices where Self.length(of: text[index]) != 1 {
+            self.bytes.append(contentsOf: UnsafeRawBufferPointer(rebasing: text[start..<index]))
+            self.escaped(text[index])
+            start = index + 1
         }
+        self.bytes.append(contentsOf: UnsafeRawBufferPointer(rebasing: text[start...]))
         self.bytes.append(UInt8(ascii: "\""))
         self.needsComma = true
     }
 
-    package mutating func string(_ text: String?) {
-        if let text { self.string(text[...]) } else { self.null() }
+    private mutating func escaped(_ byte: UInt8) {
+        switch byte {
+        case 0x0A: self.escape(UInt8(ascii: "n"))
+        case 0x0D: self.escape(UInt8(ascii: "r"))
+        case 0x09: self.escape(UInt8(ascii: "t"))
+        case 0..<0x20:
+            self.escape(UInt8(ascii: "u"))
+            let digits = String(byte, radix: 16)
+            self.bytes.append(contentsOf: repeatElement(UInt8(ascii: "0"), count: 4 - digits.utf8.count))
+            self.bytes.append(contentsOf: digits.utf8)
+        default: self.escape(byte)
+        }
     }
 
     package mutating func integer(_ value: some BinaryInteger) {
@@ -90,7 +108,26 @@ package struct JSONWriter: Sendable {
     }
 
     /// Writes a value that is JSON already.
-    package mutating func raw(_ json: some Sequence<UInt8>) {
+    package mutating func raw(_ json: [UInt8]) {
+        self.separate()
+        self.bytes.append(contentsOf: json)
+        self.needsComma = true
+    }
+
+    package mutating func raw(_ json: ArraySlice<UInt8>) {
+        self.separate()
+        self.bytes.append(contentsOf: json)
+        self.needsComma = true
+    }
+
+    package mutating func raw(_ json: String) {
+        self.separate()
+        self.bytes.append(contentsOf: json.utf8)
+        self.needsComma = true
+    }
+
+    /// Writes a value that is JSON already; its bytes are read during the call only.
+    package mutating func raw(bytes json: UnsafeRawBufferPointer) {
         self.separate()
         self.bytes.append(contentsOf: json)
         self.needsComma = true
@@ -101,8 +138,8 @@ package struct JSONWriter: Sendable {
         switch value {
         case .null: self.null()
         case .bool(let value): self.bool(value)
-        case .number(let text): self.raw(text.utf8)
-        case .string(let text): self.string(text[...])
+        case .number(let text): self.raw(text)
+        case .string(let text): self.string(text)
         case .array(let elements):
             self.beginArray()
             for element in elements { self.value(element) }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Crypto
+package import JSON
 
 /// A UUID that orders by time: version 8 of RFC 9562, 48 bits of Unix milliseconds, the entry's number within its
 /// millisecond in 12 bits, and 62 bits of a hash.
@@ -63,23 +64,35 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
     package var milliseconds: Int64 { Int64(self.high >> 16) }
 
     package var description: String {
+        String(unsafeUninitializedCapacity: Self.length) { self.fill($0) }
+    }
+
+    /// Writes the usual form as a JSON string.
+    package func write(to writer: inout JSONWriter) {
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Self.length) { buffer in
+            _ = self.fill(buffer)
+            writer.string(utf8: UnsafeRawBufferPointer(buffer))
+        }
+    }
+
+    private static let length = 36
+
+    /// Puts the usual form into a buffer of its length, and returns the length.
+    private func fill(_ buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
         let digits: StaticString = "0123456789abcdef"
-        return String(unsafeUninitializedCapacity: 36) { buffer in
-            // The static string holds sixteen bytes and every index below is under sixteen; the buffer holds 36.
-            let table = digits.utf8Start
-            var position = 0
-            for place in 0..<32 {
-                if place == 8 || place == 12 || place == 16 || place == 20 {
-                    buffer[position] = UInt8(ascii: "-")
-                    position += 1
-                }
-                let half = place < 16 ? self.high : self.low
-                let digit = Int(half >> UInt64(60 - place % 16 * 4) & 0xF)
-                buffer[position] = table[digit]
+        // The static string holds sixteen bytes and every index below is under sixteen; the buffer holds 36.
+        let table = digits.utf8Start
+        var position = 0
+        for place in 0..<32 {
+            if place == 8 || place == 12 || place == 16 || place == 20 {
+                buffer[position] = UInt8(ascii: "-")
                 position += 1
             }
-            return position
+            let half = place < 16 ? self.high : self.low
+            buffer[position] = table[Int(half >> UInt64(60 - place % 16 * 4) & 0xF)]
+            position += 1
         }
+        return position
     }
 
     package static func < (left: NotificationID, right: NotificationID) -> Bool {

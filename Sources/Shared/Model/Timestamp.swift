@@ -1,6 +1,8 @@
 // Carillon · Timestamp.swift
 // SPDX-License-Identifier: Apache-2.0
 
+package import JSON
+
 /// A moment in UTC, to the microsecond, as PostgreSQL's `timestamptz` keeps it.
 package struct Timestamp: Sendable, Hashable, Comparable {
     /// Since 1970-01-01T00:00:00Z.
@@ -73,11 +75,25 @@ extension Timestamp {
     /// RFC 3339 in UTC with milliseconds, such as `2026-11-20T10:00:00.000Z`; at the ends of the years 0 to 9999 what
     /// lies beyond them.
     package var rfc3339: String {
+        String(unsafeUninitializedCapacity: Self.length) { self.fill($0) }
+    }
+
+    /// Writes ``rfc3339`` as a JSON string.
+    package func write(to writer: inout JSONWriter) {
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Self.length) { buffer in
+            _ = self.fill(buffer)
+            writer.string(utf8: UnsafeRawBufferPointer(buffer))
+        }
+    }
+
+    private static let length = 24
+
+    /// Puts the text into a buffer of its length, and returns the length.
+    private func fill(_ text: UnsafeMutableBufferPointer<UInt8>) -> Int {
         let inRange = min(max(self.microseconds, Self.writable.lowerBound), Self.writable.upperBound)
         let milliseconds = Self.floorDivide(inRange, 1_000).0
         let (day, ofDay) = Self.floorDivide(milliseconds, 86_400_000)
         let (year, month, dayOfMonth) = Self.date(days: Int(day))
-        var text = [UInt8](repeating: UInt8(ascii: "0"), count: 24)
         func put(_ value: Int, at position: Int, digits: Int) {
             var rest = value
             for place in stride(from: position + digits - 1, through: position, by: -1) {
@@ -100,7 +116,7 @@ extension Timestamp {
         text[19] = UInt8(ascii: ".")
         put(time % 1_000, at: 20, digits: 3)
         text[23] = UInt8(ascii: "Z")
-        return String(decoding: text, as: UTF8.self)
+        return Self.length
     }
 
     private static func floorDivide(_ value: Int64, _ divisor: Int64) -> (Int64, Int64) {

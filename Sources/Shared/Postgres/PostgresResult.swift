@@ -67,6 +67,17 @@ package struct PostgresRow: Sendable {
         self.result.isNull(self.row, column)
     }
 
+    /// A column's bytes where libpq has them, for the time of the call; nil for a null.
+    ///
+    /// Text is UTF-8, which the server has checked; a `jsonb` begins with the number of its format.
+    package func withBytes<Value>(
+        _ column: Int,
+        _ body: (UnsafeRawBufferPointer?) -> Value
+    ) throws(PostgresError) -> Value {
+        guard !self.isNull(column) else { return body(nil) }
+        return try self.result.withBytes(self.row, column) { (bytes) throws(PostgresError) in body(bytes) }
+    }
+
     private func fixed<Value: FixedWidthInteger>(
         _ column: Int,
         as type: Value.Type

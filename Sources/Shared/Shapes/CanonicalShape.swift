@@ -6,6 +6,14 @@ package import Model
 
 /// A notification as canonical JSON: snake_case, RFC 3339 times, absent values as null.
 package enum CanonicalShape {
+    private static let members: [(key: StaticString, field: NotificationField)] = [
+        ("id", .id), ("type", .type), ("severity", .severity), ("delivery", .delivery), ("title", .title),
+        ("body", .body), ("data", .data), ("category", .category), ("entity_type", .entityType),
+        ("entity_id", .entityID), ("url", .url), ("image", .image), ("collapse_key", .collapseKey),
+        ("version", .version), ("created_at", .createdAt), ("read_at", .readAt), ("expires_at", .expiresAt),
+        ("held_back", .heldBack),
+    ]
+
     /// The JSON object.
     ///
     /// - Parameter isSilent: whether the client is asked not to ring, as its user has quiet hours.
@@ -17,47 +25,17 @@ package enum CanonicalShape {
     }
 
     /// Writes the JSON object as a value.
-    package static func write(_ notification: Notification, isSilent: Bool = false, to writer: inout JSONWriter) {
+    package static func write<Fields: NotificationFields>(
+        _ notification: Fields,
+        isSilent: Bool = false,
+        to writer: inout JSONWriter
+    ) throws(Fields.Failure) {
         writer.beginObject()
-        writer.key("id")
-        writer.string(notification.id.description)
-        writer.key("type")
-        writer.string(notification.type)
-        writer.key("severity")
-        writer.string(notification.severity.rawValue)
-        writer.key("delivery")
-        writer.string(notification.delivery.rawValue)
-        writer.key("title")
-        writer.string(notification.title)
-        writer.key("body")
-        writer.string(notification.body)
-        writer.key("data")
-        if let data = notification.data { writer.raw(data) } else { writer.raw("{}".utf8) }
-        writer.key("category")
-        writer.string(notification.category)
-        writer.key("entity_type")
-        writer.string(notification.entityType)
-        writer.key("entity_id")
-        writer.string(notification.entityID)
-        writer.key("url")
-        writer.string(notification.extras.url)
-        writer.key("image")
-        writer.string(notification.extras.image)
-        writer.key("collapse_key")
-        writer.string(notification.collapseKey)
-        writer.key("version")
-        writer.integer(notification.version)
-        writer.key("created_at")
-        writer.string(notification.createdAt.rfc3339)
-        writer.key("read_at")
-        writer.string(notification.readAt?.rfc3339)
-        writer.key("expires_at")
-        writer.string(notification.expiresAt?.rfc3339)
-        // Absent in most, and so left out.
-        if let decision = notification.decision {
-            writer.key("held_back")
-            writer.string(decision)
+        for (key, field) in Self.members {
+            writer.key(key)
+            try notification.write(field, to: &writer)
         }
+        // Only frames say so, and only in quiet hours.
         if isSilent {
             writer.key("silent")
             writer.bool(true)

@@ -35,7 +35,7 @@ enum InboxSQL {
     private static func rows(_ condition: String, order: String, limit: String, outerOrder: String) -> String {
         """
         SELECT coalesce(b.version, 0), coalesce(b.unread, 0), coalesce(b.total, 0), coalesce(b.floor, 0),
-            \(NotificationColumns.list)
+            \(InboxRow.list)
         FROM (VALUES (1)) AS one (n)
         LEFT JOIN carillon.inboxes b ON b.user_id = $1
         LEFT JOIN LATERAL (

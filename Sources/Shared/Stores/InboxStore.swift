@@ -30,7 +30,7 @@ package struct InboxStore: Sendable {
     /// Notifications of an inbox, and how it stood when they were read.
     package struct Page: Sendable {
         package var state = State()
-        package var notifications: [Notification] = []
+        package var notifications: [InboxRow] = []
     }
 
     /// Which notifications a list shows.
@@ -150,11 +150,6 @@ package struct InboxStore: Sendable {
         return changes
     }
 
-    /// A page of the inbox, the newest first.
-    package func list(user: String, filter: Filter) async throws(PostgresError) -> [Notification] {
-        try await self.page(user: user, filter: filter).notifications
-    }
-
     /// A page of the inbox, the newest first, and the state that it belongs to, in one round trip.
     ///
     /// - Parameter known: the state that the caller has seen; where the inbox still stands like that, no notification is
@@ -210,8 +205,9 @@ package struct InboxStore: Sendable {
         page.state.total = try first.int4(2)
         page.state.floor = try first.int8(3)
         // An inbox without a match gives one row that holds the state alone.
-        for row in result where !row.isNull(InboxSQL.stateColumns + 1) {
-            page.notifications.append(try NotificationColumns.read(row, at: InboxSQL.stateColumns))
+        page.notifications.reserveCapacity(result.count)
+        for row in result where !row.isNull(InboxSQL.stateColumns) {
+            page.notifications.append(try InboxRow(row, at: InboxSQL.stateColumns))
         }
         return page
     }

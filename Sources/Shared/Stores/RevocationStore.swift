@@ -71,6 +71,21 @@ package struct RevocationStore: Sendable {
         return Timestamp(microseconds: try row.timestamptz(0))
     }
 
+    /// Forgets the moments before `limit` of those of whom nothing else is kept.
+    ///
+    /// - Returns: how many were forgotten.
+    package func forget(before limit: Timestamp) async throws(PostgresError) -> Int {
+        try await self.pool.query(
+            """
+            DELETE FROM carillon.token_revocations r
+            WHERE r.revoked_before < $1
+                AND NOT EXISTS (SELECT FROM carillon.users u WHERE u.user_id = r.user_id)
+                AND NOT EXISTS (SELECT FROM carillon.inboxes b WHERE b.user_id = r.user_id)
+            """,
+            .timestamptz(limit.microseconds)
+        ).affectedRows
+    }
+
     private static func revocation(_ row: PostgresRow) throws(PostgresError) -> Revocation {
         Revocation(
             user: try row.text(0),

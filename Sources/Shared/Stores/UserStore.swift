@@ -98,12 +98,16 @@ package struct UserStore: Sendable {
         package var pending: [(id: NotificationID, lane: Lane)] = []
     }
 
-    /// Takes away everything that names the user, in every table that has a column `user_id`; the dead letters are
+    /// What outlives an erasure: without it, tokens that were taken back would be good again.
+    private static let kept = "token_revocations"
+
+    /// Takes away everything that names the user, in every table that has a column `user_id`, but for the moment from
+    /// which the user's tokens are good, which ``RevocationStore`` forgets later; the dead letters are
     /// ``DeadLetterStore``'s.
     ///
     /// The tables are those that the database has, so that none is forgotten when one is added.
     package func erase(user: String) async throws(PostgresError) -> Erasure {
-        let tables = try await self.tables()
+        let tables = try await self.tables().filter { $0.name != Self.kept }
         var statements = [
             // Every writer of an inbox locks it first.
             PostgresStatement("SELECT FROM carillon.inboxes WHERE user_id = $1 FOR UPDATE", [.text(user)]),

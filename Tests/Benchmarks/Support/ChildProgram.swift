@@ -1,6 +1,7 @@
 // Carillon · ChildProgram.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Fixtures
 import Foundation
 import Synchronization
 
@@ -41,38 +42,28 @@ final class ChildProgram: Sendable {
         self.name = URL(fileURLWithPath: program).lastPathComponent
         self.logFile = logFile
         self.state = Mutex(state)
-        if !FileManager.default.fileExists(atPath: logFile) {
-            _ = FileManager.default.createFile(atPath: logFile, contents: nil)
-        }
-        guard let log = FileHandle(forWritingAtPath: logFile) else {
-            throw Failure(description: "\(logFile) cannot be written")
-        }
-        self.logStart = try log.seekToEnd()
+        self.logStart = (try? FileManager.default.attributesOfItem(atPath: logFile)[.size] as? UInt64) ?? 0
+        let placement = core.map { ["/usr/bin/taskset", "-c", "\($0)"] } ?? []
+        let words = ["--pdeathsig", "KILL", "--"] + placement + [program] + arguments
+        let variables = ProcessInfo.processInfo.environment.merging(environment) { $1 }
         // The kernel's death signal is tied to the thread that starts the program, so that thread stays to wait for it.
         Thread.detachNewThread { [weak self] in
-            // What this thread blocks, the program would never hear.
-            var none = sigset_t()
-            sigemptyset(&none)
-            pthread_sigmask(SIG_SETMASK, &none, nil)
-            let process = Process()
-            process.executableURL = URL(fileURLWithPath: "/usr/bin/setpriv")
-            let placement = core.map { ["/usr/bin/taskset", "-c", "\($0)"] } ?? []
-            process.arguments = ["--pdeathsig", "KILL", "--"] + placement + [program] + arguments
-            process.environment = ProcessInfo.processInfo.environment.merging(environment) { $1 }
-            process.standardInput = FileHandle.nullDevice
-            process.standardOutput = log
-            process.standardError = log
             do {
-                try process.run()
+                let pid = try Spawn.start(
+                    "setpriv", words, environment: variables, output: logFile, errors: logFile)
+                self?.state.withLock { $0.pid = pid }
+                Spawn.wait(for: pid)
+                // Until it is collected, which happens under the lock, its id cannot be another's.
+                guard let self else { return _ = Spawn.collect(pid) }
+                self.state.withLock { state in
+                    switch Spawn.collect(pid) {
+                    case .code(let code): state.exit = Int(code)
+                    case .signal(let signal): state.exit = -Int(signal)
+                    }
+                }
             } catch {
                 self?.state.withLock { $0.startFailure = "\(error)" }
-                return
             }
-            self?.state.withLock { $0.pid = process.processIdentifier }
-            process.waitUntilExit()
-            let status = Int(process.terminationStatus)
-            let exit = process.terminationReason == .uncaughtSignal ? -status : status
-            self?.state.withLock { $0.exit = exit }
         }
         while try self.state.withLock({ state in
             if let reason = state.startFailure { throw Failure(description: "\(program) does not start: \(reason)") }

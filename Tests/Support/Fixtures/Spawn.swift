@@ -1,11 +1,11 @@
 // Carillon · Spawn.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Glibc
+package import Glibc
 
 /// Starts programs by `posix_spawn`.
-enum Spawn {
-    /// Tests have fewer files open than this.
+package enum Spawn {
+    /// Whoever starts programs has fewer files open than this that a program would inherit.
     private static let highestFile: CInt = 2_048
 
     /// Starts `program`, found by PATH, in a process group of its own.
@@ -15,7 +15,7 @@ enum Spawn {
     ///   - output: the file that gets the standard output.
     ///   - errors: the file that gets the standard error.
     /// - Returns: the process's id.
-    static func start(
+    package static func start(
         _ program: String,
         _ arguments: [String],
         environment: [String: String],
@@ -60,13 +60,13 @@ enum Spawn {
     }
 
     /// Blocks until the process has ended, and leaves it to be collected by ``collect(_:)``, so that its id stays taken.
-    static func wait(for identifier: pid_t) {
+    package static func wait(for identifier: pid_t) {
         var information = siginfo_t()
         while waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
     }
 
     /// Collects a process that has ended.
-    static func collect(_ identifier: pid_t) -> ChildProcess.Exit {
+    package static func collect(_ identifier: pid_t) -> ChildProcess.Exit {
         var status: CInt = 0
         while waitpid(identifier, &status, 0) < 0, errno == EINTR {}
         // The C macros WTERMSIG and WEXITSTATUS, which the importer leaves out.

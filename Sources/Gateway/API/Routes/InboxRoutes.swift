@@ -51,12 +51,12 @@ struct InboxRoutes {
         let known = InboxTag.known(request)
         if let since { return try await self.changes(user, since: since, known: known) }
         let page = try await self.services.inbox.page(user: user, filter: filter, unless: known)
-        return InboxTag.answer(page.state, unless: known) {
-            Response.object { writer in
+        return try InboxTag.answer(page.state, unless: known) {
+            try Response.object(capacity: Self.capacity(page)) { writer in
                 writer.key("notifications")
                 writer.beginArray()
                 for notification in page.notifications.prefix(limit) {
-                    CanonicalShape.write(notification, to: &writer)
+                    try CanonicalShape.write(notification, to: &writer)
                 }
                 writer.endArray()
                 writer.key("next_cursor")
@@ -67,6 +67,9 @@ struct InboxRoutes {
         }
     }
 
+    /// Bytes that most pages of that many rows take.
+    private static func capacity(_ page: InboxStore.Page) -> Int { 256 + 512 * page.notifications.count }
+
     /// What changed since a version; a client that is too far behind for one answer begins afresh.
     private func changes(_ user: String, since: Int64, known: InboxStore.State?) async throws -> Response {
         let limit = Self.changesLimit
@@ -74,19 +77,19 @@ struct InboxRoutes {
         let state = page.state
         let isReset = since < state.floor || since > state.version || page.notifications.count > limit
         let found = isReset ? [] : page.notifications
-        return InboxTag.answer(state, unless: known) {
-            Response.object { writer in
+        return try InboxTag.answer(state, unless: known) {
+            try Response.object(capacity: Self.capacity(page)) { writer in
                 writer.key("reset")
                 writer.bool(isReset)
                 writer.key("notifications")
                 writer.beginArray()
-                for notification in found where notification.deletedAt == nil {
-                    CanonicalShape.write(notification, to: &writer)
+                for notification in found where !notification.isDeleted {
+                    try CanonicalShape.write(notification, to: &writer)
                 }
                 writer.endArray()
                 writer.key("deleted")
                 writer.beginArray()
-                for notification in found where notification.deletedAt != nil {
+                for notification in found where notification.isDeleted {
                     writer.string(notification.id.description)
                 }
                 writer.endArray()

@@ -14,8 +14,6 @@ struct JobRoutes {
     private static let largestBatch = 1_000
     /// Room for a full batch of jobs with more than the usual data.
     private static let largestBody = 16 * 1024 * 1024
-    /// Above this many waiting jobs in a lane, new ones are refused.
-    private static let highWaterMark = 1_000_000
 
     /// A job that was checked, as it goes into the stream.
     private struct Checked {
@@ -61,9 +59,7 @@ struct JobRoutes {
         guard faults.isEmpty else {
             throw Problem(.unprocessableContent, "some fields are at fault", faults: faults)
         }
-        for lane in Set(jobs.map(\.lane)) where try await self.services.jobs.length(lane) >= Self.highWaterMark {
-            throw Problem(.serviceUnavailable, "too many jobs wait in lane \(lane.rawValue)", retryAfter: 5)
-        }
+        try await self.services.requireRoom(in: Set(jobs.map(\.lane)))
         let entries = try await self.services.jobs.append(jobs.map { ($0.lane, $0.fields) })
         return Response.object(status: .accepted) { writer in
             if isBatch {

@@ -43,7 +43,7 @@ struct AllowanceDeviceRoutes {
         )
         var writer = JSONWriter()
         AllowanceShape.write(device, to: &writer)
-        return Answer.json(writer)
+        return Response.json(writer)
     }
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -52,7 +52,7 @@ struct AllowanceDeviceRoutes {
         writer.beginArray()
         for device in devices { AllowanceShape.write(device, to: &writer) }
         writer.endArray()
-        return Answer.json(writer)
+        return Response.json(writer)
     }
 
     private func remove(_ request: Request, _ context: APIContext) async throws -> Response {

@@ -44,7 +44,7 @@ struct AllowanceInboxRoutes {
             filter.type = type.name
         }
         let page = try await self.services.inbox.page(user: user, filter: filter, offset: query.offset)
-        return Answer.object { writer in
+        return Response.object { writer in
             AllowanceShape.write(
                 page,
                 of: query,
@@ -57,7 +57,7 @@ struct AllowanceInboxRoutes {
 
     private func unreadCount(_ request: Request, _ context: APIContext) async throws -> Response {
         let unread = try await self.inbox.unread(user: try context.user())
-        return Answer.object { writer in
+        return Response.object { writer in
             writer.key("count")
             writer.integer(unread)
         }
@@ -79,7 +79,7 @@ struct AllowanceInboxRoutes {
             now: self.services.now(),
             to: &writer
         )
-        return Answer.json(writer)
+        return Response.json(writer)
     }
 
     /// No `notificationIds`, or null, means all; an empty array means none.
@@ -90,7 +90,7 @@ struct AllowanceInboxRoutes {
         let ids = fields.notifications("notificationIds")
         try fields.finish()
         let change = try await self.services.inboxService.markRead(user: user, ids: ids)
-        return Answer.object { writer in
+        return Response.object { writer in
             writer.key("markedCount")
             writer.integer(change.ids.count)
         }
@@ -103,7 +103,7 @@ struct AllowanceInboxRoutes {
 
     private func deleteRead(_ request: Request, _ context: APIContext) async throws -> Response {
         let change = try await self.services.inboxService.delete(user: try context.user(), id: nil)
-        return Answer.object { writer in
+        return Response.object { writer in
             writer.key("deletedCount")
             writer.integer(change.ids.count)
         }
@@ -123,7 +123,7 @@ struct AllowanceInboxRoutes {
         guard let user, let title, let type else { throw Problem(.badRequest, "fields are missing") }
         let id = try await JobSender(services: self.services)
             .send(type, [("user", user), ("title", title), ("body", body ?? "")])
-        return Answer.object(status: .accepted) { writer in
+        return Response.object(status: .accepted) { writer in
             writer.key("id")
             writer.string(id)
         }

@@ -25,7 +25,7 @@ struct AllowancePreferenceRoutes {
     private func answer(_ user: String) async throws -> Response {
         let wishes = try await self.services.preferences.preferences(user: user)
         let quietHours = try await self.services.preferences.settings(user: user).quietHours
-        return Answer.object { AllowanceShape.write(self.types, wishes: wishes, quietHours: quietHours, to: &$0) }
+        return Response.object { AllowanceShape.write(self.types, wishes: wishes, quietHours: quietHours, to: &$0) }
     }
 
     private func setPreferences(_ request: Request, _ context: APIContext) async throws -> Response {

@@ -41,7 +41,7 @@ struct NewsDeviceRoutes {
             ),
             user: user
         )
-        return Answer.object { NewsShape.writeOutcome("Device token registered successfully", to: &$0) }
+        return Response.object { NewsShape.writeOutcome("Device token registered successfully", to: &$0) }
     }
 
     private func unregister(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -50,7 +50,7 @@ struct NewsDeviceRoutes {
         let token = fields.token("fcm_token")
         try fields.finish()
         _ = try await self.services.devices.remove(user: user, token: token ?? "")
-        return Answer.object { NewsShape.writeOutcome("Device token unregistered successfully", to: &$0) }
+        return Response.object { NewsShape.writeOutcome("Device token unregistered successfully", to: &$0) }
     }
 
     private func status(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -58,7 +58,7 @@ struct NewsDeviceRoutes {
         let devices = try await self.devices.active(user: user)
         let settings = try await self.services.preferences.settings(user: user)
         let wishes = try await self.services.preferences.preferences(user: user)
-        return Answer.object { writer in
+        return Response.object { writer in
             NewsShape.writeStatus(
                 devices: devices,
                 isOptedOut: settings.isOptedOut,

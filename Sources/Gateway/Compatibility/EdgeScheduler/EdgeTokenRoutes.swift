@@ -146,6 +146,6 @@ struct EdgeTokenRoutes {
             for row in rows { row.write(query.columns, to: &writer) }
             writer.endArray()
         }
-        return Answer.json(writer, status: status)
+        return Response.json(writer, status: status)
     }
 }

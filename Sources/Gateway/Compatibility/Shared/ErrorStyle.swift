@@ -52,7 +52,7 @@ struct ErrorStyle: Sendable {
             if self.groupsFaults {
                 self.writeGroups(problem, to: &writer)
             } else {
-                self.writeList(problem, to: &writer)
+                problem.writeFaults(to: &writer)
             }
         }
         if self.hasCode {
@@ -65,19 +65,6 @@ struct ErrorStyle: Sendable {
         }
         writer.endObject()
         return writer.bytes
-    }
-
-    private func writeList(_ problem: Problem, to writer: inout JSONWriter) {
-        writer.beginArray()
-        for fault in problem.faults {
-            writer.beginObject()
-            writer.key("field")
-            writer.string(fault.field)
-            writer.key("reason")
-            writer.string(fault.reason)
-            writer.endObject()
-        }
-        writer.endArray()
     }
 
     private func writeGroups(_ problem: Problem, to writer: inout JSONWriter) {

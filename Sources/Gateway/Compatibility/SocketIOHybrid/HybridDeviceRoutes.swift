@@ -32,7 +32,7 @@ struct HybridDeviceRoutes {
             DeviceKeeper.Registration(platform: platform, provider: .fcm, token: token, deviceID: deviceID),
             user: user
         )
-        return Answer.object { writer in
+        return Response.object { writer in
             writer.key("status")
             writer.string("registered")
             writer.key("device")
@@ -52,7 +52,7 @@ struct HybridDeviceRoutes {
         let token = fields.token("fcm_token")
         try fields.finish()
         let isRemoved = try await self.devices.services.devices.remove(user: user, token: token ?? "")
-        return Answer.object { writer in
+        return Response.object { writer in
             writer.key("status")
             writer.string("unregistered")
             writer.key("removed")
@@ -62,7 +62,7 @@ struct HybridDeviceRoutes {
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         let devices = try await self.devices.active(user: try context.user())
-        return Answer.object { writer in
+        return Response.object { writer in
             writer.key("devices")
             writer.beginArray()
             for device in devices where device.provider == .fcm { HybridShape.write(device, to: &writer) }

@@ -38,12 +38,12 @@ struct HybridInboxRoutes {
             filter: InboxStore.Filter(limit: query.limit, unreadOnly: query.unreadOnly),
             offset: query.offset
         )
-        return Answer.object { HybridShape.write(page, of: query, to: &$0) }
+        return Response.object { HybridShape.write(page, of: query, to: &$0) }
     }
 
     private func unreadCount(_ request: Request, _ context: APIContext) async throws -> Response {
         let unread = try await self.inbox.unread(user: try context.user())
-        return Answer.object { writer in
+        return Response.object { writer in
             writer.key("count")
             writer.integer(unread)
         }
@@ -61,14 +61,14 @@ struct HybridInboxRoutes {
         guard let item = page.items.first, item.notification.id == id else { throw Answer.notFound }
         var writer = JSONWriter()
         HybridShape.write(item.notification, sentVia: item.sentVia, to: &writer)
-        return Answer.json(writer)
+        return Response.json(writer)
     }
 
     private func read(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let notification = try await self.inbox.markRead(user: user, id: try InboxKeeper.id(context))
         let unread = try await self.inbox.unread(user: user)
-        return Answer.object { writer in
+        return Response.object { writer in
             writer.key("status")
             writer.string("ok")
             writer.key("notification_id")
@@ -87,7 +87,7 @@ struct HybridInboxRoutes {
         if ids == nil, fields.faults.isEmpty { fields.fault("notification_ids", "is missing") }
         try fields.finish()
         let change = try await self.services.inboxService.markRead(user: user, ids: ids ?? [])
-        return Answer.object { writer in
+        return Response.object { writer in
             writer.key("status")
             writer.string("ok")
             writer.key("updated")
@@ -99,7 +99,7 @@ struct HybridInboxRoutes {
 
     private func delete(_ request: Request, _ context: APIContext) async throws -> Response {
         let change = try await self.inbox.delete(user: try context.user(), id: try InboxKeeper.id(context))
-        return Answer.object { writer in
+        return Response.object { writer in
             writer.key("status")
             writer.string("ok")
             writer.key("unread_count")
@@ -113,7 +113,7 @@ struct HybridInboxRoutes {
         let user = try context.user()
         let wishes = try await self.services.preferences.preferences(user: user)
         let quietHours = try await self.services.preferences.settings(user: user).quietHours
-        return Answer.object { writer in
+        return Response.object { writer in
             writer.key("preferences")
             writer.beginArray()
             for type in self.services.catalog.all {
@@ -148,6 +148,6 @@ struct HybridInboxRoutes {
         let quietHours = try await self.services.preferences.settings(user: user).quietHours
         var writer = JSONWriter()
         HybridShape.write(type, wish: wish, quietHours: quietHours, to: &writer)
-        return Answer.json(writer)
+        return Response.json(writer)
     }
 }

@@ -28,7 +28,7 @@ enum HybridShape {
         writer.key("body")
         writer.string(notification.body)
         writer.key("data")
-        if let data = notification.data { writer.raw(data) } else { writer.raw("{}".utf8) }
+        if let data = notification.data { writer.raw(data) } else { writer.raw("{}") }
         writer.key("created_at")
         writer.string(notification.createdAt.rfc3339)
         writer.key("read_at")

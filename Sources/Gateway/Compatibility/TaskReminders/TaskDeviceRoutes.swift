@@ -53,7 +53,7 @@ struct TaskDeviceRoutes {
         let device = try await self.devices.register(registration, user: user)
         var writer = JSONWriter()
         TaskShape.write(device, to: &writer)
-        return Answer.json(writer, status: .created)
+        return Response.json(writer, status: .created)
     }
 
     private func own(_ user: String, _ endpoint: Endpoint) async throws -> [Device] {
@@ -66,7 +66,7 @@ struct TaskDeviceRoutes {
         writer.beginArray()
         for device in devices { TaskShape.write(device, to: &writer) }
         writer.endArray()
-        return Answer.json(writer)
+        return Response.json(writer)
     }
 
     /// Removes the device that the path names by its token or its id.
@@ -111,7 +111,7 @@ struct TaskDeviceRoutes {
         try fields.finish()
         let id = try await JobSender(services: self.services)
             .send(type, [("user", user), ("title", title ?? ""), ("body", message ?? ""), ("channels", #"["push"]"#)])
-        return Answer.object { writer in
+        return Response.object { writer in
             writer.key("message")
             writer.string("Test notification sent")
             writer.key("id")

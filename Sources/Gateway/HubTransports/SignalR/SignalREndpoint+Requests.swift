@@ -100,6 +100,12 @@ extension SignalREndpoint {
             wantsWebSocket: false,
             accept: exchange.head.headers[canonicalForm: "accept"].joined(separator: ",")
         )
+        // A GET is a stream or a poll.
+        guard exchange.head.method != .GET || exchange.countStream() else {
+            var refusal = HTTPExchange.tooManyStreams
+            refusal.headers.add(contentsOf: headers)
+            return exchange.respond(refusal)
+        }
         let transports = self.configuration.transports
         let number = self.node.directory.nextNumber()
         let reply = SignalRReply(exchange, headers: headers)

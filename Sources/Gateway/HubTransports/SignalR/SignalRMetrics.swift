@@ -11,4 +11,6 @@ enum SignalRMetrics {
     static let returned = Counter(label: "carillon.signalr.returned")
     /// Offers that nobody took up in time.
     static let unused = Counter(label: "carillon.signalr.unused")
+    /// Times that a WebSocket was not read for a while, as too many calls of its client waited.
+    static let paused = Counter(label: "carillon.signalr.paused")
 }

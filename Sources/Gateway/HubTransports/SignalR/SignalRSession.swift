@@ -44,6 +44,8 @@ package final class SignalRSession {
     private var closeCode = WebSocketCloseCode.normal
     private var isEnding = false
     private var invocations = 0
+    /// Whether the WebSocket is not read, as too many calls wait.
+    private var isPaused = false
 
     init(
         id: String,
@@ -186,6 +188,7 @@ package final class SignalRSession {
         let old = self.link
         // First, so that the end of the old one is not taken for the loss of the client.
         self.link = .webSocket(socket, number: number)
+        self.isPaused = false
         if case .webSocket(let old, _) = old { old.call { $0.drop() } }
         self.perform(actions)
         SignalRMetrics.returned.increment()
@@ -265,6 +268,16 @@ package final class SignalRSession {
             case .end(let end): self.conclude(end)
             }
         }
+        self.adjustReading()
+    }
+
+    /// Reads no more from a WebSocket while too many calls wait.
+    private func adjustReading() {
+        guard case .webSocket(let socket, _) = self.link, self.connection.isCongested != self.isPaused else { return }
+        let isPaused = !self.isPaused
+        self.isPaused = isPaused
+        if isPaused { SignalRMetrics.paused.increment() }
+        socket.call { $0.setReading(!isPaused) }
     }
 
     private func write(_ bytes: [UInt8]) {

@@ -68,6 +68,7 @@ final class SignalRSocket: WebSocketApplication {
     func send(frame: ByteBuffer) { self.socket?.send(frame: frame) }
     func requestProof(_ number: UInt64) { self.socket?.requestProof(number) }
     func flush() { self.socket?.flush() }
+    func setReading(_ isOn: Bool) { self.socket?.setReading(isOn) }
     func drop() { self.socket?.drop() }
     func tick() { self.socket?.tick(now: .now()) }
 

@@ -34,7 +34,7 @@ package struct CredentialResolver: Sendable {
         accepting kinds: CredentialKinds
     ) async throws(TokenFault) -> Caller? {
         switch try self.credential(presented, kinds) {
-        case .token(let token): try await self.verifier.verify(token)
+        case .token(let token): try await self.verifier.verify(token, remembers: !kinds.areOfSockets)
         case .ticket(let ticket): try await self.tickets.redeem(ticket)
         case nil: nil
         }

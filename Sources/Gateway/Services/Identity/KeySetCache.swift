@@ -26,6 +26,8 @@ package final class KeySetCache: Service {
 
     private struct State {
         var keys: KeySet?
+        /// How often it was read.
+        var reading: UInt64 = 0
         /// From when one is asked for.
         var isReading = false
         var hasFailed = false
@@ -72,6 +74,9 @@ package final class KeySetCache: Service {
     }
 
     // MARK: Tokens
+
+    /// Changes with every reading that brought a set.
+    var reading: UInt64 { self.state.withLock { $0.reading } }
 
     /// The keys that a token may be signed with, never none.
     ///
@@ -137,6 +142,7 @@ package final class KeySetCache: Service {
             switch result {
             case .success(let keys):
                 state.keys = keys
+                state.reading += 1
                 state.hasFailed = false
                 state.failures = 0
                 state.pause = self.timing.interval

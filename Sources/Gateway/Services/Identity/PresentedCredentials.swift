@@ -52,4 +52,7 @@ package struct CredentialKinds: OptionSet, Sendable {
     package static let socket: CredentialKinds = [.bearer, .inline, .ticket]
     /// What sockets of other dialects take.
     package static let compatibleSocket: CredentialKinds = [.bearer, .token, .inline, .ticket, .cookie]
+
+    /// Whether they open a socket: its token does not come with every message.
+    var areOfSockets: Bool { !self.isDisjoint(with: [.inline, .ticket]) }
 }

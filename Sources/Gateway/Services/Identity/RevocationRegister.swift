@@ -16,6 +16,8 @@ import Synchronization
 /// gateways through Redis, and whoever misses that reads it with the next look, two seconds later.
 package final class RevocationRegister: Sendable {
     private static let pageSize = 10_000
+    /// For how long after their revocation tokens may live that an erased user has left behind.
+    private static let longestTokenLife: Duration = .seconds(400 * 86_400)
 
     private let store: RevocationStore
     private let redis: RedisConnection
@@ -75,6 +77,13 @@ package final class RevocationRegister: Sendable {
             self.logger.warning("revocation not announced", metadata: ["error": "\(error)"])
         }
         return revocation.before
+    }
+
+    /// Forgets what no token of an erased user can depend on any more.
+    package func forgetErased() async throws(PostgresError) {
+        let life = Self.longestTokenLife
+        let count = try await self.store.forget(before: self.now() + (.zero - life))
+        if count > 0 { self.logger.info("revocations of erased users forgotten", metadata: ["users.count": "\(count)"]) }
     }
 
     // MARK: The copy

@@ -14,6 +14,7 @@ package struct TokenVerifier: Sendable {
     private let keySet: KeySetCache?
     private let rules: TokenRules
     private let revocations: RevocationRegister?
+    private let verified = VerifiedTokens()
     private let now: @Sendable () -> Timestamp
 
     /// - Parameters:
@@ -36,12 +37,24 @@ package struct TokenVerifier: Sendable {
 
     /// Who a token speaks for.
     ///
+    /// - Parameter remembers: whether the token probably comes again soon, as those of requests do.
     /// - Throws: ``TokenFault`` with the reason.
-    package func verify(_ token: String) async throws(TokenFault) -> Caller {
+    package func verify(_ token: String, remembers: Bool = false) async throws(TokenFault) -> Caller {
         do throws(TokenFault) {
-            let token = try SignedToken(token)
-            try await self.checkSignature(token)
-            let caller = try self.rules.caller(token.claims, now: self.now())
+            // Taken first: a set that is read while a signature is checked makes what was found old.
+            let reading = self.keySet?.reading
+            let digest = VerifiedTokens.digest(token)
+            let caller: Caller
+            if let known = self.verified.caller(digest, reading: reading, now: self.now()) {
+                caller = known
+            } else {
+                let token = try SignedToken(token)
+                try await self.checkSignature(token)
+                caller = try self.rules.caller(token.claims, now: self.now())
+                if remembers {
+                    self.verified.keep(caller, digest, reading: token.algorithm == .hs256 ? nil : reading)
+                }
+            }
             try await self.revocations?.check(caller)
             return caller
         } catch {

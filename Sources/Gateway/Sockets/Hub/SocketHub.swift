@@ -30,6 +30,8 @@ package final class SocketHub: Service {
     // Each shard is confined to its loop by the bound; made once, in `init`.
     private let shards: Mutex<[ObjectIdentifier: NIOLoopBoundBox<HubShard?>]>
     let eventLoops: [any EventLoop]
+    /// Changes that wait for each loop.
+    private let backlogs: [LoopBacklog]
     private let openCount = Atomic<Int>(0)
 
     private let openings = BatchQueue<(SocketOpening, LoopReference<SocketSession>)>(capacity: 50_000)
@@ -60,6 +62,7 @@ package final class SocketHub: Service {
         self.logger = logger
         self.now = now
         self.eventLoops = Array(eventLoopGroup.makeIterator())
+        self.backlogs = self.eventLoops.map { _ in LoopBacklog(limit: configuration.changesPerLoop) }
         self.shards = Mutex([:])
         for eventLoop in self.eventLoops {
             let box = NIOLoopBoundBox.makeBoxSendingValue(HubShard?.none, as: HubShard?.self, eventLoop: eventLoop)
@@ -136,13 +139,23 @@ package final class SocketHub: Service {
     // MARK: From the node's subscription
 
     /// Delivers changes to this node's sockets.
+    ///
+    /// A loop that falls too far behind gets none until it has caught up; then all sockets are brought up to date from
+    /// their inboxes.
     package func deliver(_ changes: [NodeChange]) {
         SocketMetrics.frames.increment(by: changes.count)
         let tally = MissTally(shards: self.eventLoops.count)
-        for eventLoop in self.eventLoops {
+        for (eventLoop, backlog) in zip(self.eventLoops, self.backlogs) {
+            guard backlog.take(changes.count) else {
+                SocketMetrics.shed.increment(by: changes.count)
+                // As if it had a socket of each: nobody is taken for a ghost.
+                _ = tally.note([])
+                continue
+            }
             eventLoop.execute {
                 let missing = self.shard(on: eventLoop)?.deliver(changes) ?? []
                 for user in tally.note(missing) { _ = self.ghosts.offer(user.text) }
+                if backlog.giveBack(changes.count) { self.repair() }
             }
         }
     }

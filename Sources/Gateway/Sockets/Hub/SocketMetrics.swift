@@ -20,8 +20,12 @@ enum SocketMetrics {
     static let overflows = Counter(label: "carillon.sockets.overflows")
     /// Changes that found too many waiting at their socket; they are read from the inbox instead.
     static let dropped = Counter(label: "carillon.sockets.dropped")
+    /// Changes that are in no inbox and came without the shape that a socket needs.
+    static let incomplete = Counter(label: "carillon.sockets.incomplete")
     /// Notifications of whose receipt no proof was asked, as too many waited for theirs; push goes out instead.
     static let unproven = Counter(label: "carillon.sockets.unproven")
+    /// Changes that were kept from a loop that is too far behind; its sockets get them from their inboxes.
+    static let shed = Counter(label: "carillon.sockets.shed")
     /// Frames that came over pub/sub.
     static let frames = Counter(label: "carillon.sockets.frames")
     /// Presences that stayed behind and were removed.

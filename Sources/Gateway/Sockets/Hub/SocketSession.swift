@@ -183,25 +183,30 @@ final class SocketSession {
     func deliver(_ change: LoopChange) {
         switch self.phase {
         case .anonymous, .closing: return
-        case .opening:
-            self.hold(change)
-            return
-        case .open: break
+        case .opening: self.hold(change)
+        case .open: self.place(change, isNew: true)
         }
-        guard change.change.isComplete(for: self.dialect) else {
-            // The inbox has it in this dialect's shape.
-            if let last = self.sequence.last { _ = self.requestChanges(since: last) }
-            return
-        }
+    }
+
+    /// Sends a change if it is this one's turn.
+    private func place(_ change: LoopChange, isNew: Bool) {
+        let isComplete = change.change.isComplete(for: self.dialect)
         let version = change.change.version
         guard version > 0 else {
-            self.transmit(change)
+            // One that is in no inbox, and came in other shapes only, is nowhere to be had.
+            if isComplete { self.transmit(change) } else { SocketMetrics.incomplete.increment() }
+            return
+        }
+        if let last = self.sequence.last, version > last, !isComplete {
+            // The inbox has it in this dialect's shape: it waits until the answer has gone past it.
+            self.hold(change)
+            if isNew { _ = self.requestChanges(since: last) }
             return
         }
         switch self.sequence.judge(previous: change.change.previous, version: version) {
         case .send:
             self.transmit(change)
-            if !self.held.isEmpty { self.releaseHeld() }
+            if isNew, !self.held.isEmpty { self.releaseHeld() }
         case .known:
             // It went out before; the next proof covers it again.
             if change.change.isNotification { self.awaitProof(change.change.id, lane: change.change.awaitingLane) }
@@ -223,7 +228,7 @@ final class SocketSession {
         let held = self.held.sorted { $0.change.version < $1.change.version }
         self.held = []
         self.heldSince = nil
-        for change in held { self.deliver(change) }
+        for change in held { self.place(change, isNew: false) }
     }
 
     private func transmit(_ change: LoopChange) {

@@ -66,7 +66,7 @@ package struct SocketIOPacket: Sendable, Equatable {
         writer.beginArray()
         switch name {
         case .text(let text): writer.string(text)
-        case .number(let text): writer.raw(text.utf8)
+        case .number(let text): writer.raw(text)
         case nil: break
         }
         for argument in arguments { argument.write(to: &writer, attachments: &attachments) }

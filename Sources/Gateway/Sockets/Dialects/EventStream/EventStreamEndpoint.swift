@@ -73,7 +73,7 @@ package struct EventStreamEndpoint: TransportEndpoint {
             return exchange.respond(.problem(.serviceUnavailable, "try again later"))
         }
         guard exchange.countStream() else {
-            return exchange.respond(.problem(.tooManyRequests, "too many streams of this address are open"))
+            return exchange.respond(HTTPExchange.tooManyStreams)
         }
         let session = SocketSession(connection: RandomName.make(), identity: identity, since: since, shard: shard)
         EventStreamWire(session: session, exchange: exchange).begin()

@@ -61,7 +61,7 @@ enum NativeDialect {
         var writer = JSONWriter()
         writer.beginObject()
         writer.key("type")
-        writer.string("\(type)"[...])
+        writer.string("\(type)")
         write(&writer)
         writer.endObject()
         return writer.bytes

@@ -1,0 +1,33 @@
+// Carillon · Response+JSON.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import HTTPTypes
+package import Hummingbird
+package import JSON
+import NIOCore
+
+extension Response {
+    /// A JSON answer.
+    package static func json(_ writer: JSONWriter, status: HTTPResponse.Status = .ok) -> Response {
+        Response(
+            status: status,
+            headers: [.contentType: "application/json"],
+            body: ResponseBody(byteBuffer: ByteBuffer(bytes: writer.bytes))
+        )
+    }
+
+    /// A JSON object whose members are what `write` writes.
+    ///
+    /// - Parameter capacity: bytes that it probably takes.
+    package static func object(
+        status: HTTPResponse.Status = .ok,
+        capacity: Int = 512,
+        _ write: (inout JSONWriter) throws -> Void
+    ) rethrows -> Response {
+        var writer = JSONWriter(capacity: capacity)
+        writer.beginObject()
+        try write(&writer)
+        writer.endObject()
+        return .json(writer, status: status)
+    }
+}

@@ -1,0 +1,80 @@
+// Carillon · InboxRow.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import JSON
+package import Model
+package import Postgres
+
+/// A notification of a page as PostgreSQL answered it: its columns become JSON where they lie.
+package struct InboxRow: NotificationFields, Sendable {
+    /// The columns that it reads, of a table called `n`.
+    static let list = """
+        n.id, n.version, n.type, n.severity, n.delivery, n.title, n.body, n.data, n.extras, n.category, n.entity_type, \
+        n.entity_id, n.collapse_key, n.created_at, n.read_at, n.expires_at, n.deleted_at, n.decision
+        """
+
+    private enum Column: Int {
+        case id, version, type, severity, delivery, title, body, data, extras, category, entityType, entityID
+        case collapseKey, createdAt, readAt, expiresAt, deletedAt, decision
+    }
+
+    package let id: NotificationID
+    private let row: PostgresRow
+    private let first: Int
+
+    /// Takes a row whose columns begin at `first`.
+    init(_ row: PostgresRow, at first: Int) throws(PostgresError) {
+        self.id = NotificationID(try row.uuid(first + Column.id.rawValue))
+        self.row = row
+        self.first = first
+    }
+
+    package var isDeleted: Bool { !self.row.isNull(self.place(.deletedAt)) }
+
+    private func place(_ column: Column) -> Int { self.first + column.rawValue }
+
+    package func write(_ field: NotificationField, to writer: inout JSONWriter) throws(PostgresError) {
+        switch field {
+        case .id: self.id.write(to: &writer)
+        case .type: try self.text(.type, to: &writer)
+        case .severity: try self.text(.severity, to: &writer)
+        case .delivery: try self.text(.delivery, to: &writer)
+        case .title: try self.text(.title, to: &writer)
+        case .body: try self.text(.body, to: &writer)
+        case .data:
+            try self.row.withBytes(self.place(.data)) { json in
+                guard let json else { return writer.raw("{}") }
+                writer.raw(bytes: UnsafeRawBufferPointer(rebasing: json.dropFirst()))
+            }
+        case .category: try self.text(.category, to: &writer)
+        case .entityType: try self.text(.entityType, to: &writer)
+        case .entityID: try self.text(.entityID, to: &writer)
+        case .url: writer.string(try self.extras?.url)
+        case .image: writer.string(try self.extras?.image)
+        case .collapseKey: try self.text(.collapseKey, to: &writer)
+        case .version: writer.integer(try self.row.int8(self.place(.version)))
+        case .createdAt: try self.moment(.createdAt, to: &writer)
+        case .readAt: try self.moment(.readAt, to: &writer)
+        case .expiresAt: try self.moment(.expiresAt, to: &writer)
+        case .heldBack: try self.text(.decision, to: &writer)
+        }
+    }
+
+    private var extras: NotificationExtras? {
+        get throws(PostgresError) { try self.row.optionalJSON(self.place(.extras)).map { ExtrasColumn.extras($0) } }
+    }
+
+    private func text(_ column: Column, to writer: inout JSONWriter) throws(PostgresError) {
+        try self.row.withBytes(self.place(column)) { text in
+            if let text { writer.string(utf8: text) } else { writer.null() }
+        }
+    }
+
+    private func moment(_ column: Column, to writer: inout JSONWriter) throws(PostgresError) {
+        if let microseconds = try self.row.optionalTimestamptz(self.place(column)) {
+            Timestamp(microseconds: microseconds).write(to: &writer)
+        } else {
+            writer.null()
+        }
+    }
+}
