@@ -132,7 +132,7 @@ struct NotificationStoreTests {
                 try await store.storeUnlessWished(plain, areRepeats: false) == [.stored(version: 1, unread: 1)]
             )
             let wishes = try await RecipientStore(pool: pool).wishes([
-                ("plain", "invoice_created"), ("picky", "invoice_created"), ("out", "x"),
+                ("plain", "invoice_created", false), ("picky", "invoice_created", false), ("out", "x", false),
             ])
             #expect(wishes.map(\.preference.inApp) == [nil, false, nil])
             #expect(wishes.map(\.isOptedOut) == [false, false, true])

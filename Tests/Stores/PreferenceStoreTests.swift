@@ -32,7 +32,7 @@ struct PreferenceStoreTests {
             var settings = UserSettings()
             settings.isEmailOptedOut = true
             try await PreferenceStore(pool: pool).set(user: "a", settings: settings)
-            let wishes = try await RecipientStore(pool: pool).wishes([("a", "x"), ("b", "x")])
+            let wishes = try await RecipientStore(pool: pool).wishes([("a", "x", false), ("b", "x", false)])
             #expect(wishes.map(\.preference.email) == [false, nil])
             #expect(wishes.map(\.isOptedOut) == [false, false])
             let batch = [Samples.notification(0, user: "a")]

@@ -11,6 +11,8 @@ package struct RecipientStore: Sendable {
     package struct Wishes: Sendable, Equatable {
         package var preference = TypePreference()
         package var isOptedOut = false
+        /// The user's locale, or else that of the device that was used last; nil if it was not asked for.
+        package var locale: String?
 
         package init() {}
     }
@@ -22,20 +24,29 @@ package struct RecipientStore: Sendable {
     }
 
     /// The wishes for each (user, type), in the same order.
-    package func wishes(_ keys: [(user: String, type: String)]) async throws(PostgresError) -> [Wishes] {
+    package func wishes(
+        _ keys: [(user: String, type: String, needsLocale: Bool)]
+    ) async throws(PostgresError) -> [Wishes] {
         guard !keys.isEmpty else { return [] }
         let users = PostgresArray(texts: keys.map(\.user))
         let types = PostgresArray(texts: keys.map(\.type))
+        var localised = PostgresArray(.bool)
+        for key in keys { localised.append(bool: key.needsLocale) }
         let result = try await self.pool.query(
             """
             SELECT (k.n - 1)::int4, p.in_app, p.push, CASE WHEN s.email_opted_out THEN false ELSE p.email END,
-                coalesce(s.opted_out, false)
-            FROM unnest($1, $2) WITH ORDINALITY AS k (user_id, type, n)
+                coalesce(s.opted_out, false),
+                CASE WHEN k.localised THEN coalesce(s.locale, (
+                    SELECT d.locale FROM carillon.devices d
+                    WHERE d.user_id = k.user_id AND d.active AND d.locale IS NOT NULL
+                    ORDER BY d.last_used_at DESC, d.id LIMIT 1
+                )) END
+            FROM unnest($1, $2, $3) WITH ORDINALITY AS k (user_id, type, localised, n)
             LEFT JOIN carillon.preferences p ON p.user_id = k.user_id AND p.type = k.type
             LEFT JOIN carillon.user_settings s ON s.user_id = k.user_id
-            WHERE p.user_id IS NOT NULL OR s.opted_out OR s.email_opted_out
+            WHERE p.user_id IS NOT NULL OR s.opted_out OR s.email_opted_out OR k.localised
             """,
-            .array(users), .array(types)
+            .array(users), .array(types), .array(localised)
         )
         var wishes = [Wishes](repeating: Wishes(), count: keys.count)
         for row in result {
@@ -47,6 +58,7 @@ package struct RecipientStore: Sendable {
                 email: try row.optionalBool(3)
             )
             wishes[position].isOptedOut = try row.bool(4)
+            wishes[position].locale = try row.optionalText(5)
         }
         return wishes
     }

@@ -11,12 +11,6 @@ import Streams
 
 /// The first stage: entries become valid jobs, jobs become stored notifications.
 struct JobIntake: Sendable {
-    /// A job and the notifications that it asks for.
-    private struct Prepared {
-        let entry: StreamEntry
-        var notifications: [Notification]
-    }
-
     /// Up to this many notifications, a batch is stored before its users' wishes are known.
     private static let smallBatch = 8
 
@@ -29,33 +23,48 @@ struct JobIntake: Sendable {
         var stored = StoredBatch(group: batch.group)
         stored.finished = batch.entries.map(\.id)
         let now = self.dispatcher.now()
-        var prepared: [Prepared] = []
+        let catalog = self.dispatcher.catalog
+        var prepared: [PreparedJob] = []
         for entry in batch.entries {
             // An entry that was deleted while it was pending only has to be acknowledged.
             guard let fields = entry.fields else { continue }
             do throws(JobFaults) {
-                let job = try JobDecoder.decode(fields) { self.dispatcher.catalog[$0] != nil }
+                let job = try catalog.job(fields)
                 switch job.payload {
                 case .event(let name, let arguments):
                     for user in Self.users(job) {
                         stored.events.append(StoredBatch.Event(user: user, name: name, arguments: arguments))
                     }
                 case .notification(let content):
-                    let notifications = try self.notifications(job, content, entry: entry, batch: batch, now: now)
-                    prepared.append(Prepared(entry: entry, notifications: notifications))
+                    let notifications = try self.notifications(job, content, catalog, entry, batch: batch, now: now)
+                    let wording = JobWording(content, catalog: catalog)
+                    prepared.append(
+                        try PreparedJob(entry: entry, notifications: notifications, wording: wording)
+                    )
                 }
             } catch {
                 stored.dead.append(self.letter(entry, batch.group.stream, reason: error.description, now: now))
             }
         }
-        if try await self.storeUnlessWished(&prepared, areRepeats: areRepeats, now: now, into: &stored) {
+        if try await self.storeUnlessWished(&prepared, catalog, areRepeats: areRepeats, now: now, into: &stored) {
             return stored
         }
-        let keys = prepared.flatMap { $0.notifications.map { (user: $0.user, type: $0.type) } }
+        let keys = prepared.flatMap { job in
+            job.notifications.map { (user: $0.user, type: $0.type, needsLocale: job.needsLocale) }
+        }
         let wishes = try await self.dispatcher.untilDone("look up preferences") {
             try await self.dispatcher.recipients.wishes(keys)
         }
-        self.decideStoring(&prepared, wishes: wishes, now: now)
+        self.decideStoring(&prepared, catalog, wishes: wishes, now: now)
+        var position = 0
+        for job in prepared.indices {
+            let locales = wishes[position...].prefix(prepared[job].notifications.count).map(\.locale)
+            position += locales.count
+            guard let refusal = prepared[job].word(locales) else { continue }
+            let reason = refusal.faults.description
+            let entry = prepared[job].entry
+            stored.dead.append(self.letter(entry, batch.group.stream, reason: reason, now: now, refusal.fields))
+        }
         try await self.store(prepared[...], areRepeats: areRepeats, into: &stored)
         return stored
     }
@@ -65,16 +74,17 @@ struct JobIntake: Sendable {
     ///
     /// - Returns: false if it must be done the long way, in which case nothing was stored.
     private func storeUnlessWished(
-        _ prepared: inout [Prepared],
+        _ prepared: inout [PreparedJob],
+        _ catalog: Catalog,
         areRepeats: Bool,
         now: Timestamp,
         into stored: inout StoredBatch
     ) async throws -> Bool {
         let count = prepared.reduce(0) { $0 + $1.notifications.count }
-        guard count <= Self.smallBatch else { return false }
+        guard count <= Self.smallBatch, !prepared.contains(where: \.needsLocale) else { return false }
         let original = prepared
         let nothing = [RecipientStore.Wishes](repeating: RecipientStore.Wishes(), count: count)
-        self.decideStoring(&prepared, wishes: nothing, now: now)
+        self.decideStoring(&prepared, catalog, wishes: nothing, now: now)
         let distinct = Self.distinct(prepared.flatMap(\.notifications))
         do {
             let outcomes = try await self.dispatcher.untilDone(
@@ -94,8 +104,14 @@ struct JobIntake: Sendable {
         return false
     }
 
-    private func letter(_ entry: StreamEntry, _ stream: String, reason: String, now: Timestamp) -> DeadLetter {
-        DeadLetter(stream: stream, entry: entry.id, reason: reason, at: now, fields: entry.fields ?? [])
+    private func letter(
+        _ entry: StreamEntry,
+        _ stream: String,
+        reason: String,
+        now: Timestamp,
+        _ fields: [(name: String, value: ArraySlice<UInt8>)]? = nil
+    ) -> DeadLetter {
+        DeadLetter(stream: stream, entry: entry.id, reason: reason, at: now, fields: fields ?? entry.fields ?? [])
     }
 
     private static func users(_ job: Job) -> [String] {
@@ -108,16 +124,18 @@ struct JobIntake: Sendable {
     private func notifications(
         _ job: Job,
         _ content: JobContent,
-        entry: StreamEntry,
+        _ catalog: Catalog,
+        _ entry: StreamEntry,
         batch: LaneBatch,
         now: Timestamp
     ) throws(JobFaults) -> [Notification] {
-        guard let type = self.dispatcher.catalog[content.type] else {
+        guard let type = catalog[content.type] else {
             throw JobFaults([JobFault("type", "is not in the catalog")])
         }
         let digest = EntryDigest(stream: batch.group.stream, entry: entry.id, fields: entry.fields ?? [])
         let milliseconds = Int64(entry.id.prefix { $0 != "-" }) ?? now.milliseconds
         let createdAt = min(Timestamp(milliseconds: milliseconds), now)
+        let rule = catalog.actions(of: type.name)?.rule(for: content.extras.state)
         return Self.users(job).map { user in
             var notification = Notification(
                 id: NotificationID(origin: digest, user: user),
@@ -137,7 +155,7 @@ struct JobIntake: Sendable {
             notification.data = content.data
             notification.extras = content.extras
             notification.extras.sound = content.extras.sound ?? type.sound
-            notification.category = content.category ?? type.category
+            notification.category = content.category ?? rule?.category ?? type.category
             notification.entityType = content.entityType
             notification.entityID = content.entityID
             notification.collapseKey = content.collapseKey
@@ -148,13 +166,18 @@ struct JobIntake: Sendable {
     }
 
     /// Fills in status and channels from what the users want.
-    private func decideStoring(_ prepared: inout [Prepared], wishes: [RecipientStore.Wishes], now: Timestamp) {
+    private func decideStoring(
+        _ prepared: inout [PreparedJob],
+        _ catalog: Catalog,
+        wishes: [RecipientStore.Wishes],
+        now: Timestamp
+    ) {
         var position = 0
         for job in prepared.indices {
             for index in prepared[job].notifications.indices {
                 let notification = prepared[job].notifications[index]
                 defer { position += 1 }
-                guard let type = self.dispatcher.catalog[notification.type] else { continue }
+                guard let type = catalog[notification.type] else { continue }
                 var facts = DecisionFacts(notification: notification, type: type, progress: .arrived, now: now)
                 facts.preference = wishes[position].preference
                 facts.settings.isOptedOut = wishes[position].isOptedOut
@@ -168,7 +191,7 @@ struct JobIntake: Sendable {
     }
 
     /// Stores jobs as one batch; a batch that PostgreSQL refuses is halved until the culprit stands alone.
-    private func store(_ jobs: ArraySlice<Prepared>, areRepeats: Bool, into stored: inout StoredBatch) async throws {
+    private func store(_ jobs: ArraySlice<PreparedJob>, areRepeats: Bool, into stored: inout StoredBatch) async throws {
         guard !jobs.isEmpty else { return }
         let distinct = Self.distinct(jobs.flatMap(\.notifications))
         do {
