@@ -33,6 +33,7 @@ let package = Package(
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/vapor/jwt-kit", from: "5.7.1"),
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
+        .package(url: "https://github.com/hummingbird-project/swift-mustache", from: "2.1.1"),
     ],
     targets: [
         // Shared: small libraries, the lowest first.
@@ -118,8 +119,17 @@ let package = Package(
         ),
         .target(name: "Decision", dependencies: ["Model", "Zones"], path: "Sources/Shared/Decision"),
         .target(
+            name: "Templates",
+            dependencies: ["JSON", "Model", .product(name: "Mustache", package: "swift-mustache")],
+            path: "Sources/Shared/Templates"
+        ),
+        .target(
             name: "Catalog",
-            dependencies: ["Model", .product(name: "Yams", package: "Yams")],
+            dependencies: [
+                "Model", "Templates",
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "Yams", package: "Yams"),
+            ],
             path: "Sources/Shared/Catalog"
         ),
         .target(name: "Shapes", dependencies: ["JSON", "Model"], path: "Sources/Shared/Shapes"),
@@ -153,7 +163,7 @@ let package = Package(
             name: "Pipeline",
             dependencies: [
                 "Backoff", "Catalog", "Decision", "JSON", "Model", "Postgres", "Providers", "Queues", "Redis",
-                "Shapes", "Stores", "Streams", "Transfer", "Zones",
+                "Shapes", "Stores", "Streams", "Templates", "Transfer", "Zones",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "Metrics", package: "swift-metrics"),
@@ -388,7 +398,10 @@ let package = Package(
         .testTarget(name: "JSONTests", dependencies: ["JSON"], path: "Tests/JSON"),
         .testTarget(name: "ModelTests", dependencies: ["JSON", "Model"], path: "Tests/Model"),
         .testTarget(name: "ZonesTests", dependencies: ["Model", "Randomness", "Zones"], path: "Tests/Zones"),
-        .testTarget(name: "CatalogTests", dependencies: ["Catalog", "Model"], path: "Tests/Catalog"),
+        .testTarget(
+            name: "TemplatesTests", dependencies: ["JSON", "Model", "Templates"], path: "Tests/Templates"),
+        .testTarget(
+            name: "CatalogTests", dependencies: ["Catalog", "JSON", "Model", "Templates"], path: "Tests/Catalog"),
         .testTarget(
             name: "SettingsTests",
             dependencies: ["Redis", "Settings", "Telemetry", .product(name: "Logging", package: "swift-log")],

@@ -17,7 +17,7 @@ struct CatalogFileTests {
     }
 
     private static func fault(_ path: String) -> String? {
-        do throws(CatalogFault) {
+        do throws(CatalogFaults) {
             _ = try CatalogLoader.load(path: path)
             return nil
         } catch {
@@ -46,27 +46,15 @@ struct CatalogFileTests {
         try Self.withFolder(["c.yaml": Data([0x74, 0xFF])]) { (folder: String) throws in
             #expect(Self.fault(folder) == "\(folder)/c.yaml: cannot be read as UTF-8 text")
         }
-        let files = ["a.yaml": Data("types: {t: {}}".utf8), "b.yaml": Data("types:\n  t:\n    lane: x".utf8)]
+        let files = ["a.yaml": Data("types: {t: {}}".utf8), "b.yaml": Data("types:\n  u:\n    lane: x".utf8)]
         try Self.withFolder(files) { (folder: String) throws in
             let rule = "lane must be one of critical, normal, bulk"
-            #expect(Self.fault(folder) == "\(folder)/b.yaml:3: type t: \(rule)")
+            #expect(Self.fault(folder) == "\(folder)/b.yaml:3: type u: \(rule)")
         }
         let twice = ["a.yaml": Data("types: {t: {}}".utf8), "b.yaml": Data("types: {t: {}}".utf8)]
-        try Self.withFolder(twice) { (folder: String) throws in #expect(Self.fault(folder) == "type t is defined twice")
+        try Self.withFolder(twice) { (folder: String) throws in
+            let places = "\(folder)/a.yaml:1 and \(folder)/b.yaml:1"
+            #expect(Self.fault(folder) == "\(places): type t is defined twice")
         }
-    }
-
-    @Test("The catalog that is shipped has the types that its readers expect")
-    func shipped() throws {
-        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
-        let catalog = try CatalogLoader.load(path: root.appending(path: "deploy/catalog.yaml").path)
-        let payment = try #require(catalog["payment_received"])
-        #expect(payment.severity == .alert)
-        #expect(payment.delivery == .push)
-        let invoice = try #require(catalog["invoice_created"])
-        #expect(invoice.severity == .info)
-        #expect(invoice.delivery == .inApp)
-        for name in ["breaking_news", "AllowanceDeposit", "TaskReminder"] { #expect(catalog[name] != nil) }
     }
 }

@@ -8,13 +8,13 @@ import Testing
 
 @Suite("Catalog", .timeLimit(.minutes(1)))
 struct CatalogTests {
-    private static func parse(_ text: String) throws(CatalogFault) -> [NotificationType] {
-        try CatalogLoader.parse(text, file: "c.yaml")
+    private static func parse(_ text: String) throws(CatalogFaults) -> Catalog {
+        try CatalogLoader.parse([("c.yaml", text)])
     }
 
     private static func fault(_ text: String) -> String {
-        do throws(CatalogFault) {
-            _ = try Catalog(try Self.parse(text))
+        do throws(CatalogFaults) {
+            _ = try Self.parse(text)
             return "no fault"
         } catch {
             return error.description
@@ -39,6 +39,13 @@ struct CatalogTests {
                 required: true
                 enabled: false
                 time_to_live: 90s
+                quiet_hours: in_app_only
+                attention_delay: 2m
+                email_after: 24h
+                cap: {count: 3, per: 1h}
+                digest: {window: 15m, sliding: true, maximum: 1h, singles: 5}
+                badge: false
+                retract_on_read: true
             """
         var full = NotificationType(name: "full")
         full.code = 42
@@ -52,7 +59,16 @@ struct CatalogTests {
         full.isRequired = true
         full.isEnabled = false
         full.timeToLive = .seconds(90)
-        let catalog = try Catalog(try Self.parse(text))
+        full.quietHours = .inAppOnly
+        full.attentionDelay = .seconds(120)
+        full.emailDelay = .seconds(86_400)
+        full.cap = FrequencyCap(count: 3, window: .seconds(3_600))
+        full.digest = DigestRule(window: .seconds(900), maximum: .seconds(3_600))
+        full.digest?.isSliding = true
+        full.digest?.singles = 5
+        full.hasBadge = false
+        full.isRetractedOnRead = true
+        let catalog = try Self.parse(text)
         #expect(catalog["full"] == full)
         #expect(catalog["plain"] == NotificationType(name: "plain"))
         #expect(catalog["Plain"] == nil)
@@ -61,7 +77,7 @@ struct CatalogTests {
 
     @Test("What is left out has the defaults that the documents name")
     func defaults() throws {
-        let type = try #require(try Self.parse("types: {t: {}}").first)
+        let type = try #require(try Self.parse("types: {t: {}}")["t"])
         #expect(type.code == nil)
         #expect(type.severity == .info)
         #expect(type.delivery == .inApp)
@@ -69,6 +85,10 @@ struct CatalogTests {
         #expect(type.channels == [.inApp, .push])
         #expect(type.isOnByDefault && !type.isRequired && type.isEnabled)
         #expect(type.timeToLive == .seconds(86_400))
+        #expect(type.quietHours == .defer)
+        #expect(type.attentionDelay == .seconds(60))
+        #expect(type.emailDelay == nil && type.cap == nil && type.digest == nil)
+        #expect(type.hasBadge && !type.isRetractedOnRead)
     }
 
     @Test(
@@ -76,7 +96,7 @@ struct CatalogTests {
         arguments: [("1s", 1), ("90s", 90), ("15m", 900), ("24h", 86_400), ("30d", 2_592_000)]
     )
     func durations(text: String, seconds: Int) throws {
-        #expect(try Self.parse("types: {t: {time_to_live: \(text)}}").first?.timeToLive == .seconds(seconds))
+        #expect(try Self.parse("types: {t: {time_to_live: \(text)}}")["t"]?.timeToLive == .seconds(seconds))
     }
 
     @Test(
@@ -101,6 +121,36 @@ struct CatalogTests {
             ("time_to_live: -1h", "time_to_live must be a number and a unit, such as 90s, 15m, 24h or 30d"),
             ("time_to_live: 1w", "time_to_live must be a number and a unit, such as 90s, 15m, 24h or 30d"),
             ("time_to_live: ''", "time_to_live must be a number and a unit, such as 90s, 15m, 24h or 30d"),
+            ("quiet_hours: later", "quiet_hours must be one of defer, in_app_only, drop, ignore"),
+            ("quiet_hours: ignore", "quiet_hours: ignore is for severity alert only"),
+            ("attention_delay: 5", "attention_delay must be a number and a unit, such as 90s, 15m, 24h or 30d"),
+            ("email_after: 24h", "email_after needs email among the channels"),
+            ("cap: 3", "expected cap as {count: 3, per: 1h}"),
+            ("cap: {count: 3}", "cap needs count and per"),
+            ("cap: {count: 0, per: 1h}", "cap.count must be a whole number from 1 to 10000"),
+            ("cap: {count: 1, per: 1h, of: 2}", "unknown setting cap.of"),
+            ("digest: {}", "digest needs a window"),
+            ("digest: {window: 0s}", "digest.window must be a number and a unit, such as 90s, 15m, 24h or 30d"),
+            ("digest: {window: 1h, sliding: true}", "a sliding digest needs a maximum"),
+            ("digest: {window: 1h, maximum: 2h}", "digest.maximum is for sliding windows"),
+            (
+                "digest: {window: 1h, sliding: true, maximum: 1m}",
+                "digest.maximum is shorter than the window"
+            ),
+            ("digest: {window: 1h, singles: -1}", "digest.singles must be a whole number from 0 to 1000"),
+            ("digest: {window: 1h, size: 1}", "unknown setting digest.size"),
+            ("badge: 1", "badge must be true or false"),
+            ("retract_on_read: yes please", "retract_on_read must be true or false"),
+            ("templates: {}", "templates needs a locale"),
+            ("templates: [en]", "expected templates with an entry for each locale"),
+            ("templates: {english!: {title: a}}", "templates: english! is no locale such as en, pt-BR or zh-Hant"),
+            ("templates: {en: {body: a}}", "templates.en needs a title"),
+            ("templates: {en: {title: a, subject: b}}", "unknown setting templates.en.subject"),
+            ("templates: {en: {title: '{{a'}}", "templates.en.title: a tag is not closed"),
+            ("templates: {en: {title: '{{#a}}b'}}", "templates.en.title: a section is not closed"),
+            ("templates: {en: {title: '{{> a}}'}}", "templates.en.title: templates have no parts in other files"),
+            ("templates: {EN: {title: a}, en: {title: b}}", "templates.en is there twice"),
+            ("actions: buttons", "actions buttons are not in the catalog"),
         ]
     )
     func faults(setting: String, reason: String) {
@@ -113,12 +163,28 @@ struct CatalogTests {
         #expect(Self.fault(text) == "c.yaml:5: type bad: \(reason)")
     }
 
-    @Test(
-        "What is no catalog is refused",
-        arguments: ["", "types:", "types: []", "types: x", "kinds: {}", "[]", "just text"]
-    )
+    @Test("What is no catalog is refused", arguments: ["", "[]", "just text"])
     func noCatalog(text: String) {
-        #expect(Self.fault(text) == "c.yaml: expected `types:` with an entry for each type")
+        #expect(
+            Self.fault(text)
+                == "c.yaml: expected one or more of defaults, types, topics, templates, actions, caps, default_locale"
+        )
+    }
+
+    @Test(
+        "What is at the top and does not belong there is refused",
+        arguments: [
+            ("types:", "expected `types:` with an entry for each type"),
+            ("types: []", "expected `types:` with an entry for each type"),
+            (
+                "kinds: {}",
+                "unknown key kinds, expected defaults, types, topics, templates, actions, caps, default_locale"
+            ),
+            ("default_locale: 5", "default_locale must be a locale such as en, pt-BR or zh-Hant"),
+        ]
+    )
+    func top(text: String, reason: String) {
+        #expect(Self.fault(text) == "c.yaml:1: \(reason)")
     }
 
     @Test("Settings must be settings, names must be names")
@@ -134,7 +200,7 @@ struct CatalogTests {
         arguments: ["types: {", "types:\n\t- x", "a: b: c", "types: &x *y"])
     func noYAML(text: String) {
         #expect(Self.fault(text).hasPrefix("c.yaml: "))
-        #expect(Self.fault(text) != "c.yaml: expected `types:` with an entry for each type")
+        #expect(!Self.fault(text).contains("expected one or more of"))
     }
 
     @Test("A type that comes twice in a file is refused, and so is a setting")
@@ -143,14 +209,98 @@ struct CatalogTests {
         #expect(Self.fault("types:\n  t:\n    code: 1\n    code: 2\n").hasPrefix("c.yaml: "))
     }
 
-    @Test("A type or a code that two files define is refused")
+    @Test("A type or a code that is defined twice is refused")
     func duplicates() {
         let type = NotificationType(name: "t")
-        #expect(throws: CatalogFault("type t is defined twice")) { try Catalog([type, type]) }
+        #expect(throws: CatalogFaults([CatalogFault("type t is defined twice")])) { try Catalog([type, type]) }
         var one = NotificationType(name: "a")
         var other = NotificationType(name: "b")
         one.code = 7
         other.code = 7
-        #expect(throws: CatalogFault("types a and b share the code 7")) { try Catalog([one, other]) }
+        #expect(throws: CatalogFaults([CatalogFault("code 7 belongs to two types")])) { try Catalog([one, other]) }
+    }
+
+    @Test("All faults of all files are named at once, collisions with both places")
+    func all() {
+        let one = """
+            types:
+              a: {code: 1, lane: slow}
+              b: {severity: fatal, colour: red}
+            templates:
+              hello: {en: {title: Hi}}
+            caps: {user: {count: 1, per: 1h}}
+            default_locale: de
+            """
+        let other = """
+            types:
+              c: {code: 1}
+              a: {}
+            templates:
+              hello: {en: {title: Hi}}
+            caps:
+              user: {count: 1, per: 1h}
+              categories: {news: {count: 1}}
+            default_locale: en
+            topics: {x: {open: 1}}
+            """
+        let expected = [
+            "1.yaml:2: type a: lane must be one of critical, normal, bulk",
+            "1.yaml:3: type b: severity must be one of alert, warning, info",
+            "1.yaml:3: type b: unknown setting colour",
+            "2.yaml:8: caps: categories.news needs count and per",
+            "2.yaml:10: topic x: open must be true or false",
+            "1.yaml:2 and 2.yaml:3: type a is defined twice",
+            "1.yaml:2 and 2.yaml:2: code 1 belongs to two types",
+            "1.yaml:5 and 2.yaml:5: template hello is defined twice",
+            "1.yaml:6 and 2.yaml:7: the cap of users is set twice",
+            "1.yaml:7 and 2.yaml:9: default_locale is set twice",
+        ]
+        do throws(CatalogFaults) {
+            _ = try CatalogLoader.parse([("1.yaml", one), ("2.yaml", other)])
+            Issue.record("no fault")
+        } catch {
+            #expect(error.faults.map(\.description) == expected)
+        }
+    }
+
+    @Test("A file's defaults hold for its types unless they say otherwise")
+    func fileDefaults() throws {
+        let one = """
+            defaults: {lane: bulk, time_to_live: 30d, templates: {en: {title: Hello}}}
+            types:
+              a: {}
+              b: {lane: critical}
+            """
+        let catalog = try CatalogLoader.parse([("1.yaml", one), ("2.yaml", "types: {c: {}}")])
+        #expect(catalog.all.map(\.lane) == [.bulk, .critical, .normal])
+        #expect(catalog["b"]?.timeToLive == .seconds(30 * 86_400))
+        #expect(catalog.templates(of: "a") != nil && catalog.templates(of: "c") == nil)
+        #expect(
+            Self.fault("defaults:\n  lane: slow\ntypes: {a: {}, b: {}}")
+                == "c.yaml:2: defaults: lane must be one of critical, normal, bulk")
+        #expect(Self.fault("defaults: {}") == "c.yaml:1: defaults without types")
+    }
+
+    @Test("Caps over all types are read, by user and by category")
+    func caps() throws {
+        let text = """
+            caps:
+              user: {count: 10, per: 24h}
+              categories:
+                news: {count: 3, per: 1h}
+            """
+        let catalog = try Self.parse(text)
+        #expect(catalog.userCap == FrequencyCap(count: 10, window: .seconds(86_400)))
+        #expect(catalog.cap(category: "news") == FrequencyCap(count: 3, window: .seconds(3_600)))
+        #expect(catalog.cap(category: "other") == nil)
+        #expect(try Self.parse("types: {}").userCap == nil)
+    }
+
+    @Test("The same texts have the same digest, others another")
+    func digest() throws {
+        let digest = try Self.parse("types: {a: {}}").digest
+        #expect(digest.count == 16)
+        #expect(try Self.parse("types: {a: {}}").digest == digest)
+        #expect(try Self.parse("types: {b: {}}").digest != digest)
     }
 }

@@ -24,7 +24,7 @@ struct TopicTests {
         ]
     )
     func open(topic: String, isOpen: Bool) throws {
-        let catalog = try Catalog([], topics: try TopicReader.parse(Self.text, file: "c.yaml"))
+        let catalog = try CatalogLoader.parse([("c.yaml", Self.text)])
         #expect(catalog.isOpen(topic: topic) == isOpen)
     }
 
@@ -38,15 +38,14 @@ struct TopicTests {
         ]
     )
     func faults(text: String, fault: String) {
-        #expect(throws: CatalogFault(fault)) { try TopicReader.parse(text, file: "c.yaml") }
+        #expect(throws: CatalogFaults([CatalogFault(fault)])) { try CatalogLoader.parse([("c.yaml", text)]) }
     }
 
     @Test("a topic that two files define is a fault; a file may hold topics alone")
     func files() throws {
-        #expect(throws: CatalogFault("topic a is defined twice")) {
+        #expect(throws: CatalogFaults([CatalogFault("topic a is defined twice")])) {
             try Catalog([], topics: [TopicRule(pattern: "a"), TopicRule(pattern: "a")])
         }
-        #expect(try CatalogLoader.parse("topics: {}", file: "c.yaml").isEmpty)
-        #expect(try TopicReader.parse("types: {}", file: "c.yaml").isEmpty)
+        #expect(try CatalogLoader.parse([("c.yaml", "topics: {}")]).all.isEmpty)
     }
 }

@@ -5,6 +5,7 @@ import Fixtures
 import Foundation
 import JSON
 import Model
+import Services
 import Testing
 import Transfer
 

@@ -70,7 +70,7 @@ struct TaskClientTests {
     @Test("without their type in the catalog there are no test sends")
     func testSends() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
+            let gateway = try await stack.startGateway(environment: try stack.catalog("types: {t: {}}"))
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let answer = try await ada.send(.post, "/api/push/test/", #"{"title":"T","message":"M"}"#)
             #expect(answer.status == 404)

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Fixtures
-import Foundation
 import JSON
 import Postgres
 import Services
@@ -21,7 +20,6 @@ struct TopicRestTests {
     @Test("users subscribe where the catalog lets them, services subscribe anyone")
     func subscriptions() async throws {
         try await Stack.with { stack in
-            let catalog = stack.directory.path + "/catalog.yaml"
             let text = """
                 types: {t: {}}
                 topics:
@@ -29,8 +27,7 @@ struct TopicRestTests {
                   "team/*": {open: true}
                   team/board: {open: false}
                 """
-            try Data(text.utf8).write(to: URL(filePath: catalog))
-            let gateway = try await stack.startGateway(environment: ["CATALOG": catalog])
+            let gateway = try await stack.startGateway(environment: try stack.catalog(text))
             let ada = try await Stack.token(user: "ada")
             let service = try await Stack.token(user: "backend", scope: .service)
             for topic in ["news", "news", "team%2Fblue"] {

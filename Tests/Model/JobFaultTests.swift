@@ -53,15 +53,11 @@ struct JobFaultTests {
             (["badge": "-1"], ["badge: must be a whole number from 0 to 99999"]),
             (["badge": "100000"], ["badge: must be a whole number from 0 to 99999"]),
             (["badge": "1.5"], ["badge: must be a whole number from 0 to 99999"]),
-            (
-                ["template": "t", "vars": "{}"],
-                [
-                    "template: is not supported by this release", "vars: is not supported by this release",
-                ]
-            ),
+            (["template": ""], ["template: is empty"]),
+            (["vars": "[]"], ["vars: must be a JSON object"]),
             (["deliver_at": "2026-11-20T10:00:00Z"], ["deliver_at: is not supported by this release"]),
             (["deliver_local": "10:00"], ["deliver_local: is not supported by this release"]),
-            (["digest": "d"], ["digest: is not supported by this release"]),
+            (["digest": ""], ["digest: is empty"]),
             (["event": ""], ["event: is empty"]),
             (["event": "e", "args": "{}"], ["args: must be a JSON array"]),
             (["event": "e", "args": "["], ["args: is not valid JSON at byte 1"]),

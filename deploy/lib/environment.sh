@@ -69,7 +69,7 @@ set_environment() {
     export REDIS_URL="redis://127.0.0.1:$REDIS_PORT/0"
     export DATABASE_URL="postgresql://carillon:$POSTGRES_PASSWORD@127.0.0.1:$POSTGRES_PORT/carillon"
     export SANDBOX_URL="http://127.0.0.1:$SANDBOX_CONTROL_PORT"
-    export AUTH_JWT_SECRET CATALOG=${CATALOG:-$ROOT/deploy/catalog.yaml}
+    export AUTH_JWT_SECRET CATALOG=${CATALOG:-$ROOT/deploy/catalog.d}
     export FCM_CREDENTIALS=$DATA/sandbox/service-account.json FCM_ENDPOINT=$sandbox
     export APNS_KEY=$DATA/sandbox/apns.p8 APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC=com.example.app APNS_ENDPOINT=$sandbox
     APNS_KEY_ID=$(apns_fact key_id)

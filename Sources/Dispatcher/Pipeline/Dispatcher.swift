@@ -81,10 +81,11 @@ package struct Dispatcher: Sendable {
     /// A notification that has just arrived, with the status and the channels that it is stored with.
     func decideStoring(
         _ notification: Notification,
+        _ catalog: Catalog,
         wishes: RecipientStore.Wishes,
         now: Timestamp
     ) -> Notification {
-        guard let type = self.catalog[notification.type] else { return notification }
+        guard let type = catalog[notification.type] else { return notification }
         var facts = DecisionFacts(notification: notification, type: type, progress: .arrived, now: now)
         facts.preference = wishes.preference
         facts.settings = wishes.settings

@@ -2,63 +2,62 @@
 // SPDX-License-Identifier: Apache-2.0
 
 package import Model
+package import Templates
 
-/// All notification types that jobs may name.
+/// All that is laid down about notifications: types that jobs may name, texts, buttons, caps and topics.
 package struct Catalog: Sendable {
-    private let types: [String: NotificationType]
-    private let topics: TopicRules
-    /// How many interruptions a user gets of all types together; nil for any number.
-    package let userCap: FrequencyCap?
-    private let categoryCaps: [String: FrequencyCap]
+    private let content: CatalogContent
 
-    /// - Throws: ``CatalogFault`` if a name or an integer code occurs twice.
-    package init(
-        _ types: [NotificationType],
-        topics: [TopicRule] = [],
-        userCap: FrequencyCap? = nil,
-        categoryCaps: [String: FrequencyCap] = [:]
-    ) throws(CatalogFault) {
-        var byName: [String: NotificationType] = [:]
-        var codes: [Int: String] = [:]
-        for type in types {
-            guard byName.updateValue(type, forKey: type.name) == nil else {
-                throw CatalogFault("type \(type.name) is defined twice")
-            }
-            if let code = type.code, let other = codes.updateValue(type.name, forKey: code) {
-                throw CatalogFault("types \(other) and \(type.name) share the code \(code)")
-            }
-        }
-        self.types = byName
-        self.categories = types.compactMap { type in type.category.map { (type.name, $0) } }
-        self.topics = try TopicRules(topics)
-        self.userCap = userCap
-        self.categoryCaps = categoryCaps
+    init(_ content: CatalogContent) {
+        self.content = content
     }
 
-    /// The categories of types that have one.
-    package let categories: [(type: String, category: String)]
-
-    /// Whether users may subscribe to a topic themselves.
-    package func isOpen(topic: String) -> Bool { self.topics[topic]?.isOpen ?? false }
-
-    /// How many interruptions a user gets of a category; nil for any number.
-    package func cap(category: String) -> FrequencyCap? { self.categoryCaps[category] }
-
-    package subscript(_ name: String) -> NotificationType? {
-        self.types[name]
+    /// A catalog of types and topics alone.
+    ///
+    /// - Throws: ``CatalogFaults`` if a name or an integer code occurs twice.
+    package init(_ types: [NotificationType], topics: [TopicRule] = []) throws(CatalogFaults) {
+        var document = CatalogDocument()
+        document.types = types.map { Placed(TypeEntry(type: $0)) }
+        document.topics = topics.map { Placed($0) }
+        let log = CatalogFaultLog()
+        self.content = CatalogContent([document], digest: "", log: log)
+        try log.finish()
     }
+
+    package subscript(_ name: String) -> NotificationType? { self.content.types[name]?.type }
 
     /// All types, by name.
-    package var all: [NotificationType] {
-        self.types.values.sorted { $0.name < $1.name }
-    }
-}
+    package var all: [NotificationType] { self.content.sorted }
 
-/// What is wrong with a catalog, with its file and line where they are known.
-package struct CatalogFault: Error, Sendable, Equatable, CustomStringConvertible {
-    package let description: String
+    /// The categories of types that have one.
+    package var categories: [(type: String, category: String)] { self.content.categories }
 
-    package init(_ description: String) {
-        self.description = description
+    /// Whether users may subscribe to a topic themselves.
+    package func isOpen(topic: String) -> Bool { self.content.topics[topic]?.isOpen ?? false }
+
+    /// How many notifications of all types a user gets with an interruption; nil for any number.
+    package var userCap: FrequencyCap? { self.content.userCap }
+
+    /// How many of a category's types a user gets with an interruption; nil for any number.
+    package func cap(category: String) -> FrequencyCap? { self.content.categoryCaps[category] }
+
+    /// The locale of those whose own is not known, or has no text.
+    package var defaultLocale: LocaleTag { self.content.defaultLocale }
+
+    /// The texts of a name that types share.
+    package func template(named name: String) -> TemplateSet? { self.content.templates[name] }
+
+    /// A type's own texts.
+    package func templates(of type: String) -> TemplateSet? { self.content.types[type]?.templates }
+
+    /// The texts of the summary that a type's digest makes.
+    package func summary(of type: String) -> TemplateSet? { self.content.types[type]?.summary }
+
+    /// The rules that pick a type's buttons.
+    package func actions(of type: String) -> ActionSet? {
+        self.content.types[type]?.actions.flatMap { self.content.actions[$0.value] }
     }
+
+    /// The files' contents as one hash, in hexadecimal digits; the same for two processes that have the same catalog.
+    package var digest: String { self.content.digest }
 }

@@ -18,13 +18,8 @@ struct TopicRules: Sendable {
     private var exact: [String: TopicRule] = [:]
     private var patterns: [TopicRule] = []
 
-    /// - Throws: ``CatalogFault`` if a pattern occurs twice.
-    init(_ rules: [TopicRule]) throws(CatalogFault) {
-        var seen: Set<String> = []
+    init(_ rules: [TopicRule]) {
         for rule in rules {
-            guard seen.insert(rule.pattern).inserted else {
-                throw CatalogFault("topic \(rule.pattern) is defined twice")
-            }
             if rule.pattern.utf8.contains(UInt8(ascii: "*")) {
                 self.patterns.append(rule)
             } else {

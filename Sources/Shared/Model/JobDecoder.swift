@@ -6,7 +6,7 @@ import JSON
 /// Reads a job from the flat fields of a stream entry and names everything that is wrong with it.
 package struct JobDecoder {
     /// Fields of the contract that this release cannot honour yet: refused, rather than done wrong.
-    private static let unsupported = ["topic", "all", "template", "vars", "deliver_at", "deliver_local", "digest"]
+    private static let unsupported = ["topic", "all", "deliver_at", "deliver_local"]
 
     private var fields: [String: ArraySlice<UInt8>] = [:]
     private var faults: [JobFault] = []
@@ -16,10 +16,12 @@ package struct JobDecoder {
     /// - Parameters:
     ///   - entry: names and values in their order.
     ///   - isKnown: whether the catalog has a type.
+    ///   - check: what else of a notification's content the catalog faults.
     /// - Throws: ``JobFaults`` with every fault.
     package static func decode(
         _ entry: [(name: String, value: ArraySlice<UInt8>)],
-        isKnown: (_ type: String) -> Bool = { _ in true }
+        isKnown: (_ type: String) -> Bool = { _ in true },
+        check: (_ content: JobContent) -> [JobFault] = { _ in [] }
     ) throws(JobFaults) -> Job {
         var decoder = JobDecoder()
         for (name, value) in entry where decoder.fields.updateValue(value, forKey: name) != nil {
@@ -32,6 +34,7 @@ package struct JobDecoder {
         if case .notification(let content) = job?.payload, !content.type.isEmpty, !isKnown(content.type) {
             decoder.fault("type", "is not in the catalog")
         }
+        if case .notification(let content) = job?.payload { decoder.faults += check(content) }
         for name in decoder.fields.keys.sorted() {
             decoder.fault(name, "is not a field of a job")
         }

@@ -50,6 +50,13 @@ package struct DigestStore: Sendable {
         package let title: String
         package let body: String
         package let data: [UInt8]?
+
+        package init(id: NotificationID, title: String, body: String, data: [UInt8]?) {
+            self.id = id
+            self.title = title
+            self.body = body
+            self.data = data
+        }
     }
 
     /// How many items a summary knows one by one.

@@ -20,11 +20,14 @@ package struct RecipientStore: Sendable {
         package let user: String
         package let type: String
         package let category: String?
+        /// Whether a user's locale is needed, and that of the device used last will do where the user has said none.
+        package let needsLocale: Bool
 
-        package init(user: String, type: String, category: String?) {
+        package init(user: String, type: String, category: String?, needsLocale: Bool = false) {
             self.user = user
             self.type = type
             self.category = category
+            self.needsLocale = needsLocale
         }
     }
 
@@ -40,22 +43,32 @@ package struct RecipientStore: Sendable {
     package func wishes(_ keys: [Key]) async throws(PostgresError) -> [Wishes] {
         guard !keys.isEmpty else { return [] }
         var categories = PostgresArray(.text, capacity: keys.count)
-        for key in keys { categories.append(key.category.map { PreferenceKey.category($0) }) }
+        var localised = PostgresArray(.bool, capacity: keys.count)
+        for key in keys {
+            categories.append(key.category.map { PreferenceKey.category($0) })
+            localised.append(bool: key.needsLocale)
+        }
         let result = try await self.pool.query(
             """
-            SELECT (k.n - 1)::int4, \(WishColumns.list)
-            FROM unnest($1, $2, $3) WITH ORDINALITY AS k (user_id, type, category, n)
+            SELECT (k.n - 1)::int4, \(WishColumns.list),
+                CASE WHEN k.localised AND s.locale IS NULL THEN (
+                    SELECT d.locale FROM carillon.devices d
+                    WHERE d.user_id = k.user_id AND d.active AND d.locale IS NOT NULL
+                    ORDER BY d.last_used_at DESC, d.id LIMIT 1
+                ) END
+            FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, type, category, localised, n)
             \(Self.joins)
-            WHERE p.user_id IS NOT NULL OR c.user_id IS NOT NULL OR s.user_id IS NOT NULL
+            WHERE p.user_id IS NOT NULL OR c.user_id IS NOT NULL OR s.user_id IS NOT NULL OR k.localised
             """,
             .array(PostgresArray(texts: keys.map(\.user))), .array(PostgresArray(texts: keys.map(\.type))),
-            .array(categories)
+            .array(categories), .array(localised)
         )
         var wishes = [Wishes](repeating: Wishes(), count: keys.count)
         for row in result {
             let position = Int(try row.int4(0))
             guard wishes.indices.contains(position) else { continue }
             wishes[position] = try WishColumns.read(row, at: 1)
+            if let locale = try row.optionalText(1 + WishColumns.count) { wishes[position].settings.locale = locale }
         }
         return wishes
     }

@@ -2,23 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Fixtures
-import Foundation
 import JSON
-import Testing
 import Transfer
 
 extension Stack {
-    /// Starts both programs with the catalogs of the systems whose clients come along unchanged.
+    /// Starts both programs.
     func startCompatible() async throws -> Gateway {
-        // Tests/EndToEnd/Support/CompatibilityStack.swift, so three folders up is the checkout.
-        let checkout = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../..").standardized
-        let environment = ["CATALOG": checkout.appendingPathComponent("deploy/catalog.d").path]
-        let process = try await self.spawn("gateway", ["serve"], name: "gateway", environment: environment)
-        let line = try await process.waitForLine("ready ")
-        let port = line.split(separator: ":").last.flatMap { Int($0) }
-        let dispatcher = try await self.spawn("dispatcher", ["run"], name: "dispatcher", environment: environment)
-        _ = try await dispatcher.waitForLine("ready ")
-        return Gateway(process: process, port: try #require(port), http: self.http)
+        let gateway = try await self.startGateway()
+        _ = try await self.startDispatcher()
+        return gateway
     }
 }
 

@@ -10,12 +10,6 @@ import Stores
 struct DigestIntake: Sendable {
     let dispatcher: Dispatcher
 
-    /// Whether a job's notifications are gathered: it names a digest, and its type has a window.
-    func rule(for content: JobContent) -> (key: String, rule: DigestRule)? {
-        guard let key = content.digest, let rule = self.dispatcher.catalog[content.type]?.digest else { return nil }
-        return (key, rule)
-    }
-
     /// Gathers notifications and tells which of them come on their own.
     ///
     /// - Returns: of each whether it is stored as a notification now.
@@ -26,5 +20,13 @@ struct DigestIntake: Sendable {
         }
         PipelineMetrics.held.increment(by: outcomes.count { $0 == .held })
         return outcomes.map { $0 == .single }
+    }
+}
+
+extension Catalog {
+    /// What a job's notifications are gathered for: nil if it names no digest, or its type has no window.
+    func digest(of content: JobContent) -> (key: String, rule: DigestRule)? {
+        guard let key = content.digest, let rule = self[content.type]?.digest else { return nil }
+        return (key, rule)
     }
 }

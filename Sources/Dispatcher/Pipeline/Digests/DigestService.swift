@@ -43,7 +43,7 @@ package struct DigestService: Service {
         let now = self.dispatcher.now()
         let due = try await self.dispatcher.digests.take(now: now, until: now + Self.hold, limit: Self.batchSize)
         guard !due.isEmpty else { return 0 }
-        let summaries = due.filter { $0.count > 0 }.map { self.summary(of: $0, now: now) }
+        let summaries = due.filter { $0.count > 0 }
         try await self.send(summaries, now: now)
         try await self.dispatcher.untilDone("remove digests") {
             try await self.dispatcher.digests.remove(due.map(\.id))
@@ -53,13 +53,17 @@ package struct DigestService: Service {
     }
 
     /// Stores summaries as any other notifications are stored, by what their users want now, and sends them on their way.
-    private func send(_ summaries: [Notification], now: Timestamp) async throws {
-        guard !summaries.isEmpty else { return }
-        let keys = summaries.map { self.dispatcher.catalog.wishKey(user: $0.user, type: $0.type) }
+    private func send(_ due: [DigestStore.Due], now: Timestamp) async throws {
+        guard !due.isEmpty else { return }
+        let catalog = self.dispatcher.catalog
+        let keys = due.map { catalog.wishKey(user: $0.user, type: $0.type, needsLocale: true) }
         let wishes = try await self.dispatcher.untilDone("look up preferences") {
             try await self.dispatcher.recipients.wishes(keys)
         }
-        let decided = zip(summaries, wishes).map { self.dispatcher.decideStoring($0, wishes: $1, now: now) }
+        let decided = zip(due, wishes).map { digest, wish in
+            let summary = Self.summary(of: digest, catalog, locale: wish.settings.locale, now: now)
+            return self.dispatcher.decideStoring(summary, catalog, wishes: wish, now: now)
+        }
         let outcomes = try await self.dispatcher.untilDone("store digests") {
             try await self.dispatcher.notifications.store(decided, areRepeats: true)
         }
@@ -73,8 +77,13 @@ package struct DigestService: Service {
         try await Router(dispatcher: self.dispatcher).route(open)
     }
 
-    private func summary(of digest: DigestStore.Due, now: Timestamp) -> Notification {
-        let type = self.dispatcher.catalog[digest.type] ?? NotificationType(name: digest.type)
+    private static func summary(
+        of digest: DigestStore.Due,
+        _ catalog: Catalog,
+        locale: String?,
+        now: Timestamp
+    ) -> Notification {
+        let type = catalog[digest.type] ?? NotificationType(name: digest.type)
         let origin = EntryDigest(
             stream: "digest",
             entry: "\(digest.id.milliseconds)-0",
@@ -84,7 +93,8 @@ package struct DigestService: Service {
         if digest.count == 1, let only = digest.first.first {
             (content.title, content.body, content.data) = (only.title, only.body, only.data)
         } else {
-            let text = SummaryText(count: digest.count, titles: digest.first.map(\.title))
+            let text = SummaryText(
+                count: digest.count, lines: digest.first, type: type.name, catalog: catalog, locale: locale)
             (content.title, content.body) = (text.title, text.body)
             content.data = SummaryText.data(count: digest.count, notifications: digest.first.map(\.id))
         }

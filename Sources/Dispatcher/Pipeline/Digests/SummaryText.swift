@@ -1,23 +1,62 @@
 // Carillon · SummaryText.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Catalog
 import JSON
 import Model
+import Stores
+import Templates
 
-/// What a summary says where the catalog has no words for it.
+/// What a summary says: the catalog's words for its type, or plain ones where it has none.
 struct SummaryText: Sendable, Equatable {
-    /// How many titles are shown.
+    /// How many titles plain words show.
     private static let mostTitles = 3
 
-    let title: String
-    let body: String
+    private(set) var title: String
+    private(set) var body: String
 
+    /// Plain words.
+    ///
     /// - Parameters:
     ///   - count: how many notifications it stands for.
     ///   - titles: those of the first few.
     init(count: Int, titles: [String]) {
         self.title = "\(count) notifications"
         self.body = titles.filter { !$0.isEmpty }.prefix(Self.mostTitles).joined(separator: "\n")
+    }
+
+    /// The words of a type's summary, which get `count` and the first ten as `items`; plain ones if the catalog has none, or
+    /// they ask for what is not there.
+    init(count: Int, lines: [DigestStore.Line], type: String, catalog: Catalog, locale: String?) {
+        self.init(count: count, titles: lines.map(\.title))
+        guard let templates = catalog.summary(of: type) else { return }
+        let variables = TemplateVariables(json: Self.variables(count: count, lines: lines))
+        var renderer = MessageRenderer(templates, default: catalog.defaultLocale, variables: variables)
+        guard let message = try? renderer.message(locale: locale) else { return }
+        self.title = message.title
+        self.body = message.body
+    }
+
+    private static func variables(count: Int, lines: [DigestStore.Line]) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("count")
+        writer.integer(count)
+        writer.key("items")
+        writer.beginArray()
+        for line in lines {
+            writer.beginObject()
+            writer.key("title")
+            writer.string(line.title)
+            writer.key("body")
+            writer.string(line.body)
+            writer.key("data")
+            if let data = line.data { writer.raw(data) } else { writer.raw("{}") }
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+        return writer.bytes
     }
 
     /// The data of a summary: how many there are, and the ids of the first.

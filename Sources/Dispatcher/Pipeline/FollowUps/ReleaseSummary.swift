@@ -87,7 +87,12 @@ struct ReleaseSummary: Sendable {
         summary.delivery = .push
         summary.lane = notifications.map(\.lane).min() ?? .normal
         summary.channels = [.push]
-        let text = SummaryText(count: notifications.count, titles: notifications.map(\.title))
+        let lines = notifications.prefix(Self.mostNamed).map {
+            DigestStore.Line(id: $0.id, title: $0.title, body: $0.body, data: $0.data)
+        }
+        let text = SummaryText(
+            count: notifications.count, lines: lines, type: type.name, catalog: self.dispatcher.catalog,
+            locale: group[0].facts.settings.locale)
         summary.title = text.title
         summary.body = text.body
         summary.category = type.category

@@ -12,17 +12,6 @@ import Streams
 
 /// The first stage: entries become valid jobs, jobs become stored notifications.
 struct JobIntake: Sendable {
-    /// A job and the notifications that it asks for.
-    private struct Prepared {
-        let entry: StreamEntry
-        var notifications: [Notification]
-        /// The digest that they are gathered for; nil if they come on their own.
-        let digest: (key: String, rule: DigestRule)?
-
-        /// Whether storing it takes more than storing it.
-        var needsMore: Bool { self.digest != nil || self.notifications.contains { $0.collapseKey != nil } }
-    }
-
     /// Up to this many notifications, a batch is stored before its users' wishes are known.
     private static let smallBatch = 8
 
@@ -35,28 +24,31 @@ struct JobIntake: Sendable {
         var stored = StoredBatch(group: batch.group)
         stored.finished = batch.entries.map(\.id)
         let now = self.dispatcher.now()
-        var prepared: [Prepared] = []
+        let catalog = self.dispatcher.catalog
+        var prepared: [PreparedJob] = []
         for entry in batch.entries {
             // An entry that was deleted while it was pending only has to be acknowledged.
             guard let fields = entry.fields else { continue }
             do throws(JobFaults) {
-                let job = try JobDecoder.decode(fields) { self.dispatcher.catalog[$0] != nil }
+                let job = try catalog.job(fields)
                 switch job.payload {
                 case .event(let name, let arguments):
                     for user in Self.users(job) {
                         stored.events.append(StoredBatch.Event(user: user, name: name, arguments: arguments))
                     }
                 case .notification(let content):
-                    let notifications = try self.notifications(job, content, entry: entry, batch: batch, now: now)
-                    let digest = DigestIntake(dispatcher: self.dispatcher).rule(for: content)
-                    prepared.append(Prepared(entry: entry, notifications: notifications, digest: digest))
+                    let notifications = try self.notifications(job, content, catalog, entry, batch: batch, now: now)
+                    prepared.append(
+                        try PreparedJob(
+                            entry: entry, notifications: notifications, wording: JobWording(content, catalog: catalog),
+                            digest: catalog.digest(of: content)))
                 }
             } catch {
                 stored.dead.append(self.letter(entry, batch.group.stream, reason: error.description, now: now))
             }
         }
-        if try await !self.storeUnlessWished(&prepared, areRepeats: areRepeats, now: now, into: &stored) {
-            try await self.storeAsWished(&prepared, areRepeats: areRepeats, now: now, into: &stored)
+        if try await !self.storeUnlessWished(&prepared, catalog, areRepeats: areRepeats, now: now, into: &stored) {
+            try await self.storeAsWished(&prepared, catalog, areRepeats: areRepeats, now: now, into: &stored)
         }
         for job in prepared where stored.conflicts.contains("\(batch.group.stream)/\(job.entry.id)") {
             let reason = "id: was used before with other content; give another id"
@@ -66,19 +58,29 @@ struct JobIntake: Sendable {
     }
 
     private func storeAsWished(
-        _ prepared: inout [Prepared],
+        _ prepared: inout [PreparedJob],
+        _ catalog: Catalog,
         areRepeats: Bool,
         now: Timestamp,
         into stored: inout StoredBatch
     ) async throws {
         let keys = prepared.flatMap { job in
-            job.notifications.map { self.dispatcher.catalog.wishKey(user: $0.user, type: $0.type) }
+            job.notifications.map { catalog.wishKey(user: $0.user, type: $0.type, needsLocale: job.needsLocale) }
         }
         let wishes = try await self.dispatcher.untilDone("look up preferences") {
             try await self.dispatcher.recipients.wishes(keys)
         }
         let decided = prepared.flatMap(\.notifications)
-        self.decideStoring(&prepared, wishes: wishes, now: now)
+        StageClock.decide.measure { self.decideStoring(&prepared, catalog, wishes: wishes, now: now) }
+        var position = 0
+        for job in prepared.indices {
+            let locales = wishes[position...].prefix(prepared[job].notifications.count).map(\.settings.locale)
+            position += locales.count
+            guard let refusal = prepared[job].word(locales) else { continue }
+            let reason = refusal.faults.description
+            let entry = prepared[job].entry
+            stored.dead.append(self.letter(entry, stored.group.stream, reason: reason, now: now, refusal.fields))
+        }
         try await self.gather(&prepared, now: now)
         try await self.store(prepared[...], areRepeats: areRepeats, into: &stored)
         // Most users have said nothing.
@@ -95,16 +97,17 @@ struct JobIntake: Sendable {
     ///
     /// - Returns: false if it must be done the long way, in which case nothing was stored.
     private func storeUnlessWished(
-        _ prepared: inout [Prepared],
+        _ prepared: inout [PreparedJob],
+        _ catalog: Catalog,
         areRepeats: Bool,
         now: Timestamp,
         into stored: inout StoredBatch
     ) async throws -> Bool {
         let count = prepared.reduce(0) { $0 + $1.notifications.count }
-        guard count <= Self.smallBatch, prepared.allSatisfy({ !$0.needsMore }) else { return false }
+        guard count <= Self.smallBatch, !prepared.contains(where: \.needsMore) else { return false }
         let original = prepared
         let nothing = [RecipientStore.Wishes](repeating: RecipientStore.Wishes(), count: count)
-        self.decideStoring(&prepared, wishes: nothing, now: now)
+        StageClock.decide.measure { self.decideStoring(&prepared, catalog, wishes: nothing, now: now) }
         let distinct = Self.distinct(prepared.flatMap(\.notifications), conflicts: &stored.conflicts)
         do {
             let outcomes = try await self.dispatcher.untilDone(
@@ -124,8 +127,14 @@ struct JobIntake: Sendable {
         return false
     }
 
-    private func letter(_ entry: StreamEntry, _ stream: String, reason: String, now: Timestamp) -> DeadLetter {
-        DeadLetter(stream: stream, entry: entry.id, reason: reason, at: now, fields: entry.fields ?? [])
+    private func letter(
+        _ entry: StreamEntry,
+        _ stream: String,
+        reason: String,
+        now: Timestamp,
+        _ fields: [(name: String, value: ArraySlice<UInt8>)]? = nil
+    ) -> DeadLetter {
+        DeadLetter(stream: stream, entry: entry.id, reason: reason, at: now, fields: fields ?? entry.fields ?? [])
     }
 
     private static func users(_ job: Job) -> [String] {
@@ -138,17 +147,20 @@ struct JobIntake: Sendable {
     private func notifications(
         _ job: Job,
         _ content: JobContent,
-        entry: StreamEntry,
+        _ catalog: Catalog,
+        _ entry: StreamEntry,
         batch: LaneBatch,
         now: Timestamp
     ) throws(JobFaults) -> [Notification] {
-        guard let type = self.dispatcher.catalog[content.type] else {
+        guard let type = catalog[content.type] else {
             throw JobFaults([JobFault("type", "is not in the catalog")])
         }
         let digest = EntryDigest(stream: batch.group.stream, entry: entry.id, fields: entry.fields ?? [])
         let milliseconds = Int64(entry.id.prefix { $0 != "-" }) ?? now.milliseconds
         let createdAt = min(Timestamp(milliseconds: milliseconds), now)
-        let draft = NotificationDraft(content, type: type, lane: batch.lane, createdAt: createdAt)
+        let draft = NotificationDraft(
+            content, type: type, actions: catalog.actions(of: type.name)?.rule(for: content.extras.state)?.category,
+            lane: batch.lane, createdAt: createdAt)
         return Self.users(job).map { user in
             var notification = draft.notification(id: NotificationID(origin: digest, user: user), user: user)
             notification.jobEntry = "\(batch.group.stream)/\(entry.id)"
@@ -159,19 +171,24 @@ struct JobIntake: Sendable {
     }
 
     /// Fills in status and channels from what the users want.
-    private func decideStoring(_ prepared: inout [Prepared], wishes: [RecipientStore.Wishes], now: Timestamp) {
+    private func decideStoring(
+        _ prepared: inout [PreparedJob],
+        _ catalog: Catalog,
+        wishes: [RecipientStore.Wishes],
+        now: Timestamp
+    ) {
         var position = 0
         for job in prepared.indices {
             for index in prepared[job].notifications.indices {
                 prepared[job].notifications[index] = self.dispatcher.decideStoring(
-                    prepared[job].notifications[index], wishes: wishes[position], now: now)
+                    prepared[job].notifications[index], catalog, wishes: wishes[position], now: now)
                 position += 1
             }
         }
     }
 
     /// Takes out what waits for its digest.
-    private func gather(_ prepared: inout [Prepared], now: Timestamp) async throws {
+    private func gather(_ prepared: inout [PreparedJob], now: Timestamp) async throws {
         let items = prepared.flatMap { job in
             job.digest.map { digest in
                 job.notifications.filter { $0.status == .pending }.map {
@@ -187,7 +204,7 @@ struct JobIntake: Sendable {
     }
 
     /// Stores jobs as one batch; a batch that PostgreSQL refuses is halved until the culprit stands alone.
-    private func store(_ jobs: ArraySlice<Prepared>, areRepeats: Bool, into stored: inout StoredBatch) async throws {
+    private func store(_ jobs: ArraySlice<PreparedJob>, areRepeats: Bool, into stored: inout StoredBatch) async throws {
         guard !jobs.isEmpty else { return }
         let distinct = Self.distinct(jobs.flatMap(\.notifications), conflicts: &stored.conflicts)
         do {

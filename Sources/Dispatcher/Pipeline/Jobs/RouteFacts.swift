@@ -134,8 +134,8 @@ struct RouteFacts: Sendable {
 
 extension Catalog {
     /// Under which type and category a user's wishes for a type are found.
-    func wishKey(user: String, type: String) -> RecipientStore.Key {
-        RecipientStore.Key(user: user, type: type, category: self[type]?.category)
+    func wishKey(user: String, type: String, needsLocale: Bool = false) -> RecipientStore.Key {
+        RecipientStore.Key(user: user, type: type, category: self[type]?.category, needsLocale: needsLocale)
     }
 
     /// The caps that notifications of a type count against.

@@ -119,13 +119,15 @@ struct JobRoutes {
             let random = NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max))
             fields.append(("id", Array(random.asRandomUUID.description.utf8)))
         }
-        let job = try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) }) { self.services.catalog[$0] != nil }
+        let job = try self.services.catalog.job(fields.map { ($0.name, $0.value[...]) })
         var lane = Lane.normal
         if case .notification(let content) = job.payload {
             guard let type = self.services.catalog[content.type] else {
                 throw JobFaults([JobFault("type", "is not in the catalog")])
             }
             lane = content.lane ?? type.lane
+            let faults = self.services.catalog.variableFaults(content)
+            guard faults.isEmpty else { throw JobFaults(faults) }
         }
         return Checked(id: job.id ?? "", lane: lane, fields: fields)
     }

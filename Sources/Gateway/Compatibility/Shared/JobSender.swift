@@ -21,7 +21,7 @@ struct JobSender {
         let named = [("type", type.name), ("id", id.description)] + fields
         let bytes = named.map { (name: $0.0, value: Array($0.1.utf8)) }
         do throws(JobFaults) {
-            _ = try JobDecoder.decode(bytes.map { ($0.name, $0.value[...]) }) { self.services.catalog[$0] != nil }
+            _ = try self.services.catalog.job(bytes.map { ($0.name, $0.value[...]) })
         } catch {
             throw Problem(.unprocessableContent, "some fields are at fault", faults: error.faults)
         }

@@ -1,0 +1,75 @@
+// Carillon · PreparedJob.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+import Streams
+
+/// A job and the notifications that it asks for.
+struct PreparedJob: Sendable {
+    /// The fields that name recipients.
+    private static let audience: Set<String> = ["user", "users", "topic", "all", "except"]
+
+    let entry: StreamEntry
+    var notifications: [Notification]
+    /// What the notifications say; nil if they say it already.
+    private var wording: JobWording?
+    /// The digest that they are gathered for; nil if they come on their own.
+    let digest: (key: String, rule: DigestRule)?
+
+    /// - Throws: `JobFaults` if the words are the same for all recipients and cannot be made.
+    init(
+        entry: StreamEntry,
+        notifications: [Notification],
+        wording: JobWording?,
+        digest: (key: String, rule: DigestRule)? = nil
+    ) throws(JobFaults) {
+        self.digest = digest
+        self.entry = entry
+        self.notifications = notifications
+        self.wording = wording
+        guard let wording, !wording.needsLocale else { return }
+        if let refusal = self.word(notifications.map { _ in nil }) { throw refusal.faults }
+    }
+
+    /// Whether the recipients' locales are needed.
+    var needsLocale: Bool { self.wording != nil }
+
+    /// Whether storing it takes more than storing it.
+    var needsMore: Bool {
+        self.needsLocale || self.digest != nil || self.notifications.contains { $0.collapseKey != nil }
+    }
+
+    /// Puts the words in, and takes out the notifications whose locale has none.
+    ///
+    /// - Parameter locales: of the notifications, in their order.
+    /// - Returns: what is wrong, and the fields of a job for those whom it concerns.
+    mutating func word(_ locales: [String?]) -> (faults: JobFaults, fields: [(name: String, value: ArraySlice<UInt8>)])?
+    {
+        guard var wording = self.wording else { return nil }
+        self.wording = nil
+        var faults: [JobFault] = []
+        var users: [String] = []
+        var worded: [Notification] = []
+        for (notification, locale) in zip(self.notifications, locales) {
+            var notification = notification
+            do throws(JobFault) {
+                try wording.apply(to: &notification, locale: locale)
+                worded.append(notification)
+            } catch {
+                if !faults.contains(error) { faults.append(error) }
+                users.append(notification.user)
+            }
+        }
+        self.notifications = worded
+        return faults.isEmpty ? nil : (JobFaults(faults), self.fields(for: users))
+    }
+
+    /// The fields of a job for these users alone: all of them as they came if there are no others.
+    private func fields(for users: [String]) -> [(name: String, value: ArraySlice<UInt8>)] {
+        let fields = self.entry.fields ?? []
+        guard !self.notifications.isEmpty else { return fields }
+        let named = JSONWriter.bytes(of: .array(users.map { .string($0) }))
+        return fields.filter { !Self.audience.contains($0.name) } + [("users", named[...])]
+    }
+}

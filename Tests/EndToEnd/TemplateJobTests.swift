@@ -1,0 +1,136 @@
+// Carillon · TemplateJobTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Postgres
+import Services
+import Testing
+import Transfer
+
+/// Jobs whose words are the catalog's.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct TemplateJobTests {
+    private static let catalog = """
+        types:
+          paid:
+            delivery: push
+            channels: [in_app, push, email]
+            templates:
+              en:
+                title: "{{amount}} from {{name}}"
+                body: "Invoice {{invoice.number}}"
+                email_subject: "You got {{amount}}"
+                email_html: "<p>{{name}}</p>"
+              de: {title: "{{amount}} von {{name}}{{late}}"}
+              pt-BR: {title: "{{amount}} de {{name}}"}
+          plain: {}
+        templates:
+          welcome:
+            en: {title: "Welcome {{name}}"}
+        """
+
+    private static let vars = #"{"amount":"€ 40","name":"<Ada>","invoice":{"number":"i9"}}"#
+
+    @Test("everyone gets the text of their locale: the settings', a device's, the default")
+    func locales() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(environment: environment)
+            for (user, locale) in [("br", "pt-BR"), ("gb", "en-GB"), ("fr", "fr")] {
+                let token = try await Stack.token(user: user)
+                let json = #"{"locale":"\#(locale)"}"#
+                #expect(try await gateway.call(.put, "/v1/settings", token: token, json: json).status == 200)
+            }
+            let device = #"{"platform":"android","token":"phone","locale":"pt_BR"}"#
+            let token = try await Stack.token(user: "device")
+            #expect(try await gateway.call(.post, "/v1/devices", token: token, json: device).status == 201)
+            try await stack.append([
+                ("users", #"["br","gb","fr","device","none"]"#), ("type", "paid"), ("vars", Self.vars),
+            ])
+            try await eventually("all have it") { try await stack.texts(user: "none").count == 1 }
+            let portuguese = ["€ 40 de <Ada>", ""]
+            let english = ["€ 40 from <Ada>", "Invoice i9"]
+            #expect(try await stack.texts(user: "br") == [portuguese])
+            #expect(try await stack.texts(user: "device") == [portuguese])
+            for user in ["gb", "fr", "none"] { #expect(try await stack.texts(user: user) == [english]) }
+            try await eventually("the phone has it") { stack.pushed() == ["phone": ["€ 40 de <Ada>"]] }
+            // The e-mail's parts stay with the notification, escaped where they are HTML.
+            let rows = try await stack.query(
+                "SELECT extras #>> '{platform,email,subject}', extras #>> '{platform,email,html}' "
+                    + "FROM carillon.notifications WHERE user_id = 'none'")
+            #expect(try rows.map { try $0.text(0) } == ["You got € 40"])
+            #expect(try rows.map { try $0.text(1) } == ["<p>&lt;Ada&gt;</p>"])
+
+            try await stack.append([
+                ("user", "none"), ("type", "plain"), ("template", "welcome"), ("vars", #"{"name":"Eve"}"#),
+            ])
+            try await eventually("a named template") {
+                try await stack.texts(user: "none").map(\.first) == [english[0], "Welcome Eve"]
+            }
+        }
+    }
+
+    @Test("a text that fails for some sets their copies aside, the others get theirs")
+    func partial() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(environment: environment)
+            for user in ["hans", "heidi"] {
+                let token = try await Stack.token(user: user)
+                _ = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"locale":"de-CH"}"#)
+            }
+            let entry = try await stack.append([
+                ("users", #"["ada","hans","heidi","eve"]"#), ("except", #"["eve"]"#), ("type", "paid"), ("id", "j1"),
+                ("vars", Self.vars),
+            ])
+            try await eventually("the others have theirs") { try await stack.texts(user: "ada").count == 1 }
+            try await eventually("the letter") { try await stack.deadReasons().count == 1 }
+            #expect(try await stack.deadReasons() == [entry: "vars.late: is missing, in type paid, locale de"])
+            for user in ["hans", "heidi", "eve"] { #expect(try await stack.texts(user: user).isEmpty) }
+            let letter = try await stack.query("SELECT fields FROM carillon.dead_letters")
+            let fields = try JSONParser.parse(try #require(try letter.first?.optionalJSON(0))).array
+            let named = fields?.compactMap { $0.strings }.filter { $0.first != "vars" }
+            #expect(named == [["type", "paid"], ["id", "j1"], ["users", #"["hans","heidi"]"#]])
+        }
+    }
+
+    @Test("what cannot be made into words is named, by the API before it is taken and by the dispatcher after")
+    func faults() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(environment: environment)
+            let cases: [([(String, String)], String, String)] = [
+                ([("type", "plain"), ("template", "none")], "template", "is not in the catalog"),
+                ([("type", "plain"), ("vars", "{}")], "vars", "needs a template, as the type has none of its own"),
+                ([("type", "paid"), ("vars", "{}"), ("title", "x")], "vars", "does not go with title or body"),
+                (
+                    [("type", "plain"), ("template", "welcome")], "vars.name",
+                    "is missing, in template welcome, locale en"
+                ),
+                (
+                    [("type", "plain"), ("template", "welcome"), ("vars", #"{"name":{"first":"A"}}"#)], "vars.name",
+                    "is an object, where text or a number is needed, in template welcome, locale en"
+                ),
+            ]
+            let service = try await Stack.token(user: "backend", scope: .service)
+            var expected: [String: String] = [:]
+            for (fields, field, reason) in cases {
+                let entry = try await stack.append([("user", "u")] + fields)
+                expected[entry] = "\(field): \(reason)"
+                let members = (fields + [("user", "u")]).map { name, value in
+                    value.hasPrefix("{") ? #""\#(name)":\#(value)"# : #""\#(name)":"\#(value)""#
+                }
+                let json = "{\(members.joined(separator: ","))}"
+                let answer = try await gateway.call(.post, "/v1/jobs", token: service, json: json)
+                #expect(answer.status == 422)
+                #expect(answer.faults == [field])
+            }
+            try await eventually("all are set aside") { try await stack.deadReasons() == expected }
+            #expect(try await stack.query("SELECT FROM carillon.notifications").isEmpty)
+        }
+    }
+}
