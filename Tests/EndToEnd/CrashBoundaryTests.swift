@@ -22,6 +22,7 @@ struct CrashBoundaryTests {
         let side: TripwireProxy.Side
         /// Whether the user holds a socket; a phone otherwise.
         var isOnline = false
+        var leastPushes: Int?
         /// A provider that has a push and whose answer is not on record is asked again.
         var mostPushes = 1
 
@@ -34,17 +35,19 @@ struct CrashBoundaryTests {
         Boundary(
             name: "stored, no deadline, not published", server: .redis, words: "ZADD", side: .before, isOnline: true),
         Boundary(
-            name: "deadline set, not published", server: .redis, words: "PUBLISH", side: .before, isOnline: true),
+            name: "deadline set, not published", server: .redis, words: "PUBLISH", side: .before, isOnline: true,
+            // The deadline passes before anybody takes over.
+            leastPushes: 1),
         Boundary(
             name: "published, not acknowledged", server: .redis, words: "PUBLISH", side: .after, isOnline: true),
         Boundary(name: "stored, not queued", server: .redis, words: ":deliveries:critical\r\n$1\r\n*", side: .before),
         Boundary(name: "queued, not said so", server: .redis, words: ":deliveries:critical\r\n$1\r\n*", side: .after),
         Boundary(name: "queued, not marked", server: .postgres, words: "queued", side: .before),
         Boundary(
-            name: "accepted by the provider, not on record", server: .postgres, words: "accepted", side: .before,
+            name: "accepted by the provider, not on record", server: .postgres, words: "/messages/", side: .before,
             mostPushes: 2),
         Boundary(
-            name: "on record, the answer lost", server: .postgres, words: "accepted", side: .after),
+            name: "on record, the answer lost", server: .postgres, words: "/messages/", side: .after),
     ]
 
     private static let title = "boundary-title"
@@ -67,11 +70,11 @@ struct CrashBoundaryTests {
                 try await stack.statuses(user: "ada") == [Self.title: expected]
             }
             try await eventually("nothing is left to do", within: .seconds(60)) { try await Self.isIdle(stack) }
+            let count = stack.pushed()["ada-phone"]?.count ?? 0
             if let socket {
                 #expect(socket.titles == [Self.title])
-                #expect(stack.pushed().isEmpty)
+                #expect(count == boundary.leastPushes ?? 0)
             } else {
-                let count = stack.pushed()["ada-phone"]?.count ?? 0
                 #expect((1...boundary.mostPushes).contains(count))
             }
             await doomed.proxy.close()

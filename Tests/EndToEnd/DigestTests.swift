@@ -72,7 +72,7 @@ struct DigestTests {
             let first = try #require(
                 socket.all("notification").first { $0["notification"]?["title"]?.string == "1:0" })
             let removed = try #require(socket.all("deleted").first)
-            #expect(removed["ids"]?.array?.first?.string == first["notification"]?["id"]?.string)
+            #expect(removed["change"]?["ids"]?.array?.first?.string == first["notification"]?["id"]?.string)
             #expect(removed["unread"]?.integer == 1)
             let token = try await Stack.token(user: "ben")
             let list = try await gateway.call(.get, "/v1/notifications", token: token)

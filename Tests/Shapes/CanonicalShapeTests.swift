@@ -52,7 +52,7 @@ struct CanonicalShapeTests {
                 + #""category":"payments","entity_type":"invoice","entity_id":"i9","url":"app://i9","#
                 + #""image":"https://example.org/i.png","collapse_key":"k","version":42,"#
                 + #""created_at":"2026-11-20T10:00:00.123Z","read_at":"1970-01-01T00:00:00.000Z","#
-                + #""expires_at":"1969-12-31T23:59:59.000Z"}"#)
+                + #""expires_at":"1969-12-31T23:59:59.000Z","held_back":null}"#)
     }
 
     @Test("What is for the server alone stays out")

@@ -35,6 +35,7 @@ package struct Dispatcher: Sendable {
     package let logger: Logger
     /// What was taken and not yet acknowledged.
     let inHand = EntriesInHand()
+    let sends = SendsInHand()
     let leaseClock = LeaseClock()
 
     package init(

@@ -39,16 +39,15 @@ package struct DeliveryWork: Sendable, Equatable {
         self.callsForAttention = callsForAttention
     }
 
-    /// The same after one more try.
-    ///
-    /// - Parameter mayHaveArrived: whether the provider may have it although it did not say so.
-    package func afterTry(mayHaveArrived: Bool) -> DeliveryWork {
+    /// The same after one more try, to be checked against the record of attempts: it may stand in the stream a second time,
+    /// or have arrived although nobody said so.
+    package var afterTry: DeliveryWork {
         DeliveryWork(
             notification: self.notification,
             device: self.device,
             user: self.user,
             attempt: self.attempt + 1,
-            isRepeat: self.isRepeat || mayHaveArrived,
+            isRepeat: true,
             callsForAttention: self.callsForAttention
         )
     }

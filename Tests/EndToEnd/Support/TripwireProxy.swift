@@ -73,7 +73,7 @@ final class TripwireProxy: Sendable {
     /// What of `bytes` goes on to the server.
     fileprivate func pass(_ bytes: [UInt8]) -> ArraySlice<UInt8> {
         self.state.withLock { state in
-            if state.isTripped { return [] }
+            if state.isTripped { return state.wire?.side == .before ? [] : bytes[...] }
             guard var wire = state.wire else { return bytes[...] }
             var start = 0
             while let found = Self.find(wire.words, in: bytes, from: start) {

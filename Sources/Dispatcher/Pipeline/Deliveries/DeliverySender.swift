@@ -63,19 +63,14 @@ struct DeliverySender: Sendable {
         areRepeats: Bool,
         settle: @Sendable (DeliveryOutcome) async -> Void
     ) async throws -> [Item] {
-        struct Target: Hashable {
-            let notification: NotificationID
-            let device: NotificationID
-        }
         var works: [(StreamEntry, DeliveryWork)] = []
-        var targets: Set<Target> = []
         for entry in batch.entries {
             do throws(DeliveryWork.Fault) {
                 guard let text = entry[DeliveryWork.field] else { throw .malformed }
                 let work = try DeliveryWork(text)
                 // Appended twice because nobody knew whether the first had arrived. The attempts do not know yet either, and
                 // the other entry stays until it is settled.
-                guard targets.insert(Target(notification: work.notification, device: work.device)).inserted else {
+                guard self.dispatcher.sends.begin(work) else {
                     let twin = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now)
                     await settle(self.outcome(entry, batch, twin, .refused(.underWay)))
                     continue
@@ -129,6 +124,7 @@ struct DeliverySender: Sendable {
     private func send(_ item: Item, _ batch: LaneBatch) async -> DeliveryOutcome? {
         guard await self.mayAct(on: item.entry, batch.group) else {
             self.dispatcher.inHand.release([item.entry.id], of: batch.group.stream)
+            self.dispatcher.sends.end(item.work)
             return nil
         }
         guard let facts = await self.freshFacts(item) else { return self.outcome(item.entry, batch, item, .gone) }

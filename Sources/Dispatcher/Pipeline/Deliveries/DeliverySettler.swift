@@ -38,6 +38,9 @@ struct DeliverySettler: Sendable {
         try await self.dispatcher.untilDone("put off") { try await self.dispatcher.followUps.put(postponed) }
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(ledger.dead)
         try await self.schedule(ledger.retries)
+        for outcome in outcomes {
+            if let work = outcome.work, !outcome.isTwin { self.dispatcher.sends.end(work) }
+        }
         for (group, ids) in ledger.finished.values {
             try await self.dispatcher.acknowledge(ids, group)
         }
@@ -168,7 +171,7 @@ struct DeliverySettler: Sendable {
             return
         }
         self.record(outcome, work, .retry, reason, in: &ledger)
-        ledger.retries.append((work.afterTry(mayHaveArrived: outcome.mayHaveArrived), due, outcome.lane))
+        ledger.retries.append((work.afterTry, due, outcome.lane))
     }
 
     /// Keeps work that is not at fault until its provider can be used again, without counting tries.
@@ -196,9 +199,9 @@ struct DeliverySettler: Sendable {
 }
 
 extension DeliveryOutcome {
-    /// Whether the provider may have it although no answer came.
-    var mayHaveArrived: Bool {
-        if case .unanswered(_, true) = self.result { return true }
+    /// Whether another entry makes the same delivery.
+    var isTwin: Bool {
+        if case .refused(.underWay) = self.result { return true }
         return false
     }
 }

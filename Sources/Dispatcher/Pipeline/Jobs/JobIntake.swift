@@ -267,7 +267,11 @@ struct JobIntake: Sendable {
     ) {
         switch outcome {
         case .stored, .known:
-            if let open = StoredBatch.Open(notification, outcome) { stored.open.append(open) }
+            if let open = StoredBatch.Open(notification, outcome) {
+                stored.open.append(open)
+            } else if let shown = StoredBatch.shown(notification, outcome) {
+                stored.shown.append(shown)
+            }
         case .duplicate, .replaced:
             return
         case .conflict:

@@ -21,6 +21,7 @@ struct Router: Sendable {
     /// Fans a batch out and, when all of it is in the next stage's hands, acknowledges it.
     func finish(_ batch: StoredBatch) async throws {
         try await self.route(batch.open)
+        try await self.show(batch.shown)
         try await self.publish(batch.replaced)
         try await self.publish(batch.events)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(batch.dead)
@@ -188,6 +189,21 @@ struct Router: Sendable {
             isSecondTry = true
             for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
         }
+    }
+
+    /// Publishes again what a dispatcher that died may not have published; nodes drop what they have. Nothing else is done
+    /// about it, as it has an owner.
+    private func show(_ shown: [StoredBatch.Open]) async throws {
+        guard !shown.isEmpty else { return }
+        let presence = try await RouteFacts.presence(of: shown.map(\.notification.user), self.dispatcher)
+        var plan = RoutePlan()
+        for item in shown {
+            plan.publish(
+                item.notification, unread: item.unread, code: self.dispatcher.catalog[item.notification.type]?.code,
+                isSilent: true, now: self.dispatcher.now(),
+                to: presence[ExactText(item.notification.user)] ?? .unknown)
+        }
+        try await self.publish(plan)
     }
 
     /// Takes what was replaced off the sockets.

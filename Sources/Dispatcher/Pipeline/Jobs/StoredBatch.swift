@@ -40,6 +40,16 @@ struct StoredBatch: Sendable {
         }
     }
 
+    /// What was stored before, is listed, and is somebody's to bring on its way.
+    static func shown(_ notification: Notification, _ outcome: NotificationStore.Outcome) -> Open? {
+        guard case .known(let version, let unread, let status, let isOwned) = outcome, version > 0,
+            [.sent, .failed, .deferred].contains(status) || status == .pending && isOwned
+        else { return nil }
+        var notification = notification
+        notification.version = version
+        return Open(notification: notification, unread: unread, isRepeat: true)
+    }
+
     /// An event that goes to sockets only.
     struct Event: Sendable {
         let user: String
@@ -50,6 +60,8 @@ struct StoredBatch: Sendable {
     let group: ConsumerGroup
     var open: [Open] = []
     var events: [Event] = []
+    /// What was stored before and has an owner: sockets may still lack it.
+    var shown: [Open] = []
     /// What newer notifications took the place of.
     var replaced: [NotificationStore.Replacement] = []
     var dead: [DeadLetter] = []
