@@ -74,7 +74,8 @@ enum TestServices {
             redis: redis,
             metrics: PrometheusRegistry(),
             checkDatabase: {},
-            now: now
+            now: now,
+            webhooks: WebhookStore(pool: pool)
         )
         let value: Value
         do {

@@ -79,6 +79,7 @@ enum DispatcherComposition {
             deliveries: DeliveryStore(pool: pool),
             deadLetters: DeadLetterStore(pool: pool),
             presence: PresenceRegistry(connection: redis, keys: keys),
+            events: EventLog(keys: keys, length: settings.common.eventsLength),
             providers: credentials.providers,
             now: now,
             logger: logger
@@ -120,6 +121,14 @@ enum DispatcherComposition {
         services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher)]
         services.append(contentsOf: deliveries)
         services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
+        let webhookTransfer = try self.webhookTransfer(settings, logger: logger)
+        if dispatcher.events.isOn {
+            services.append(
+                WebhookService(dispatcher: dispatcher, store: WebhookStore(pool: pool), transfer: webhookTransfer))
+        }
+        services += self.outboxes(settings).map { name, database in
+            OutboxRelay(dispatcher: dispatcher, name: name, configuration: database)
+        }
         var configuration = ServiceGroupConfiguration(
             services: services.map { .init(service: $0) },
             gracefulShutdownSignals: [.sigterm, .sigint],
@@ -135,6 +144,7 @@ enum DispatcherComposition {
         await dispatcher.leaveGroups()
         await lease.release()
         await transfer.shutdown()
+        await webhookTransfer.shutdown()
         await redis.close()
         pool.close()
     }
@@ -147,6 +157,23 @@ enum DispatcherComposition {
         configuration.sessionSettings = StoreSession.settings
         configuration.connections = settings.common.databaseConnections
         return configuration
+    }
+
+    /// A client for URLs that others chose.
+    private static func webhookTransfer(_ settings: DispatcherSettings, logger: Logger) throws -> TransferClient {
+        var configuration = TransferConfiguration()
+        configuration.caFile = settings.providerCertificateAuthority
+        configuration.allowPlainHTTP = settings.common.allowsPrivateWebhooks
+        configuration.refusesPrivateAddresses = !settings.common.allowsPrivateWebhooks
+        return try TransferClient(configuration: configuration, logger: logger)
+    }
+
+    /// How the databases are reached whose outbox is relayed, by name.
+    private static func outboxes(_ settings: DispatcherSettings) -> [(String, PostgresConfiguration)] {
+        let others = settings.outboxDatabases.enumerated().map { number, url in
+            ("\(number + 1)", PostgresConfiguration(connectionString: url, applicationName: "carillon-outbox"))
+        }
+        return [("own", self.database(settings))] + others
     }
 
     private static func readers(_ connect: () throws -> RedisConnection) throws -> [Lane: RedisConnection] {

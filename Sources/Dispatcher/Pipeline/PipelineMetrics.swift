@@ -3,6 +3,7 @@
 
 import Metrics
 import Model
+import Redis
 import Stores
 
 /// The dispatcher's metrics, each made once.
@@ -19,6 +20,23 @@ enum PipelineMetrics {
     static let claimed = Counter(label: "carillon.entries.claimed")
     /// Rows without an owner that were fanned out again.
     static let swept = Counter(label: "carillon.notifications.swept")
+
+    /// Events for upstream apps.
+    static let events = Events()
+
+    /// The metrics of the events' stream.
+    struct Events: Sendable {
+        let written = Counter(label: "carillon.events.written")
+        /// Those that Redis did not take.
+        let lost = Counter(label: "carillon.events.lost")
+
+        func note(_ replies: some Collection<RedisReply>) {
+            guard !replies.isEmpty else { return }
+            let refused = replies.count { if case .error = $0 { true } else { false } }
+            self.written.increment(by: replies.count - refused)
+            if refused > 0 { self.lost.increment(by: refused) }
+        }
+    }
 
     /// The metrics of one provider.
     struct Deliveries: Sendable {

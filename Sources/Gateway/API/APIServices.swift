@@ -37,6 +37,8 @@ package struct APIServices: Sendable {
     package let unsubscribeLinks: UnsubscribeLinks?
     /// Bounds the calls of each user; nil for no bound.
     package let callRate: UserRate?
+    package let webhooks: WebhookStore
+    package let webhookOptions: WebhookOptions
     let userFields: UserFields
 
     package init(
@@ -61,7 +63,9 @@ package struct APIServices: Sendable {
         now: @escaping @Sendable () -> Timestamp,
         webPushKey: String? = nil,
         unsubscribeLinks: UnsubscribeLinks? = nil,
-        callRate: UserRate? = nil
+        callRate: UserRate? = nil,
+        webhooks: WebhookStore,
+        webhookOptions: WebhookOptions = WebhookOptions()
     ) {
         self.credentials = credentials
         self.tickets = tickets
@@ -85,6 +89,8 @@ package struct APIServices: Sendable {
         self.webPushKey = webPushKey
         self.unsubscribeLinks = unsubscribeLinks
         self.callRate = callRate
+        self.webhooks = webhooks
+        self.webhookOptions = webhookOptions
         self.userFields = UserFields(catalog: catalog, now: now)
     }
 }

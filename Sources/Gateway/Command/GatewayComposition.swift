@@ -88,10 +88,16 @@ enum GatewayComposition {
         let users = UserStore(pool: pool)
         let presence = PresenceRegistry(connection: redis, keys: keys)
         let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
+        let events = EventTeller(
+            log: EventLog(keys: keys, length: settings.common.eventsLength),
+            connection: redis,
+            logger: logger
+        )
         let inboxService = InboxService(
             store: inbox,
             publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
             unconfirmed: unconfirmed,
+            events: events,
             now: now,
             logger: logger
         )
@@ -107,6 +113,7 @@ enum GatewayComposition {
             presence: presence,
             users: users,
             unconfirmed: unconfirmed,
+            events: events,
             redis: redis,
             catalog: catalog,
             messageRate: messageRate,
@@ -160,7 +167,12 @@ enum GatewayComposition {
                 unsubscribeLinks: settings.authentication.secrets.first.map {
                     UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
                 },
-                callRate: callRate
+                callRate: callRate,
+                webhooks: WebhookStore(pool: pool),
+                webhookOptions: WebhookOptions(
+                    areEventsWritten: settings.common.eventsLength != nil,
+                    allowsPrivate: settings.common.allowsPrivateWebhooks
+                )
             )
         ) { router, services in
             let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production

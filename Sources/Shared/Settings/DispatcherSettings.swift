@@ -34,6 +34,8 @@ package struct DispatcherSettings: Sendable {
     package let apns: APNS?
     /// A CA file for the providers' endpoints.
     package let providerCertificateAuthority: String?
+    /// URLs of other databases whose outbox is relayed.
+    package let outboxDatabases: [String]
 
     /// Reads it; faults stay with the reader.
     package init(_ reader: SettingsReader) {
@@ -61,5 +63,6 @@ package struct DispatcherSettings: Sendable {
             self.apns = nil
         }
         self.providerCertificateAuthority = reader.text("PROVIDER_CA")
+        self.outboxDatabases = reader.value("OUTBOX_DATABASE_URLS", default: []) { try DatabaseList($0).urls }
     }
 }

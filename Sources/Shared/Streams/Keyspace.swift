@@ -41,6 +41,15 @@ package struct Keyspace: Sendable {
 
     package var dead: String { self.prefix + "dead" }
 
+    /// The stream of what became of notifications.
+    package var events: String { self.prefix + "events" }
+
+    /// Webhooks by when they are to be told something.
+    var webhooksDue: String { self.prefix + "{webhooks}:due" }
+
+    /// What a webhook has yet to be told.
+    func webhookQueue(_ webhook: NotificationID) -> String { "\(self.prefix){webhooks}:queue:\(webhook)" }
+
     package func presence(_ user: String) -> String { "\(self.prefix)presence:{\(user)}" }
 
     /// What a user has used up of a rate.

@@ -194,6 +194,14 @@ struct JobIntake: Sendable {
         }
     }
 
+    /// Notes for upstream apps what was stored and goes no further.
+    private func tell(_ notification: Notification, into stored: inout StoredBatch) {
+        guard self.dispatcher.events.isOn, let kind = LifecycleEvent.Kind(ending: notification.status) else { return }
+        stored.told.append(
+            LifecycleEvent(kind, notification.label, at: self.dispatcher.now(), reason: notification.statusReason)
+        )
+    }
+
     /// Leaves out what a batch holds twice: the later of two with the same user, org and job id.
     private static func distinct(_ notifications: [Notification]) -> [Notification] {
         struct Key: Hashable {
@@ -221,7 +229,10 @@ struct JobIntake: Sendable {
         var notification = notification
         switch outcome {
         case .stored(let version, let unread):
-            guard notification.status == .pending else { return }
+            guard notification.status == .pending else {
+                self.tell(notification, into: &stored)
+                return
+            }
             notification.version = version
             stored.open.append(StoredBatch.Open(notification: notification, unread: unread, isRepeat: false))
         case .known(let version, let unread, let status, let isOwned):

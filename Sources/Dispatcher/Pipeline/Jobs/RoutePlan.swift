@@ -21,6 +21,7 @@ struct RoutePlan {
     private(set) var deliveries: [Delivery] = []
     private(set) var marks: [Mark] = []
     private(set) var skipped: [DeliveryStore.Attempt] = []
+    private(set) var told: [LifecycleEvent] = []
     private(set) var frameCount = 0
     private var full: [(node: String, frames: NodeFrameBatch)] = []
     private var filling: [String: NodeFrameBatch] = [:]
@@ -100,6 +101,20 @@ struct RoutePlan {
 
     mutating func mark(_ notification: Notification, _ status: NotificationStatus, reason: String?, via: String?) {
         self.marks.append((notification.user, notification.id, status, reason, via))
+    }
+
+    /// Notes for upstream apps what became of a notification.
+    mutating func tell(
+        _ kind: LifecycleEvent.Kind,
+        _ notification: Notification,
+        at: Timestamp,
+        channel: Channel? = nil,
+        device: Device? = nil,
+        reason: String? = nil
+    ) {
+        self.told.append(
+            LifecycleEvent(kind, notification.label, at: at, channel: channel, device: device, reason: reason)
+        )
     }
 
     mutating func skip(_ notification: Notification, device: Device, reason: String, at: Timestamp) {

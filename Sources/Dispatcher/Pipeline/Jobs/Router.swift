@@ -20,16 +20,21 @@ struct Router: Sendable {
 
     /// Fans a batch out and, when all of it is in the next stage's hands, acknowledges it.
     func finish(_ batch: StoredBatch) async throws {
-        try await self.route(batch.open)
+        let told = try await self.routeWithoutTelling(batch.open)
         try await self.publish(batch.events)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(batch.dead)
-        try await self.dispatcher.acknowledge(batch.finished, batch.group)
+        try await self.dispatcher.acknowledge(batch.finished, batch.group, telling: batch.told + told)
         PipelineMetrics.jobs.increment(by: batch.finished.count)
     }
 
     /// Routes notifications that were just stored, or found without an owner.
     func route(_ open: [StoredBatch.Open]) async throws {
-        guard !open.isEmpty else { return }
+        await self.dispatcher.tell(try await self.routeWithoutTelling(open))
+    }
+
+    /// - Returns: what upstream apps are to be told.
+    private func routeWithoutTelling(_ open: [StoredBatch.Open]) async throws -> [LifecycleEvent] {
+        guard !open.isEmpty else { return [] }
         let users = ExactText.distinct(open.map(\.notification.user))
         let presences = try await self.presences(users)
         let presence = Dictionary(uniqueKeysWithValues: zip(users.map { ExactText($0) }, presences))
@@ -45,6 +50,7 @@ struct Router: Sendable {
             self.add(item, presence: found, devices: devices, to: &plan)
         }
         try await self.carryOut(plan)
+        return plan.told
     }
 
     /// Falls back to push where no socket proved receipt.
@@ -56,6 +62,7 @@ struct Router: Sendable {
             self.add(item, presence: .offline, devices: devices, progress: .unproven, to: &plan)
         }
         try await self.carryOut(plan)
+        await self.dispatcher.tell(plan.told)
     }
 
     // MARK: Looking up
@@ -115,6 +122,10 @@ struct Router: Sendable {
                 plan.mark(notification, .pending, reason: "queued", via: nil)
             case .settle(let status, let reason, let via):
                 plan.mark(notification, status, reason: reason.rawValue, via: via)
+                if self.dispatcher.events.isOn, let kind = LifecycleEvent.Kind(ending: status) {
+                    let channel: Channel? = status == .sent ? .inApp : nil
+                    plan.tell(kind, notification, at: facts.now, channel: channel, reason: reason.rawValue)
+                }
             case .wait, .store:
                 break
             }
@@ -122,6 +133,9 @@ struct Router: Sendable {
         if notification.channels.contains(.push) {
             for device in all where !self.dispatcher.providers.contains(device.provider) {
                 plan.skip(notification, device: device, reason: "no_provider", at: facts.now)
+                guard self.dispatcher.events.isOn else { continue }
+                plan.tell(
+                    .failed, notification, at: facts.now, channel: .push, device: device, reason: "no_provider")
             }
         }
     }

@@ -25,5 +25,7 @@ struct StoredBatch: Sendable {
     var open: [Open] = []
     var events: [Event] = []
     var dead: [DeadLetter] = []
+    /// What became of those that go no further.
+    var told: [LifecycleEvent] = []
     var finished: [String] = []
 }

@@ -14,8 +14,6 @@ struct JobRoutes {
     private static let largestBatch = 1_000
     /// Room for a full batch of jobs with more than the usual data.
     private static let largestBody = 16 * 1024 * 1024
-    /// Above this many waiting jobs in a lane, new ones are refused.
-    private static let highWaterMark = 1_000_000
 
     /// A job that was checked, as it goes into the stream.
     private struct Checked {
@@ -61,7 +59,7 @@ struct JobRoutes {
         guard faults.isEmpty else {
             throw Problem(.unprocessableContent, "some fields are at fault", faults: faults)
         }
-        for lane in Set(jobs.map(\.lane)) where try await self.services.jobs.length(lane) >= Self.highWaterMark {
+        for lane in Set(jobs.map(\.lane)) where try await self.services.jobs.length(lane) >= JobStream.highWaterMark {
             throw Problem(.serviceUnavailable, "too many jobs wait in lane \(lane.rawValue)", retryAfter: 5)
         }
         let entries = try await self.services.jobs.append(jobs.map { ($0.lane, $0.fields) })
@@ -106,14 +104,7 @@ struct JobRoutes {
     /// Checks a job with the decoder that the dispatcher uses.
     private func check(_ body: JSONValue, key: String?) throws(JobFaults) -> Checked {
         guard let members = body.object else { throw JobFaults([JobFault("job", "must be a JSON object")]) }
-        var fields: [(name: String, value: [UInt8])] = []
-        for member in members {
-            switch member.value {
-            case .null: continue
-            case .string(let text): fields.append((member.key, Array(text.utf8)))
-            default: fields.append((member.key, JSONWriter.bytes(of: member.value)))
-            }
-        }
+        var fields = JobFields.flat(members)
         if let key {
             if let named = body["id"]?.string, named != key {
                 throw JobFaults([JobFault("id", "differs from Idempotency-Key")])

@@ -9,9 +9,6 @@ import Streams
 
 /// Appends single jobs: the test sends of several systems.
 struct JobSender {
-    /// Above this many waiting jobs in a lane, new ones are refused.
-    private static let highWaterMark = 1_000_000
-
     let services: APIServices
 
     /// Checks a job as the dispatcher does, and appends it to its type's lane.
@@ -28,7 +25,7 @@ struct JobSender {
         } catch {
             throw Problem(.unprocessableContent, "some fields are at fault", faults: error.faults)
         }
-        guard try await self.services.jobs.length(type.lane) < Self.highWaterMark else {
+        guard try await self.services.jobs.length(type.lane) < JobStream.highWaterMark else {
             throw Problem(.serviceUnavailable, "too many jobs wait in lane \(type.lane.rawValue)", retryAfter: 5)
         }
         _ = try await self.services.jobs.append([(type.lane, bytes)])
