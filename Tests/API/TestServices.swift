@@ -75,7 +75,8 @@ enum TestServices {
             metrics: PrometheusRegistry(),
             checkDatabase: {},
             now: now,
-            webhooks: WebhookStore(pool: pool)
+            webhooks: WebhookStore(pool: pool),
+            deadLetters: DeadLetterStore(pool: pool)
         )
         let value: Value
         do {

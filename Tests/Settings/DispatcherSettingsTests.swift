@@ -4,7 +4,7 @@
 import Settings
 import Testing
 
-@Suite("What dispatchers relay and tell")
+@Suite("What dispatchers keep and relay")
 struct DispatcherSettingsTests {
     @Test(
         "Databases whose outbox is relayed, with commas or spaces between them, hosts too",
@@ -31,12 +31,14 @@ struct DispatcherSettingsTests {
         #expect(faults.allSatisfy { $0.hasPrefix("OUTBOX_DATABASE_URLS must be URLs") && !$0.contains("word") })
     }
 
-    @Test("Without a word, the documented bounds hold")
+    @Test("Without a word, the documented periods and bounds hold")
     func defaults() {
         let settings = Readings().dispatcher
         #expect(settings.outboxDatabases.isEmpty)
         #expect(settings.common.eventsLength == 1_000_000)
         #expect(!settings.common.allowsPrivateWebhooks)
+        #expect(settings.retention.audit == 90 && settings.retention.inbox == 90 && settings.retention.devices == 90)
+        #expect(settings.retention.tombstones == 30 && settings.retention.deadLetters == 30)
         #expect(Readings(["EVENTS": "off"]).gateway.common.eventsLength == nil)
     }
 }

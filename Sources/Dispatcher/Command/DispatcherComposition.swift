@@ -121,6 +121,21 @@ enum DispatcherComposition {
         services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher)]
         services.append(contentsOf: deliveries)
         services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
+        let days = settings.retention
+        services.append(ReplayService(dispatcher: dispatcher))
+        services.append(
+            RetentionService(
+                dispatcher: dispatcher,
+                store: RetentionStore(pool: pool),
+                periods: .init(
+                    audit: days.audit,
+                    inbox: days.inbox,
+                    tombstones: days.tombstones,
+                    devices: days.devices,
+                    deadLetters: days.deadLetters
+                )
+            )
+        )
         let webhookTransfer = try self.webhookTransfer(settings, logger: logger)
         if dispatcher.events.isOn {
             services.append(

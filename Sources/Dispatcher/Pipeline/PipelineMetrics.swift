@@ -14,6 +14,8 @@ enum PipelineMetrics {
     static let published = Counter(label: "carillon.frames.published")
     /// Letters set aside.
     static let dead = Counter(label: "carillon.dead.letters")
+    /// Dead letters that went back to their streams.
+    static let replayed = Counter(label: "carillon.dead.replayed")
     /// Notifications that fell back to push because no proof came.
     static let unproven = Counter(label: "carillon.notifications.unproven")
     /// Entries taken over from dispatchers that are gone, or whose reply never arrived.

@@ -38,6 +38,7 @@ package struct APIServices: Sendable {
     /// Bounds the calls of each user; nil for no bound.
     package let callRate: UserRate?
     package let webhooks: WebhookStore
+    package let deadLetters: DeadLetterStore
     package let webhookOptions: WebhookOptions
     let userFields: UserFields
 
@@ -65,6 +66,7 @@ package struct APIServices: Sendable {
         unsubscribeLinks: UnsubscribeLinks? = nil,
         callRate: UserRate? = nil,
         webhooks: WebhookStore,
+        deadLetters: DeadLetterStore,
         webhookOptions: WebhookOptions = WebhookOptions()
     ) {
         self.credentials = credentials
@@ -90,6 +92,7 @@ package struct APIServices: Sendable {
         self.unsubscribeLinks = unsubscribeLinks
         self.callRate = callRate
         self.webhooks = webhooks
+        self.deadLetters = deadLetters
         self.webhookOptions = webhookOptions
         self.userFields = UserFields(catalog: catalog, now: now)
     }

@@ -169,6 +169,7 @@ enum GatewayComposition {
                 },
                 callRate: callRate,
                 webhooks: WebhookStore(pool: pool),
+                deadLetters: DeadLetterStore(pool: pool),
                 webhookOptions: WebhookOptions(
                     areEventsWritten: settings.common.eventsLength != nil,
                     allowsPrivate: settings.common.allowsPrivateWebhooks

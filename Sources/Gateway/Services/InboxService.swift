@@ -1,9 +1,9 @@
 // Carillon · InboxService.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
 package import Logging
 package import Model
+import Shapes
 package import Stores
 package import Streams
 
@@ -78,20 +78,6 @@ package struct InboxService: Sendable {
     /// fills it from the inbox.
     private func tell(_ user: String, _ kind: NodeFrame.Kind, _ change: InboxStore.Change, all: StaticString?) async {
         guard !change.isEmpty else { return }
-        var writer = JSONWriter()
-        writer.beginObject()
-        if let all {
-            writer.key(all)
-            writer.bool(true)
-        } else {
-            writer.key("ids")
-            writer.beginArray()
-            for id in change.ids { writer.string(id.description) }
-            writer.endArray()
-        }
-        writer.key("at")
-        writer.string(self.now().rfc3339)
-        writer.endObject()
         do {
             try await self.publisher.publish(
                 NodeFrame(
@@ -100,7 +86,7 @@ package struct InboxService: Sendable {
                     previous: change.version - 1,
                     version: change.version,
                     unread: change.unread,
-                    body: writer.bytes
+                    body: RemovalShape.encode(change.ids, all: all, at: self.now())
                 )
             )
         } catch {

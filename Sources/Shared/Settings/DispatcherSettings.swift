@@ -36,6 +36,7 @@ package struct DispatcherSettings: Sendable {
     package let providerCertificateAuthority: String?
     /// URLs of other databases whose outbox is relayed.
     package let outboxDatabases: [String]
+    package let retention: RetentionSettings
 
     /// Reads it; faults stay with the reader.
     package init(_ reader: SettingsReader) {
@@ -63,6 +64,7 @@ package struct DispatcherSettings: Sendable {
             self.apns = nil
         }
         self.providerCertificateAuthority = reader.text("PROVIDER_CA")
+        self.retention = RetentionSettings(reader)
         self.outboxDatabases = reader.value("OUTBOX_DATABASE_URLS", default: []) { try DatabaseList($0).urls }
     }
 }

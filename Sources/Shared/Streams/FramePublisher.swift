@@ -18,12 +18,19 @@ package struct FramePublisher: Sendable {
 
     /// Publishes one frame to every node on which its user has a socket.
     package func publish(_ frame: NodeFrame) async throws(RedisError) {
-        guard case .online(let connections) = try await self.presence.lookUp([frame.user]).first else { return }
-        var message = NodeFrameBatch()
-        message.append(frame)
+        try await self.publish([frame])
+    }
+
+    /// Publishes frames of different users, each to every node on which its user has a socket.
+    package func publish(_ frames: [NodeFrame]) async throws(RedisError) {
         var batch = RedisBatch()
-        for node in Set(connections.map(\.node)) {
-            batch.append("PUBLISH", .text(self.keys.nodeChannel(node)), .bytes(message.bytes))
+        for (frame, presence) in zip(frames, try await self.presence.lookUp(frames.map(\.user))) {
+            guard case .online(let connections) = presence else { continue }
+            var message = NodeFrameBatch()
+            message.append(frame)
+            for node in Set(connections.map(\.node)) {
+                batch.append("PUBLISH", .text(self.keys.nodeChannel(node)), .bytes(message.bytes))
+            }
         }
         for reply in try await self.connection.send(batch) { _ = try reply.checked() }
     }

@@ -36,6 +36,15 @@ package struct Keyspace: Sendable {
     /// Whose turn it is to sweep.
     package var sweepTurn: String { self.prefix + "sweep" }
 
+    /// Whose turn it is to take away what has been kept long enough.
+    package var retentionTurn: String { self.prefix + "retention" }
+
+    /// The streams that take work back that was set aside.
+    package var replayable: [String] {
+        Lane.allCases.map { self.jobs($0) }
+            + Provider.allCases.flatMap { provider in Lane.allCases.map { self.deliveries(provider, $0) } }
+    }
+
     /// Is there as long as Redis remembers what it was given.
     package var memory: String { self.prefix + "memory" }
 

@@ -13,7 +13,7 @@ import Streams
 struct JobIntake: Sendable {
     /// A job and the notifications that it asks for.
     private struct Prepared {
-        let entry: StreamEntry
+        let origin: JobOrigin
         var notifications: [Notification]
     }
 
@@ -33,19 +33,21 @@ struct JobIntake: Sendable {
         for entry in batch.entries {
             // An entry that was deleted while it was pending only has to be acknowledged.
             guard let fields = entry.fields else { continue }
+            let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: fields)
             do throws(JobFaults) {
-                let job = try JobDecoder.decode(fields) { self.dispatcher.catalog[$0] != nil }
+                let job = try JobDecoder.decode(origin.fields) { self.dispatcher.catalog[$0] != nil }
                 switch job.payload {
                 case .event(let name, let arguments):
                     for user in Self.users(job) {
                         stored.events.append(StoredBatch.Event(user: user, name: name, arguments: arguments))
                     }
                 case .notification(let content):
-                    let notifications = try self.notifications(job, content, entry: entry, batch: batch, now: now)
-                    prepared.append(Prepared(entry: entry, notifications: notifications))
+                    let notifications = try self.notifications(
+                        job, content, origin: origin, lane: batch.lane, now: now)
+                    prepared.append(Prepared(origin: origin, notifications: notifications))
                 }
             } catch {
-                stored.dead.append(self.letter(entry, batch.group.stream, reason: error.description, now: now))
+                stored.dead.append(self.letter(origin, reason: error.description, now: now))
             }
         }
         if try await self.storeUnlessWished(&prepared, areRepeats: areRepeats, now: now, into: &stored) {
@@ -94,8 +96,14 @@ struct JobIntake: Sendable {
         return false
     }
 
-    private func letter(_ entry: StreamEntry, _ stream: String, reason: String, now: Timestamp) -> DeadLetter {
-        DeadLetter(stream: stream, entry: entry.id, reason: reason, at: now, fields: entry.fields ?? [])
+    private func letter(_ origin: JobOrigin, reason: String, now: Timestamp) -> DeadLetter {
+        DeadLetter(
+            stream: origin.latestStream,
+            entry: origin.latestEntry,
+            reason: reason,
+            at: now,
+            fields: origin.latestFields
+        )
     }
 
     private static func users(_ job: Job) -> [String] {
@@ -108,16 +116,15 @@ struct JobIntake: Sendable {
     private func notifications(
         _ job: Job,
         _ content: JobContent,
-        entry: StreamEntry,
-        batch: LaneBatch,
+        origin: JobOrigin,
+        lane: Lane,
         now: Timestamp
     ) throws(JobFaults) -> [Notification] {
         guard let type = self.dispatcher.catalog[content.type] else {
             throw JobFaults([JobFault("type", "is not in the catalog")])
         }
-        let digest = EntryDigest(stream: batch.group.stream, entry: entry.id, fields: entry.fields ?? [])
-        let milliseconds = Int64(entry.id.prefix { $0 != "-" }) ?? now.milliseconds
-        let createdAt = min(Timestamp(milliseconds: milliseconds), now)
+        let digest = EntryDigest(stream: origin.stream, entry: origin.entry, fields: origin.fields)
+        let createdAt = min(Timestamp(milliseconds: origin.milliseconds ?? now.milliseconds), now)
         return Self.users(job).map { user in
             var notification = Notification(
                 id: NotificationID(origin: digest, user: user),
@@ -125,12 +132,12 @@ struct JobIntake: Sendable {
                 type: type.name,
                 createdAt: createdAt
             )
-            notification.jobEntry = "\(batch.group.stream)/\(entry.id)"
+            notification.jobEntry = origin.text
             notification.org = job.org
             notification.jobID = job.id
             notification.severity = content.severity ?? type.severity
             notification.delivery = content.delivery ?? type.delivery
-            notification.lane = Lane.mostUrgent(content.lane ?? type.lane, batch.lane)
+            notification.lane = Lane.mostUrgent(content.lane ?? type.lane, lane)
             notification.channels = content.channels ?? .all
             notification.title = content.title
             notification.body = content.body
@@ -185,7 +192,7 @@ struct JobIntake: Sendable {
             if jobs.count == 1, let culprit = jobs.first {
                 let reason = "PostgreSQL refused it: SQLSTATE \(error.sqlState ?? "unknown")"
                 let now = self.dispatcher.now()
-                stored.dead.append(self.letter(culprit.entry, stored.group.stream, reason: reason, now: now))
+                stored.dead.append(self.letter(culprit.origin, reason: reason, now: now))
                 return
             }
             let middle = jobs.startIndex + jobs.count / 2
