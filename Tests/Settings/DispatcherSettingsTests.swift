@@ -4,7 +4,7 @@
 import Settings
 import Testing
 
-@Suite("What dispatchers keep and relay")
+@Suite("What dispatchers keep, relay and move")
 struct DispatcherSettingsTests {
     @Test(
         "Databases whose outbox is relayed, with commas or spaces between them, hosts too",
@@ -31,7 +31,7 @@ struct DispatcherSettingsTests {
         #expect(faults.allSatisfy { $0.hasPrefix("OUTBOX_DATABASE_URLS must be URLs") && !$0.contains("word") })
     }
 
-    @Test("Without a word, the documented periods and bounds hold")
+    @Test("Without a word, the documented periods and bounds hold; zero takes the overflow away")
     func defaults() {
         let settings = Readings().dispatcher
         #expect(settings.outboxDatabases.isEmpty)
@@ -39,6 +39,8 @@ struct DispatcherSettingsTests {
         #expect(!settings.common.allowsPrivateWebhooks)
         #expect(settings.retention.audit == 90 && settings.retention.inbox == 90 && settings.retention.devices == 90)
         #expect(settings.retention.tombstones == 30 && settings.retention.deadLetters == 30)
+        #expect(settings.overflowBacklog == 10_000 && settings.overflowShare == 1_000)
+        #expect(Readings(["OVERFLOW_BACKLOG": "0", "EVENTS": "off"]).dispatcher.overflowBacklog == nil)
         #expect(Readings(["EVENTS": "off"]).gateway.common.eventsLength == nil)
     }
 }

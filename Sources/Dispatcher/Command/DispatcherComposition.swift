@@ -103,7 +103,8 @@ enum DispatcherComposition {
         let jobs = JobsService(
             dispatcher: dispatcher,
             readers: try self.readers { try connect(jobsLoop) },
-            executor: EventLoopTaskExecutor(jobsLoop)
+            executor: EventLoopTaskExecutor(jobsLoop),
+            overflow: settings.overflowBacklog.map { .init(backlog: $0, leastShare: settings.overflowShare) }
         )
         try await lease.acquire()
         logger.info("dispatcher starts", metadata: ["dispatcher.name": "\(name)"])

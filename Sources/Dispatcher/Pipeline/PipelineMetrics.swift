@@ -14,6 +14,10 @@ enum PipelineMetrics {
     static let published = Counter(label: "carillon.frames.published")
     /// Letters set aside.
     static let dead = Counter(label: "carillon.dead.letters")
+    /// Jobs that were moved to their organisation's overflow.
+    static let overflowed = Counter(label: "carillon.overflow.moved")
+    /// Jobs that were taken from an overflow.
+    static let returned = Counter(label: "carillon.overflow.returned")
     /// Dead letters that went back to their streams.
     static let replayed = Counter(label: "carillon.dead.replayed")
     /// Notifications that fell back to push because no proof came.

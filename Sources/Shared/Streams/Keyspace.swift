@@ -25,6 +25,17 @@ package struct Keyspace: Sendable {
         }
     }
 
+    /// The lane of a jobs stream; nil for any other key.
+    package func lane(ofJobs stream: String) -> Lane? {
+        Lane.allCases.first { self.jobs($0) == stream }
+    }
+
+    /// The jobs of an organisation that were moved out of the others' way.
+    package func overflow(_ org: String) -> String { "\(self.prefix)jobs:{overflow}:\(org)" }
+
+    /// The organisations that have an overflow.
+    var overflows: String { self.prefix + "jobs:{overflow}" }
+
     package func deliveries(_ provider: Provider, _ lane: Lane) -> String {
         "\(self.prefix){\(provider.rawValue)}:deliveries:\(lane.rawValue)"
     }

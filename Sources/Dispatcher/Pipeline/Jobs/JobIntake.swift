@@ -42,8 +42,11 @@ struct JobIntake: Sendable {
                         stored.events.append(StoredBatch.Event(user: user, name: name, arguments: arguments))
                     }
                 case .notification(let content):
-                    let notifications = try self.notifications(
-                        job, content, origin: origin, lane: batch.lane, now: now)
+                    // One that was moved keeps the lane that it came by.
+                    let isMoved = origin.latestStream != batch.group.stream
+                    let first = isMoved ? self.dispatcher.keys.lane(ofJobs: origin.latestStream) : nil
+                    let lane = first ?? batch.lane
+                    let notifications = try self.notifications(job, content, origin: origin, lane: lane, now: now)
                     prepared.append(Prepared(origin: origin, notifications: notifications))
                 }
             } catch {
