@@ -164,6 +164,7 @@ let package = Package(
             dependencies: [
                 "Backoff", "Catalog", "Decision", "JSON", "Model", "Postgres", "Providers", "Queues", "Redis",
                 "Shapes", "Stores", "Streams", "Templates", "Transfer", "Zones",
+                .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "Metrics", package: "swift-metrics"),

@@ -85,7 +85,9 @@ enum TestServices {
             redis: redis,
             metrics: PrometheusRegistry(),
             checkDatabase: {},
-            now: now
+            now: now,
+            webhooks: WebhookStore(pool: pool),
+            deadLetters: DeadLetterStore(pool: pool)
         )
         let value: Value
         do {

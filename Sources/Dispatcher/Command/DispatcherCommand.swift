@@ -19,7 +19,7 @@ struct DispatcherCommand: AsyncParsableCommand {
               dispatcher run
               dispatcher enqueue --user u1 --type payment_received --title "Payment received"
             """,
-        subcommands: [RunCommand.self, EnqueueCommand.self]
+        subcommands: [RunCommand.self, EnqueueCommand.self, OutboxSQLCommand.self, DeadCommand.self]
     )
 
     /// Runs a command's work; a faulty configuration is printed and ends the process with 78.

@@ -84,6 +84,7 @@ enum DispatcherComposition {
             followUps: FollowUpStore(pool: pool),
             digests: DigestStore(pool: pool),
             presence: PresenceRegistry(connection: redis, keys: keys),
+            events: EventLog(keys: keys, length: settings.common.eventsLength),
             providers: credentials.providers,
             zones: zones,
             now: now,
@@ -108,7 +109,8 @@ enum DispatcherComposition {
         let jobs = JobsService(
             dispatcher: dispatcher,
             readers: try self.readers { try connect(jobsLoop) },
-            executor: EventLoopTaskExecutor(jobsLoop)
+            executor: EventLoopTaskExecutor(jobsLoop),
+            overflow: settings.overflowBacklog.map { .init(backlog: $0, leastShare: settings.overflowShare) }
         )
         try await lease.acquire()
         logger.info("dispatcher starts", metadata: ["dispatcher.name": "\(name)"])
@@ -127,6 +129,29 @@ enum DispatcherComposition {
         services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
         services.append(contentsOf: deliveries)
         services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
+        let days = settings.retention
+        services.append(ReplayService(dispatcher: dispatcher))
+        services.append(
+            RetentionService(
+                dispatcher: dispatcher,
+                store: RetentionStore(pool: pool),
+                periods: .init(
+                    audit: days.audit,
+                    inbox: days.inbox,
+                    tombstones: days.tombstones,
+                    devices: days.devices,
+                    deadLetters: days.deadLetters
+                )
+            )
+        )
+        let webhookTransfer = try self.webhookTransfer(settings, logger: logger)
+        if dispatcher.events.isOn {
+            services.append(
+                WebhookService(dispatcher: dispatcher, store: WebhookStore(pool: pool), transfer: webhookTransfer))
+        }
+        services += self.outboxes(settings).map { name, database in
+            OutboxRelay(dispatcher: dispatcher, name: name, configuration: database)
+        }
         var configuration = ServiceGroupConfiguration(
             services: services.map { .init(service: $0) },
             gracefulShutdownSignals: [.sigterm, .sigint],
@@ -142,6 +167,7 @@ enum DispatcherComposition {
         await dispatcher.leaveGroups()
         await lease.release()
         await transfer.shutdown()
+        await webhookTransfer.shutdown()
         await redis.close()
         pool.close()
     }
@@ -154,6 +180,23 @@ enum DispatcherComposition {
         configuration.sessionSettings = StoreSession.settings
         configuration.connections = settings.common.databaseConnections
         return configuration
+    }
+
+    /// A client for URLs that others chose.
+    private static func webhookTransfer(_ settings: DispatcherSettings, logger: Logger) throws -> TransferClient {
+        var configuration = TransferConfiguration()
+        configuration.caFile = settings.providerCertificateAuthority
+        configuration.allowPlainHTTP = settings.common.allowsPrivateWebhooks
+        configuration.refusesPrivateAddresses = !settings.common.allowsPrivateWebhooks
+        return try TransferClient(configuration: configuration, logger: logger)
+    }
+
+    /// How the databases are reached whose outbox is relayed, by name.
+    private static func outboxes(_ settings: DispatcherSettings) -> [(String, PostgresConfiguration)] {
+        let others = settings.outboxDatabases.enumerated().map { number, url in
+            ("\(number + 1)", PostgresConfiguration(connectionString: url, applicationName: "carillon-outbox"))
+        }
+        return [("own", self.database(settings))] + others
     }
 
     private static func readers(_ connect: () throws -> RedisConnection) throws -> [Lane: RedisConnection] {

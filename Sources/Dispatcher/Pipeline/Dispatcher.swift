@@ -3,6 +3,7 @@
 
 import Backoff
 package import Catalog
+import CoreMetrics
 import Decision
 package import Logging
 package import Model
@@ -26,6 +27,8 @@ package struct Dispatcher: Sendable {
     package let followUps: FollowUpStore
     package let digests: DigestStore
     package let presence: PresenceRegistry
+    /// What became of notifications, for upstream apps.
+    package let events: EventLog
     /// The providers that are configured; the others' work is recorded as `no_provider`.
     package let providers: Set<Provider>
     package let zones: ZoneDatabase
@@ -50,6 +53,7 @@ package struct Dispatcher: Sendable {
         followUps: FollowUpStore,
         digests: DigestStore,
         presence: PresenceRegistry,
+        events: EventLog,
         providers: Set<Provider>,
         zones: ZoneDatabase,
         defaultZone: ZoneRules = .utc,
@@ -67,6 +71,7 @@ package struct Dispatcher: Sendable {
         self.followUps = followUps
         self.digests = digests
         self.presence = presence
+        self.events = events
         self.providers = providers
         self.zones = zones
         self.defaultZone = defaultZone
@@ -120,10 +125,31 @@ package struct Dispatcher: Sendable {
         ConsumerGroup(stream: stream, consumer: self.name, connection: self.redis)
     }
 
-    /// Acknowledges and deletes entries of one stream, until that is done.
-    func acknowledge(_ ids: [String], _ group: ConsumerGroup) async throws {
-        try await self.untilDone("acknowledge entries") { try await group.acknowledge(ids) }
+    /// Acknowledges and deletes entries of one stream, until that is done; what became of them is told in the same write.
+    func acknowledge(_ ids: [String], _ group: ConsumerGroup, telling events: [LifecycleEvent] = []) async throws {
+        try await self.untilDone("acknowledge entries") {
+            var batch = RedisBatch()
+            for event in events { self.events.add(event, in: &batch) }
+            let told = batch.count
+            group.acknowledge(ids, in: &batch)
+            let replies = try await self.redis.send(batch)
+            // Work is not held up because an event could not be written.
+            PipelineMetrics.events.note(replies.prefix(told))
+            for reply in replies.dropFirst(told) { _ = try reply.checked() }
+        }
         self.inHand.release(ids, of: group.stream)
+    }
+
+    /// Tells what became of notifications that no entry in hand stands for.
+    func tell(_ events: [LifecycleEvent]) async {
+        guard self.events.isOn, !events.isEmpty else { return }
+        do throws(RedisError) {
+            try await self.events.append(events, on: self.redis)
+            PipelineMetrics.events.written.increment(by: events.count)
+        } catch {
+            PipelineMetrics.events.lost.increment(by: events.count)
+            self.logger.warning("events lost", metadata: ["count": "\(events.count)", "error": "\(error)"])
+        }
     }
 
     /// Leaves every consumer group where nothing is pending for this dispatcher; the rest is taken over when the lease is void.

@@ -3,6 +3,7 @@
 
 import Metrics
 import Model
+import Redis
 import Stores
 
 /// The dispatcher's metrics, each made once.
@@ -13,6 +14,12 @@ enum PipelineMetrics {
     static let published = Counter(label: "carillon.frames.published")
     /// Letters set aside.
     static let dead = Counter(label: "carillon.dead.letters")
+    /// Jobs that were moved to their organisation's overflow.
+    static let overflowed = Counter(label: "carillon.overflow.moved")
+    /// Jobs that were taken from an overflow.
+    static let returned = Counter(label: "carillon.overflow.returned")
+    /// Dead letters that went back to their streams.
+    static let replayed = Counter(label: "carillon.dead.replayed")
     /// Notifications that fell back to push because no proof came.
     static let unproven = Counter(label: "carillon.notifications.unproven")
     /// Entries taken over from dispatchers that are gone, or whose reply never arrived.
@@ -30,6 +37,22 @@ enum PipelineMetrics {
     static let held = Counter(label: "carillon.digests.held")
     /// Summaries in place of many pushes.
     static let summaries = Counter(label: "carillon.summaries")
+    /// Events for upstream apps.
+    static let events = Events()
+
+    /// The metrics of the events' stream.
+    struct Events: Sendable {
+        let written = Counter(label: "carillon.events.written")
+        /// Those that Redis did not take.
+        let lost = Counter(label: "carillon.events.lost")
+
+        func note(_ replies: some Collection<RedisReply>) {
+            guard !replies.isEmpty else { return }
+            let refused = replies.count { if case .error = $0 { true } else { false } }
+            self.written.increment(by: replies.count - refused)
+            if refused > 0 { self.lost.increment(by: refused) }
+        }
+    }
 
     /// The metrics of one provider.
     struct Deliveries: Sendable {

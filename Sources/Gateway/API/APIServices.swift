@@ -45,6 +45,9 @@ package struct APIServices: Sendable {
     package let unsubscribeLinks: UnsubscribeLinks?
     /// Bounds the calls of each user; nil for no bound.
     package let callRate: UserRate?
+    package let webhooks: WebhookStore
+    package let deadLetters: DeadLetterStore
+    package let webhookOptions: WebhookOptions
     let userFields: UserFields
 
     package init(
@@ -74,7 +77,10 @@ package struct APIServices: Sendable {
         now: @escaping @Sendable () -> Timestamp,
         webPushKey: String? = nil,
         unsubscribeLinks: UnsubscribeLinks? = nil,
-        callRate: UserRate? = nil
+        callRate: UserRate? = nil,
+        webhooks: WebhookStore,
+        deadLetters: DeadLetterStore,
+        webhookOptions: WebhookOptions = WebhookOptions()
     ) {
         self.credentials = credentials
         self.tickets = tickets
@@ -103,6 +109,9 @@ package struct APIServices: Sendable {
         self.webPushKey = webPushKey
         self.unsubscribeLinks = unsubscribeLinks
         self.callRate = callRate
+        self.webhooks = webhooks
+        self.deadLetters = deadLetters
+        self.webhookOptions = webhookOptions
         self.userFields = UserFields(catalog: catalog, now: now)
     }
 

@@ -90,10 +90,16 @@ enum GatewayComposition {
         let presence = PresenceRegistry(connection: redis, keys: keys)
         let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
         let publisher = FramePublisher(connection: redis, keys: keys, presence: presence)
+        let events = EventTeller(
+            log: EventLog(keys: keys, length: settings.common.eventsLength),
+            connection: redis,
+            logger: logger
+        )
         let inboxService = InboxService(
             store: inbox,
             publisher: publisher,
             unconfirmed: unconfirmed,
+            events: events,
             now: now,
             logger: logger
         )
@@ -109,6 +115,7 @@ enum GatewayComposition {
             presence: presence,
             users: users,
             unconfirmed: unconfirmed,
+            events: events,
             redis: redis,
             catalog: catalog,
             messageRate: messageRate,
@@ -172,7 +179,13 @@ enum GatewayComposition {
                 unsubscribeLinks: settings.authentication.secrets.first.map {
                     UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
                 },
-                callRate: callRate
+                callRate: callRate,
+                webhooks: WebhookStore(pool: pool),
+                deadLetters: DeadLetterStore(pool: pool),
+                webhookOptions: WebhookOptions(
+                    areEventsWritten: settings.common.eventsLength != nil,
+                    allowsPrivate: settings.common.allowsPrivateWebhooks
+                )
             )
         ) { router, services in
             let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production

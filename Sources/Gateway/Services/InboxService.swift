@@ -12,6 +12,7 @@ package struct InboxService: Sendable {
     private let store: InboxStore
     private let publisher: FramePublisher
     private let unconfirmed: UnconfirmedSet
+    private let events: EventTeller
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
 
@@ -19,20 +20,24 @@ package struct InboxService: Sendable {
         store: InboxStore,
         publisher: FramePublisher,
         unconfirmed: UnconfirmedSet,
+        events: EventTeller = EventTeller(),
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger
     ) {
         self.store = store
         self.publisher = publisher
         self.unconfirmed = unconfirmed
+        self.events = events
         self.now = now
         self.logger = logger
     }
 
     /// Marks notifications read, all of them if `ids` is nil.
     package func markRead(user: String, ids: [NotificationID]?) async throws -> InboxStore.Change {
-        let change = try await self.store.markRead(user: user, ids: ids, at: self.now())
+        let now = self.now()
+        let change = try await self.store.markRead(user: user, ids: ids, at: now)
         await self.tell(user, .read, change, all: ids == nil ? "all" : nil)
+        await self.events.tell(change.labels.map { LifecycleEvent(.read, $0, at: now) })
         return change
     }
 
@@ -47,7 +52,10 @@ package struct InboxService: Sendable {
     ///
     /// - Returns: whether the user has such a notification.
     package func markOpened(user: String, id: NotificationID) async throws -> Bool {
-        try await self.store.markOpened(user: user, id: id, at: self.now())
+        let now = self.now()
+        guard let receipt = try await self.store.markOpened(user: user, id: id, at: now) else { return false }
+        if let label = receipt.changed { await self.events.tell([LifecycleEvent(.opened, label, at: now)]) }
+        return true
     }
 
     /// Takes a client's word that it has a notification, and ends the wait for its proof.
@@ -55,10 +63,12 @@ package struct InboxService: Sendable {
     /// - Returns: whether the user has such a notification.
     package func markDelivered(user: String, id: NotificationID) async throws -> Bool {
         // The row first: if this process dies in between, the deadline lapses and the gate finds it delivered.
-        guard let lane = try await self.store.markDelivered(user: user, id: id, at: self.now(), via: "client") else {
+        let now = self.now()
+        guard let receipt = try await self.store.markDelivered(user: user, id: id, at: now, via: "client") else {
             return false
         }
-        try await self.unconfirmed.remove([UnconfirmedNotification(id: id, user: user, lane: lane)])
+        if let label = receipt.changed { await self.events.tell([LifecycleEvent(.delivered, label, at: now)]) }
+        try await self.unconfirmed.remove([UnconfirmedNotification(id: id, user: user, lane: receipt.lane)])
         return true
     }
 

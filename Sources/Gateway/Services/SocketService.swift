@@ -33,6 +33,7 @@ package struct SocketService: SocketBackend {
     private let presence: PresenceRegistry
     private let users: UserStore
     private let unconfirmed: UnconfirmedSet
+    private let events: EventTeller
     private let redis: RedisConnection
     private let catalog: Catalog
     private let messageRate: UserRate?
@@ -47,6 +48,7 @@ package struct SocketService: SocketBackend {
         presence: PresenceRegistry,
         users: UserStore,
         unconfirmed: UnconfirmedSet,
+        events: EventTeller = EventTeller(),
         redis: RedisConnection,
         catalog: Catalog,
         messageRate: UserRate? = nil,
@@ -60,6 +62,7 @@ package struct SocketService: SocketBackend {
         self.presence = presence
         self.users = users
         self.unconfirmed = unconfirmed
+        self.events = events
         self.redis = redis
         self.catalog = catalog
         self.messageRate = messageRate
@@ -156,14 +159,19 @@ package struct SocketService: SocketBackend {
 
     package func confirm(_ proofs: [ReceiptProof]) async throws {
         // The row first: if this process dies in between, the deadline lapses and the gate finds it delivered.
-        try await self.notifications.markDelivered(proofs.map { ($0.user, $0.id, $0.at) }, via: "socket")
+        let delivered = try await self.notifications.markDelivered(
+            proofs.map { ($0.user, $0.id, $0.at) }, via: "socket")
         var batch = RedisBatch()
         for proof in proofs {
             guard let lane = proof.awaitingLane else { continue }
             let waiting = UnconfirmedNotification(id: proof.id, user: proof.user, lane: lane)
             self.unconfirmed.remove(waiting, in: &batch)
         }
-        for reply in try await self.redis.send(batch) { _ = try reply.checked() }
+        let waits = batch.count
+        self.events.add(delivered.map { LifecycleEvent(.delivered, $0.label, at: $0.at, channel: .inApp) }, in: &batch)
+        let replies = try await self.redis.send(batch)
+        self.events.note(replies.dropFirst(waits))
+        for reply in replies.prefix(waits) { _ = try reply.checked() }
     }
 
     package func markRead(user: String, ids: [NotificationID]?) async throws -> Int32 {

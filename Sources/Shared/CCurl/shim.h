@@ -7,6 +7,8 @@
 #define CARILLON_CCURL_H
 
 #include <curl/curl.h>
+#include <netinet/in.h>
+#include <string.h>
 
 // Numbers and switches: `long`, never `int`.
 static inline CURLcode carillon_easy_set_long(CURL *easy, CURLoption option, long value) {
@@ -31,6 +33,24 @@ static inline CURLcode carillon_easy_set_list(CURL *easy, CURLoption option, str
 // CURLOPT_WRITEFUNCTION and CURLOPT_HEADERFUNCTION, whose types agree.
 static inline CURLcode carillon_easy_set_writer(CURL *easy, CURLoption option, curl_write_callback value) {
     return curl_easy_setopt(easy, option, value);
+}
+
+static inline CURLcode carillon_easy_set_opensocket(CURL *easy, curl_opensocket_callback value) {
+    return curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, value);
+}
+
+// Copies the IP address that libcurl is about to connect to; returns its length, 0 if it is none. What libcurl calls a
+// `sockaddr` is as long as its family needs.
+static inline int carillon_copy_address(const struct curl_sockaddr *address, unsigned char bytes[16]) {
+    if (address->family == AF_INET && address->addrlen >= sizeof(struct sockaddr_in)) {
+        memcpy(bytes, &((const struct sockaddr_in *)(const void *)&address->addr)->sin_addr, 4);
+        return 4;
+    }
+    if (address->family == AF_INET6 && address->addrlen >= sizeof(struct sockaddr_in6)) {
+        memcpy(bytes, &((const struct sockaddr_in6 *)(const void *)&address->addr)->sin6_addr, 16);
+        return 16;
+    }
+    return 0;
 }
 
 // CURLINFO_LONG.

@@ -20,6 +20,11 @@ package final class BlockingConnection: @unchecked Sendable {
 
     /// Connects, which may take as long as the configuration's connect timeout.
     static func open(_ configuration: PostgresConfiguration) -> Result<BlockingConnection, PostgresError> {
+        // libpq's words about a string that it cannot read would repeat it, and the password in it.
+        guard let options = PQconninfoParse(configuration.connectionString, nil) else {
+            return .failure(PostgresError(.unavailable, "the connection string cannot be read"))
+        }
+        PQconninfoFree(options)
         // `dbname` comes first and is expanded, so that what follows it overrides what the string says.
         let statementTimeout = Self.milliseconds(configuration.timeout) * 9 / 10
         let parameters: [(String, String)] = [

@@ -63,6 +63,18 @@ package struct RedisBatch: Sendable {
         self.bytes.writeRedisArgument(argument)
     }
 
+    /// Arguments in their wire form, to be encoded once and added often.
+    package static func encoded(_ arguments: RedisArgument...) -> ByteBuffer {
+        var bytes = ByteBuffer()
+        for argument in arguments { bytes.writeRedisArgument(argument) }
+        return bytes
+    }
+
+    /// Adds the next arguments of the command that was begun, as ``encoded(_:)`` gave them.
+    package mutating func arguments(encoded bytes: ByteBuffer) {
+        self.bytes.writeImmutableBuffer(bytes)
+    }
+
     /// Adds a script call.
     package mutating func append(
         _ script: RedisScript,

@@ -15,6 +15,10 @@ package struct CommonSettings: Sendable {
     package let catalog: String
     package let logLevel: Logger.Level
     package let logFormat: LogFormat
+    /// About how many events are kept for upstream apps; nil if none are written.
+    package let eventsLength: Int?
+    /// Whether webhooks may lead into private networks, and be plain HTTP.
+    package let allowsPrivateWebhooks: Bool
 
     /// Reads it; faults stay with the reader.
     package init(_ reader: SettingsReader) {
@@ -35,6 +39,10 @@ package struct CommonSettings: Sendable {
         self.catalog = catalog ?? ""
         self.logLevel = reader.choice("LOG_LEVEL", default: .info)
         self.logFormat = reader.choice("LOG_FORMAT", default: .text)
+        let events = reader.choice("EVENTS", default: GatewaySettings.Switch.on)
+        let length = reader.integer("EVENTS_LENGTH", default: 1_000_000, in: 1_000...100_000_000)
+        self.eventsLength = events == .on ? length : nil
+        self.allowsPrivateWebhooks = reader.choice("WEBHOOKS_PRIVATE", default: GatewaySettings.Switch.off) == .on
     }
 
     /// The address; the default's where none was given.

@@ -34,6 +34,13 @@ package struct DispatcherSettings: Sendable {
     package let apns: APNS?
     /// A CA file for the providers' endpoints.
     package let providerCertificateAuthority: String?
+    /// URLs of other databases whose outbox is relayed.
+    package let outboxDatabases: [String]
+    package let retention: RetentionSettings
+    /// How many jobs wait in a lane before an organisation's excess is moved; nil if it never is.
+    package let overflowBacklog: Int?
+    /// How many jobs of an organisation have their turn in a minute in any case.
+    package let overflowShare: Int
 
     /// Reads it; faults stay with the reader.
     package init(_ reader: SettingsReader) {
@@ -61,5 +68,10 @@ package struct DispatcherSettings: Sendable {
             self.apns = nil
         }
         self.providerCertificateAuthority = reader.text("PROVIDER_CA")
+        let backlog = reader.integer("OVERFLOW_BACKLOG", default: 10_000, in: 0...1_000_000)
+        self.overflowBacklog = backlog > 0 ? backlog : nil
+        self.overflowShare = reader.integer("OVERFLOW_SHARE", default: 1_000, in: 1...1_000_000)
+        self.retention = RetentionSettings(reader)
+        self.outboxDatabases = reader.value("OUTBOX_DATABASE_URLS", default: []) { try DatabaseList($0).urls }
     }
 }

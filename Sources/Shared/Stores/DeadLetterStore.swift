@@ -8,7 +8,7 @@ package import Postgres
 
 /// The mirror of the dead stream.
 package struct DeadLetterStore: Sendable {
-    private let pool: PostgresPool
+    let pool: PostgresPool
 
     package init(pool: PostgresPool) {
         self.pool = pool

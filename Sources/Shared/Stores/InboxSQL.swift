@@ -56,17 +56,19 @@ enum InboxSQL {
 
     /// $2: id, $3: when.
     static let opened = """
-        UPDATE carillon.notifications SET opened_at = coalesce(opened_at, $3) WHERE \(Self.received) RETURNING id
+        UPDATE carillon.notifications n SET opened_at = coalesce(opened_at, $3) WHERE \(Self.received)
+        RETURNING \(LabelColumns.list), n.opened_at = $3
         """
 
     /// $2: id, $3: when, $4: by which way.
     static let delivered = """
         WITH known AS (SELECT lane FROM carillon.notifications WHERE \(Self.received)),
         changed AS (
-            UPDATE carillon.notifications
+            UPDATE carillon.notifications n
             SET status = 'delivered', status_reason = NULL, delivered_at = $3, sent_via = coalesce(sent_via, $4)
             WHERE \(Self.received) AND status IN ('pending', 'sent')
+            RETURNING \(LabelColumns.list)
         )
-        SELECT lane FROM known
+        SELECT k.lane, n.* FROM known k LEFT JOIN changed n ON true
         """
 }

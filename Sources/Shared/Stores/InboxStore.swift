@@ -22,9 +22,23 @@ package struct InboxStore: Sendable {
         package let ids: [NotificationID]
         package let version: Int64
         package let unread: Int32
+        /// What was touched, by name; in the order of the ids.
+        package var labels: [NotificationLabel] = []
 
         /// Whether anything was changed, and so the version raised by one.
         package var isEmpty: Bool { self.ids.isEmpty }
+    }
+
+    /// What a client's receipt came to.
+    package struct Receipt: Sendable, Equatable {
+        package var lane = Lane.normal
+        /// The notification's name, if the receipt changed anything.
+        package let changed: NotificationLabel?
+
+        package init(lane: Lane = .normal, changed: NotificationLabel?) {
+            self.lane = lane
+            self.changed = changed
+        }
     }
 
     /// Notifications of an inbox, and how it stood when they were read.
@@ -241,13 +255,13 @@ package struct InboxStore: Sendable {
                     FROM carillon.inboxes b
                     WHERE b.user_id = $1 AND n.user_id = $1 AND n.read_at IS NULL AND n.deleted_at IS NULL
                         AND n.version > 0 \(condition)
-                    RETURNING n.id
+                    RETURNING \(LabelColumns.list)
                 ), tally AS (SELECT count(*)::int4 AS n FROM changed), raised AS (
                     UPDATE carillon.inboxes SET version = version + 1, unread = greatest(unread - tally.n, 0)
                     FROM tally WHERE user_id = $1 AND tally.n > 0
                     RETURNING version, unread
                 )
-                SELECT r.version, r.unread, c.id FROM raised r CROSS JOIN changed c
+                SELECT r.version, r.unread, n.* FROM raised r CROSS JOIN changed n
                 """,
                 parameters
             )
@@ -267,7 +281,7 @@ package struct InboxStore: Sendable {
                     UPDATE carillon.notifications n SET deleted_at = $2, version = b.version + 1
                     FROM carillon.inboxes b
                     WHERE b.user_id = $1 AND n.user_id = $1 AND n.deleted_at IS NULL AND n.version > 0 \(condition)
-                    RETURNING n.id, n.read_at IS NULL AS was_unread
+                    RETURNING \(LabelColumns.list), n.read_at IS NULL AS was_unread
                 ), tally AS (
                     SELECT count(*)::int4 AS n, count(*) FILTER (WHERE was_unread)::int4 AS unread FROM changed
                 ), raised AS (
@@ -276,7 +290,7 @@ package struct InboxStore: Sendable {
                     FROM tally WHERE user_id = $1 AND tally.n > 0
                     RETURNING version, inboxes.unread
                 )
-                SELECT r.version, r.unread, c.id FROM raised r CROSS JOIN changed c
+                SELECT r.version, r.unread, n.* FROM raised r CROSS JOIN changed n
                 """,
                 parameters
             )
@@ -291,38 +305,46 @@ package struct InboxStore: Sendable {
             statement,
         ])
         guard results.count == 2 else { throw PostgresError(.decoding, "a change gave no result") }
-        var ids: [NotificationID] = []
-        for row in results[1] { ids.append(NotificationID(try row.uuid(2))) }
-        if let row = results[1].first { return Change(ids: ids, version: try row.int8(0), unread: try row.int4(1)) }
+        var labels: [NotificationLabel] = []
+        for row in results[1] { labels.append(try LabelColumns.read(row, at: 2)) }
+        if let row = results[1].first {
+            return Change(ids: labels.map(\.id), version: try row.int8(0), unread: try row.int4(1), labels: labels)
+        }
         guard let row = results[0].first else { return Change(ids: [], version: 0, unread: 0) }
         return Change(ids: [], version: try row.int8(0), unread: try row.int4(1))
     }
 
     /// Records that a notification was opened; the first time counts.
     ///
-    /// - Returns: whether the user has such a notification, in the inbox or as a push alone.
-    package func markOpened(user: String, id: NotificationID, at: Timestamp) async throws(PostgresError) -> Bool {
+    /// - Returns: nil if the user has no such notification, in the inbox or as a push alone; otherwise its name, if this was
+    ///   the first time.
+    package func markOpened(user: String, id: NotificationID, at: Timestamp) async throws(PostgresError) -> Receipt? {
         let result = try await self.pool.query(
             InboxSQL.opened,
             .text(user), .uuid(id.halves), .timestamptz(at.microseconds)
         )
-        return result.count > 0
+        guard let row = result.first else { return nil }
+        return Receipt(changed: try row.bool(LabelColumns.count) ? try LabelColumns.read(row) : nil)
     }
 
     /// Records that the client has a notification; what is final already stays as it is.
     ///
-    /// - Returns: its lane, in which its proof may be awaited; nil if the user has no such notification.
+    /// - Returns: nil if the user has no such notification; otherwise its lane, in which its proof may be awaited, and its
+    ///   name if it is delivered by this.
     package func markDelivered(
         user: String,
         id: NotificationID,
         at: Timestamp,
         via: String
-    ) async throws(PostgresError) -> Lane? {
+    ) async throws(PostgresError) -> Receipt? {
         let result = try await self.pool.query(
             InboxSQL.delivered,
             .text(user), .uuid(id.halves), .timestamptz(at.microseconds), .text(via)
         )
         guard let row = result.first else { return nil }
-        return Lane(rawValue: try row.text(0)) ?? .normal
+        return Receipt(
+            lane: Lane(rawValue: try row.text(0)) ?? .normal,
+            changed: row.isNull(1) ? nil : try LabelColumns.read(row, at: 1)
+        )
     }
 }

@@ -17,9 +17,23 @@ package enum Migrations {
         Migration(number: 2, name: "people", script: PackageResources.V0002_people_sql),
         Migration(number: 3, name: "token_revocations", script: PackageResources.V0003_token_revocations_sql),
         Migration(number: 4, name: "cancellations", script: PackageResources.V0004_cancellations_sql),
+        Migration(number: 5, name: "outbox", script: PackageResources.V0005_outbox_sql),
+        Migration(number: 8, name: "webhooks", script: PackageResources.V0008_webhooks_sql),
+        Migration(number: 9, name: "retention", script: PackageResources.V0009_retention_sql),
         Migration(number: 10, name: "decisions", script: PackageResources.V0010_decisions_sql),
         Migration(number: 11, name: "digests", script: PackageResources.V0011_digests_sql),
     ]
+
+    /// What a database needs that only has an outbox to be relayed; it may be run again.
+    package static var outboxScript: String {
+        """
+        BEGIN;
+        CREATE SCHEMA IF NOT EXISTS carillon;
+
+        \(String(decoding: PackageResources.V0005_outbox_sql, as: UTF8.self))
+        COMMIT;
+        """
+    }
 
     /// The advisory lock under which migrations are applied: "carillon" in ASCII.
     private static let lock: Int64 = 0x6361_7269_6C6C_6F6E

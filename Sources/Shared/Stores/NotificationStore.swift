@@ -228,11 +228,14 @@ package struct NotificationStore: Sendable {
     /// Records proofs of receipt.
     ///
     /// What is final already stays as it is.
+    ///
+    /// - Returns: those that are delivered by it.
+    @discardableResult
     package func markDelivered(
         _ proofs: [(user: String, id: NotificationID, at: Timestamp)],
         via: String
-    ) async throws(PostgresError) {
-        guard !proofs.isEmpty else { return }
+    ) async throws(PostgresError) -> [(label: NotificationLabel, at: Timestamp)] {
+        guard !proofs.isEmpty else { return [] }
         var users = PostgresArray(.text, capacity: proofs.count)
         var ids = PostgresArray(.uuid, capacity: proofs.count)
         var moments = PostgresArray(.timestamptz, capacity: proofs.count)
@@ -241,9 +244,16 @@ package struct NotificationStore: Sendable {
             ids.append(uuid: proof.id.halves)
             moments.append(timestamptz: proof.at.microseconds)
         }
-        try await self.pool.query(
+        let result = try await self.pool.query(
             StoreSQL.markDelivered, .array(users), .array(ids), .array(moments), .text(via)
         )
+        var changed: [(label: NotificationLabel, at: Timestamp)] = []
+        changed.reserveCapacity(result.count)
+        for row in result {
+            let at = Timestamp(microseconds: try row.timestamptz(LabelColumns.count))
+            changed.append((try LabelColumns.read(row), at))
+        }
+        return changed
     }
 
     /// Sets the status of what was handed on, and notes why less was done than was asked for.

@@ -171,6 +171,7 @@ enum StoreSQL {
         SET status = 'delivered', status_reason = NULL, delivered_at = p.at, sent_via = coalesce(n.sent_via, $4)
         FROM unnest($1, $2, $3) AS p (user_id, id, at)
         WHERE n.user_id = p.user_id AND n.id = p.id AND n.status IN ('pending', 'sent', 'deferred')
+        RETURNING \(LabelColumns.list), p.at
         """
 
     static let mark = """

@@ -68,6 +68,26 @@ package struct ConsumerGroup: Sendable {
         }
     }
 
+    /// Takes up to `count` entries that wait, without waiting for any; makes the group if it is gone, but no stream.
+    package func takeWaiting(count: Int) async throws(RedisError) -> [StreamEntry] {
+        do throws(RedisError) {
+            let reply = try await self.connection.send(
+                "XREADGROUP", "GROUP", .text(Keyspace.group), .text(self.consumer), "COUNT", .integer(Int64(count)),
+                "STREAMS", .text(self.stream), ">"
+            )
+            guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() != nil else { return [] }
+            try cursor.skip()
+            return try StreamEntry.read(&cursor)
+        } catch  where error.serverCode == "NOGROUP" {
+            do throws(RedisError) {
+                try await self.connection.send("XGROUP", "CREATE", .text(self.stream), .text(Keyspace.group), "0")
+            } catch  where error.serverCode == "BUSYGROUP" || error.message?.contains("requires the key") == true {
+                return []
+            }
+            return try await self.takeWaiting(count: count)
+        }
+    }
+
     /// Adds the acknowledgement of entries to a batch; they are deleted with it.
     package func acknowledge(_ ids: [String], in batch: inout RedisBatch) {
         guard !ids.isEmpty else { return }

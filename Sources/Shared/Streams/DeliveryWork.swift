@@ -64,6 +64,17 @@ package struct DeliveryWork: Sendable, Equatable {
         )
     }
 
+    /// The same as if it had not been tried, to be checked against the record of attempts.
+    package var fromTheStart: DeliveryWork {
+        DeliveryWork(
+            notification: self.notification,
+            device: self.device,
+            user: self.user,
+            attempt: 0,
+            isRepeat: true
+        )
+    }
+
     package var text: String {
         let flags = (self.isRepeat ? "r" : "") + (self.callsForAttention ? "a" : "")
         return "1 \(self.notification) \(self.device) \(self.attempt) \(flags.isEmpty ? "-" : flags) \(self.user)"

@@ -6,6 +6,9 @@ package import Redis
 
 /// Appends jobs, as any upstream app may do with plain `XADD`.
 package struct JobStream: Sendable {
+    /// At this many waiting jobs in a lane, new ones are refused or wait where they are.
+    package static let highWaterMark = 1_000_000
+
     private let connection: RedisConnection
     private let keys: Keyspace
 
@@ -39,5 +42,16 @@ package struct JobStream: Sendable {
     /// How many jobs wait in a lane, those being worked on included.
     package func length(_ lane: Lane) async throws(RedisError) -> Int {
         Int(try await self.connection.send("XLEN", .text(self.keys.jobs(lane))).integer())
+    }
+
+    /// How many jobs wait in each lane, in one round trip.
+    package func lengths() async throws(RedisError) -> [Lane: Int] {
+        var batch = RedisBatch()
+        for lane in Lane.allCases { batch.append("XLEN", .text(self.keys.jobs(lane))) }
+        var lengths: [Lane: Int] = [:]
+        for (lane, reply) in zip(Lane.allCases, try await self.connection.send(batch)) {
+            lengths[lane] = Int(try reply.integer())
+        }
+        return lengths
     }
 }

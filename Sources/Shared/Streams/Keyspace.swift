@@ -25,6 +25,17 @@ package struct Keyspace: Sendable {
         }
     }
 
+    /// The lane of a jobs stream; nil for any other key.
+    package func lane(ofJobs stream: String) -> Lane? {
+        Lane.allCases.first { self.jobs($0) == stream }
+    }
+
+    /// The jobs of an organisation that were moved out of the others' way.
+    package func overflow(_ org: String) -> String { "\(self.prefix)jobs:{overflow}:\(org)" }
+
+    /// The organisations that have an overflow.
+    var overflows: String { self.prefix + "jobs:{overflow}" }
+
     package func deliveries(_ provider: Provider, _ lane: Lane) -> String {
         "\(self.prefix){\(provider.rawValue)}:deliveries:\(lane.rawValue)"
     }
@@ -36,10 +47,28 @@ package struct Keyspace: Sendable {
     /// Whose turn it is to sweep.
     package var sweepTurn: String { self.prefix + "sweep" }
 
+    /// Whose turn it is to take away what has been kept long enough.
+    package var retentionTurn: String { self.prefix + "retention" }
+
+    /// The streams that take work back that was set aside.
+    package var replayable: [String] {
+        Lane.allCases.map { self.jobs($0) }
+            + Provider.allCases.flatMap { provider in Lane.allCases.map { self.deliveries(provider, $0) } }
+    }
+
     /// Is there as long as Redis remembers what it was given.
     package var memory: String { self.prefix + "memory" }
 
     package var dead: String { self.prefix + "dead" }
+
+    /// The stream of what became of notifications.
+    package var events: String { self.prefix + "events" }
+
+    /// Webhooks by when they are to be told something.
+    var webhooksDue: String { self.prefix + "{webhooks}:due" }
+
+    /// What a webhook has yet to be told.
+    func webhookQueue(_ webhook: NotificationID) -> String { "\(self.prefix){webhooks}:queue:\(webhook)" }
 
     package func presence(_ user: String) -> String { "\(self.prefix)presence:{\(user)}" }
 

@@ -13,6 +13,8 @@ enum StreamScripts {
     static let setPresenceState = Self.script("set_presence_state", PackageResources.set_presence_state_lua)
     static let takeTokens = Self.script("take_tokens", PackageResources.take_tokens_lua)
     static let useCap = Self.script("use_cap", PackageResources.use_cap_lua)
+    static let dropOverflow = Self.script("drop_overflow", PackageResources.drop_overflow_lua)
+    static let finishWebhook = Self.script("finish_webhook", PackageResources.finish_webhook_lua)
     static let renewLease = Self.script("renew_lease", PackageResources.renew_lease_lua)
 
     private static func script(_ name: String, _ source: [UInt8]) -> RedisScript {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import CCurl
+import Glibc
 
 extension EasyHandle {
     /// What holds for all requests.
@@ -26,6 +27,10 @@ extension EasyHandle {
         isSet = isSet && self.set(CURLOPT_PROTOCOLS_STR, configuration.allowPlainHTTP ? "https,http" : "https")
         isSet = isSet && self.set(CURLOPT_USERAGENT, configuration.userAgent)
         if let file = configuration.caFile { isSet = isSet && self.set(CURLOPT_CAINFO, file) }
+        if configuration.refusesPrivateAddresses {
+            isSet = isSet && self.set(CURLOPT_NOPROXY, "*")
+            isSet = isSet && carillon_easy_set_opensocket(self.pointer, openPublicSocket) == CURLE_OK
+        }
         isSet = isSet && self.set(CURLOPT_ERRORBUFFER, UnsafeMutableRawPointer(self.errorText))
         isSet = isSet && self.set(CURLOPT_PRIVATE, context)
         isSet = isSet && self.set(CURLOPT_HEADERDATA, context)
@@ -49,6 +54,19 @@ extension EasyHandle {
 
 // libcurl calls these on the transfer thread, within `perform`. `context` is the handle itself: the loop keeps it for as
 // long as libcurl knows the pointer. Fewer bytes returned than given end the transfer.
+
+/// Makes the socket for an address, or none if the address is not public: libcurl tries the next then.
+private nonisolated func openPublicSocket(
+    _ context: UnsafeMutableRawPointer?,
+    _ purpose: curlsocktype,
+    _ address: UnsafeMutablePointer<curl_sockaddr>?
+) -> curl_socket_t {
+    guard let address else { return -1 }
+    var bytes = [UInt8](repeating: 0, count: 16)
+    let count = Int(carillon_copy_address(address, &bytes))
+    guard PublicAddress.contains(bytes[..<count]) else { return -1 }
+    return socket(address.pointee.family, address.pointee.socktype, address.pointee.protocol)
+}
 
 private nonisolated func receiveHeader(
     _ bytes: UnsafeMutablePointer<CChar>?,

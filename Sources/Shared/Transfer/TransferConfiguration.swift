@@ -16,8 +16,12 @@ package struct TransferConfiguration: Sendable {
     package var maximumWaiting = 10_000
     /// TCP and TLS together.
     package var connectTimeout: Duration = .seconds(5)
-    /// For tests: lets `http` URLs through.
+    /// Lets `http` URLs through.
     package var allowPlainHTTP = false
+    /// Connects to public addresses only, and to no proxy: for URLs that strangers chose.
+    ///
+    /// Asked of every address after its name was resolved, so that a name that changes its mind gets nowhere.
+    package var refusesPrivateAddresses = false
 
     package init() {}
 

@@ -1,26 +1,43 @@
 // Carillon · HTTPStub.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Foundation
 import NIOCore
 import NIOPosix
 import Synchronization
 
-/// A plain HTTP/1.1 server that answers every request the way it was last told to, and counts them.
+/// A plain HTTP/1.1 server that answers every request the way it was last told to, and keeps them.
 package final class HTTPStub: Sendable {
     /// What it says.
     package struct Answer: Sendable {
         package var status: Int
         package var body: [UInt8]
+        /// Whether it says nothing at all, and keeps the connection.
+        package var isSilent: Bool
 
-        package init(status: Int = 200, body: String) {
+        package init(status: Int = 200, body: String, isSilent: Bool = false) {
             self.status = status
             self.body = Array(body.utf8)
+            self.isSilent = isSilent
+        }
+    }
+
+    /// A request as it came.
+    package struct Request: Sendable {
+        /// The request line and the header lines.
+        package let head: [String]
+        package let body: [UInt8]
+
+        /// The value of a header field, by its name in lower case.
+        package func header(_ name: String) -> String? {
+            self.head.first { $0.lowercased().hasPrefix(name + ":") }
+                .map { String($0.dropFirst(name.count + 1).drop { $0 == " " }) }
         }
     }
 
     private struct State {
         var answer: Answer
-        var requests = 0
+        var requests: [Request] = []
     }
 
     private final class Memory: Sendable {
@@ -36,7 +53,9 @@ package final class HTTPStub: Sendable {
     private let memory: Memory
 
     package var url: String { "http://127.0.0.1:\(self.port)" }
-    package var requests: Int { self.memory.state.withLock { $0.requests } }
+    package var requests: Int { self.memory.state.withLock { $0.requests.count } }
+    /// All requests, in the order in which they were complete.
+    package var received: [Request] { self.memory.state.withLock { $0.requests } }
 
     private init(channel: any Channel, memory: Memory) {
         self.channel = channel
@@ -88,14 +107,26 @@ package final class HTTPStub: Sendable {
             self.memory = memory
         }
 
+        /// What has been read, if it is a whole request.
+        private func request() -> Request? {
+            let text = String(decoding: self.read, as: UTF8.self)
+            guard let end = text.range(of: "\r\n\r\n") else { return nil }
+            let head = text[..<end.lowerBound].split(separator: "\r\n").map { String($0) }
+            let bodyStart = text[..<end.upperBound].utf8.count
+            let request = Request(head: head, body: Array(self.read.dropFirst(bodyStart)))
+            let length = request.header("content-length").flatMap { Int($0) } ?? 0
+            return request.body.count >= length ? request : nil
+        }
+
         func channelRead(context: ChannelHandlerContext, data: NIOAny) {
             self.read += self.unwrapInboundIn(data).readableBytesView
-            guard self.read.suffix(4).elementsEqual("\r\n\r\n".utf8) else { return }
+            guard let request = self.request() else { return }
             self.read = []
             let answer = self.memory.state.withLock { state in
-                state.requests += 1
+                state.requests.append(request)
                 return state.answer
             }
+            if answer.isSilent { return }
             let head =
                 "HTTP/1.1 \(answer.status) Said\r\ncontent-length: \(answer.body.count)\r\nconnection: close\r\n\r\n"
             let bytes = ByteBuffer(bytes: Array(head.utf8) + answer.body)

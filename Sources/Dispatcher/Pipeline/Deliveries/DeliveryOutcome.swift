@@ -29,8 +29,11 @@ struct DeliveryOutcome: Sendable {
     let group: ConsumerGroup
     let lane: Lane
     let work: DeliveryWork?
-    let expiresAt: Timestamp?
+    /// What it was sent by; nil if that is gone, or was not looked up.
+    let facts: DeliveryStore.Facts?
     let sentAt: Timestamp
     let result: Result
     let duration: Duration
+
+    var expiresAt: Timestamp? { self.facts?.notification.expiresAt }
 }

@@ -113,7 +113,7 @@ struct DeliverySender: Sendable {
             group: batch.group,
             lane: batch.lane,
             work: item?.work,
-            expiresAt: item?.facts?.notification.expiresAt,
+            facts: item?.facts,
             sentAt: sentAt ?? self.dispatcher.now(),
             result: result,
             duration: duration

@@ -21,6 +21,7 @@ struct DeliverySettler: Sendable {
         var retries: [(work: DeliveryWork, due: Timestamp, lane: Lane)] = []
         var dead: [DeadLetter] = []
         var finished: [String: (group: ConsumerGroup, ids: [String])] = [:]
+        var told: [LifecycleEvent] = []
     }
 
     let dispatcher: Dispatcher
@@ -41,8 +42,10 @@ struct DeliverySettler: Sendable {
         for outcome in outcomes {
             if let work = outcome.work, !outcome.isTwin { self.dispatcher.sends.end(work) }
         }
+        var told = ledger.told
         for (group, ids) in ledger.finished.values {
-            try await self.dispatcher.acknowledge(ids, group)
+            try await self.dispatcher.acknowledge(ids, group, telling: told)
+            told = []
         }
     }
 
@@ -72,7 +75,7 @@ struct DeliverySettler: Sendable {
         case .refused(let refusal):
             self.record(outcome, work, .skipped, refusal.rawValue, in: &ledger)
             if refusal == .expired || refusal == .deviceInactive || refusal == .optedOut {
-                ledger.settlement.failed.append((work.user, work.notification, refusal.rawValue))
+                self.fail(outcome, work, refusal.rawValue, as: refusal == .expired ? .expired : .failed, in: &ledger)
             }
         case .putOff(let end):
             self.record(outcome, work, .skipped, GateRefusal.quietHours.rawValue, in: &ledger)
@@ -104,15 +107,17 @@ struct DeliverySettler: Sendable {
         case .accepted(let id):
             self.record(outcome, work, .accepted, nil, providerID: id, in: &ledger)
             ledger.settlement.accepted.append((work.user, work.notification, self.provider.rawValue))
+            self.tell(.sent, outcome, nil, in: &ledger)
         case .retry(let reason, let after):
             self.retry(outcome, work, reason: reason, after: after, in: &ledger)
         case .deadToken(let reason, let evidence):
             self.record(outcome, work, .failed, reason, in: &ledger)
             ledger.settlement.deadTokens.append((work.device, reason, evidence ?? outcome.sentAt))
-            ledger.settlement.failed.append((work.user, work.notification, reason))
+            self.tell(.tokenInvalid, outcome, reason, in: &ledger)
+            self.fail(outcome, work, reason, in: &ledger)
         case .refused(let reason):
             self.record(outcome, work, .failed, reason, in: &ledger)
-            ledger.settlement.failed.append((work.user, work.notification, reason))
+            self.fail(outcome, work, reason, in: &ledger)
             ledger.dead.append(self.letter(outcome, reason: "\(self.provider.rawValue) refused it: \(reason)"))
         case .configuration(let reason), .staleCredential(let reason):
             self.dispatcher.logger.error(
@@ -166,7 +171,7 @@ struct DeliverySettler: Sendable {
         )
         guard let due else {
             self.record(outcome, work, .failed, reason, in: &ledger)
-            ledger.settlement.failed.append((work.user, work.notification, reason))
+            self.fail(outcome, work, reason, in: &ledger)
             ledger.dead.append(self.letter(outcome, reason: "gave up after \(work.attempt + 1) tries: \(reason)"))
             return
         }
@@ -179,12 +184,43 @@ struct DeliverySettler: Sendable {
         let due = self.dispatcher.now() + Self.configurationDelay
         if let expiresAt = outcome.expiresAt, due >= expiresAt {
             self.record(outcome, work, .failed, reason, in: &ledger)
-            ledger.settlement.failed.append((work.user, work.notification, reason))
+            self.fail(outcome, work, reason, as: .expired, in: &ledger)
             ledger.dead.append(self.letter(outcome, reason: "expired while its provider was out of use: \(reason)"))
             return
         }
         self.record(outcome, work, .retry, reason, in: &ledger)
         ledger.retries.append((work, due, outcome.lane))
+    }
+
+    /// Records that it does not reach the device.
+    private func fail(
+        _ outcome: DeliveryOutcome,
+        _ work: DeliveryWork,
+        _ reason: String,
+        as kind: LifecycleEvent.Kind = .failed,
+        in ledger: inout Ledger
+    ) {
+        ledger.settlement.failed.append((work.user, work.notification, reason))
+        self.tell(kind, outcome, reason, in: &ledger)
+    }
+
+    private func tell(
+        _ kind: LifecycleEvent.Kind,
+        _ outcome: DeliveryOutcome,
+        _ reason: String?,
+        in ledger: inout Ledger
+    ) {
+        guard self.dispatcher.events.isOn, let facts = outcome.facts else { return }
+        ledger.told.append(
+            LifecycleEvent(
+                kind,
+                facts.notification.label,
+                at: self.dispatcher.now(),
+                channel: .push,
+                device: facts.device,
+                reason: reason
+            )
+        )
     }
 
     private func letter(_ outcome: DeliveryOutcome, reason: String) -> DeadLetter {

@@ -69,6 +69,7 @@ package struct FollowUpService: Service {
         }
         try await ReleaseSummary(dispatcher: self.dispatcher).add(releases, to: &plan)
         try await router.carryOut(plan)
+        await self.dispatcher.tell(plan.told)
         // What was put off again has another moment by now, and stays.
         try await self.dispatcher.followUps.remove(taken.map(\.item), takenUntil: until)
         PipelineMetrics.followed.increment(by: taken.count)

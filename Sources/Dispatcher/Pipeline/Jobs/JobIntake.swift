@@ -29,30 +29,35 @@ struct JobIntake: Sendable {
         for entry in batch.entries {
             // An entry that was deleted while it was pending only has to be acknowledged.
             guard let fields = entry.fields else { continue }
+            let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: fields)
             do throws(JobFaults) {
-                let job = try catalog.job(fields)
+                let job = try catalog.job(origin.fields)
                 switch job.payload {
                 case .event(let name, let arguments):
                     for user in Self.users(job) {
                         stored.events.append(StoredBatch.Event(user: user, name: name, arguments: arguments))
                     }
                 case .notification(let content):
-                    let notifications = try self.notifications(job, content, catalog, entry, batch: batch, now: now)
+                    // One that was moved keeps the lane that it came by.
+                    let isMoved = origin.latestStream != batch.group.stream
+                    let first = isMoved ? self.dispatcher.keys.lane(ofJobs: origin.latestStream) : nil
+                    let notifications = try self.notifications(
+                        job, content, catalog, origin: origin, lane: first ?? batch.lane, now: now)
                     prepared.append(
                         try PreparedJob(
-                            entry: entry, notifications: notifications, wording: JobWording(content, catalog: catalog),
-                            digest: catalog.digest(of: content)))
+                            origin: origin, notifications: notifications,
+                            wording: JobWording(content, catalog: catalog), digest: catalog.digest(of: content)))
                 }
             } catch {
-                stored.dead.append(self.letter(entry, batch.group.stream, reason: error.description, now: now))
+                stored.dead.append(self.letter(origin, reason: error.description, now: now))
             }
         }
         if try await !self.storeUnlessWished(&prepared, catalog, areRepeats: areRepeats, now: now, into: &stored) {
             try await self.storeAsWished(&prepared, catalog, areRepeats: areRepeats, now: now, into: &stored)
         }
-        for job in prepared where stored.conflicts.contains("\(batch.group.stream)/\(job.entry.id)") {
+        for job in prepared where stored.conflicts.contains(job.origin.text) {
             let reason = "id: was used before with other content; give another id"
-            stored.dead.append(self.letter(job.entry, batch.group.stream, reason: reason, now: now))
+            stored.dead.append(self.letter(job.origin, reason: reason, now: now))
         }
         return stored
     }
@@ -78,8 +83,7 @@ struct JobIntake: Sendable {
             position += locales.count
             guard let refusal = prepared[job].word(locales) else { continue }
             let reason = refusal.faults.description
-            let entry = prepared[job].entry
-            stored.dead.append(self.letter(entry, stored.group.stream, reason: reason, now: now, refusal.fields))
+            stored.dead.append(self.letter(prepared[job].origin, reason: reason, now: now, refusal.fields))
         }
         try await self.gather(&prepared, now: now)
         try await self.store(prepared[...], areRepeats: areRepeats, into: &stored)
@@ -128,13 +132,18 @@ struct JobIntake: Sendable {
     }
 
     private func letter(
-        _ entry: StreamEntry,
-        _ stream: String,
+        _ origin: JobOrigin,
         reason: String,
         now: Timestamp,
         _ fields: [(name: String, value: ArraySlice<UInt8>)]? = nil
     ) -> DeadLetter {
-        DeadLetter(stream: stream, entry: entry.id, reason: reason, at: now, fields: fields ?? entry.fields ?? [])
+        DeadLetter(
+            stream: origin.latestStream,
+            entry: origin.latestEntry,
+            reason: reason,
+            at: now,
+            fields: fields ?? origin.latestFields
+        )
     }
 
     private static func users(_ job: Job) -> [String] {
@@ -148,22 +157,21 @@ struct JobIntake: Sendable {
         _ job: Job,
         _ content: JobContent,
         _ catalog: Catalog,
-        _ entry: StreamEntry,
-        batch: LaneBatch,
+        origin: JobOrigin,
+        lane: Lane,
         now: Timestamp
     ) throws(JobFaults) -> [Notification] {
         guard let type = catalog[content.type] else {
             throw JobFaults([JobFault("type", "is not in the catalog")])
         }
-        let digest = EntryDigest(stream: batch.group.stream, entry: entry.id, fields: entry.fields ?? [])
-        let milliseconds = Int64(entry.id.prefix { $0 != "-" }) ?? now.milliseconds
-        let createdAt = min(Timestamp(milliseconds: milliseconds), now)
+        let digest = EntryDigest(stream: origin.stream, entry: origin.entry, fields: origin.fields)
+        let createdAt = min(Timestamp(milliseconds: origin.milliseconds ?? now.milliseconds), now)
         let draft = NotificationDraft(
             content, type: type, actions: catalog.actions(of: type.name)?.rule(for: content.extras.state)?.category,
-            lane: batch.lane, createdAt: createdAt)
+            lane: lane, createdAt: createdAt)
         return Self.users(job).map { user in
             var notification = draft.notification(id: NotificationID(origin: digest, user: user), user: user)
-            notification.jobEntry = "\(batch.group.stream)/\(entry.id)"
+            notification.jobEntry = origin.text
             notification.org = job.org
             notification.jobID = job.id
             return notification
@@ -222,13 +230,21 @@ struct JobIntake: Sendable {
             if jobs.count == 1, let culprit = jobs.first {
                 let reason = "PostgreSQL refused it: SQLSTATE \(error.sqlState ?? "unknown")"
                 let now = self.dispatcher.now()
-                stored.dead.append(self.letter(culprit.entry, stored.group.stream, reason: reason, now: now))
+                stored.dead.append(self.letter(culprit.origin, reason: reason, now: now))
                 return
             }
             let middle = jobs.startIndex + jobs.count / 2
             try await self.store(jobs[..<middle], areRepeats: areRepeats, into: &stored)
             try await self.store(jobs[middle...], areRepeats: areRepeats, into: &stored)
         }
+    }
+
+    /// Notes for upstream apps what was stored and goes no further.
+    private func tell(_ notification: Notification, into stored: inout StoredBatch) {
+        guard self.dispatcher.events.isOn, let kind = LifecycleEvent.Kind(ending: notification.status) else { return }
+        stored.told.append(
+            LifecycleEvent(kind, notification.label, at: self.dispatcher.now(), reason: notification.statusReason)
+        )
     }
 
     /// Leaves out what a batch holds twice: the later of two with the same user, org and job id.
@@ -267,7 +283,9 @@ struct JobIntake: Sendable {
     ) {
         switch outcome {
         case .stored, .known:
-            if let open = StoredBatch.Open(notification, outcome) {
+            if case .stored = outcome, notification.status != .pending {
+                self.tell(notification, into: &stored)
+            } else if let open = StoredBatch.Open(notification, outcome) {
                 stored.open.append(open)
             } else if let shown = StoredBatch.shown(notification, outcome) {
                 stored.shown.append(shown)

@@ -17,18 +17,22 @@ package struct JobsService: Service {
     private let dispatcher: Dispatcher
     private let readers: [Lane: RedisConnection]
     private let executor: (any TaskExecutor)?
+    private let overflow: OverflowGuard?
 
     /// - Parameters:
     ///   - readers: a connection for each lane, used by nobody else.
+    ///   - overflow: when an organisation's jobs are moved out of the others' way; nil for never.
     ///   - executor: where the stages run; the cooperative pool if nil.
     package init(
         dispatcher: Dispatcher,
         readers: [Lane: RedisConnection],
-        executor: (any TaskExecutor)? = nil
+        executor: (any TaskExecutor)? = nil,
+        overflow: OverflowPolicy? = nil
     ) {
         self.dispatcher = dispatcher
         self.readers = readers
         self.executor = executor
+        self.overflow = overflow.map { OverflowGuard(dispatcher: dispatcher, policy: $0) }
     }
 
     package func run() async throws {
@@ -40,10 +44,13 @@ package struct JobsService: Service {
         let stored = LaneQueue<StoredBatch>(capacity: 1)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await self.read(into: taken) }
+            if let overflow { group.addTask { await overflow.watch() } }
             group.addTask {
                 defer { stored.finish() }
                 let intake = JobIntake(dispatcher: self.dispatcher)
-                while let batch = await taken.receive() {
+                while let taken = await taken.receive() {
+                    let batch = try await self.overflow?.relieve(taken) ?? taken
+                    guard !batch.entries.isEmpty else { continue }
                     await stored.send(try await intake.take(batch, areRepeats: false), lane: .critical)
                 }
             }
@@ -70,6 +77,8 @@ package struct JobsService: Service {
                 )
                 group.addTask { try await reader.run() }
             }
+            // Also where nothing is moved: others may have done so.
+            group.addTask { await OverflowReader(dispatcher: self.dispatcher, queue: queue).run() }
             try await group.waitForAll()
         }
     }

@@ -10,7 +10,7 @@ struct PreparedJob: Sendable {
     /// The fields that name recipients.
     private static let audience: Set<String> = ["user", "users", "topic", "all", "except"]
 
-    let entry: StreamEntry
+    let origin: JobOrigin
     var notifications: [Notification]
     /// What the notifications say; nil if they say it already.
     private var wording: JobWording?
@@ -19,13 +19,13 @@ struct PreparedJob: Sendable {
 
     /// - Throws: `JobFaults` if the words are the same for all recipients and cannot be made.
     init(
-        entry: StreamEntry,
+        origin: JobOrigin,
         notifications: [Notification],
         wording: JobWording?,
         digest: (key: String, rule: DigestRule)? = nil
     ) throws(JobFaults) {
         self.digest = digest
-        self.entry = entry
+        self.origin = origin
         self.notifications = notifications
         self.wording = wording
         guard let wording, !wording.needsLocale else { return }
@@ -67,7 +67,7 @@ struct PreparedJob: Sendable {
 
     /// The fields of a job for these users alone: all of them as they came if there are no others.
     private func fields(for users: [String]) -> [(name: String, value: ArraySlice<UInt8>)] {
-        let fields = self.entry.fields ?? []
+        let fields = self.origin.latestFields
         guard !self.notifications.isEmpty else { return fields }
         let named = JSONWriter.bytes(of: .array(users.map { .string($0) }))
         return fields.filter { !Self.audience.contains($0.name) } + [("users", named[...])]

@@ -24,6 +24,7 @@ struct RoutePlan {
     private(set) var notes: [(user: String, id: NotificationID, decision: String)] = []
     private(set) var postponed: [(item: FollowUpStore.Item, due: Timestamp, reason: String)] = []
     private(set) var skipped: [DeliveryStore.Attempt] = []
+    private(set) var told: [LifecycleEvent] = []
     private(set) var frameCount = 0
     private var full: [(node: String, frames: NodeFrameBatch)] = []
     private var filling: [String: NodeFrameBatch] = [:]
@@ -65,19 +66,17 @@ struct RoutePlan {
     }
 
     /// - Parameter replaced: what one inbox lost at once.
-    mutating func publish(removalOf replaced: [NotificationStore.Replacement], to presence: Presence) {
+    mutating func publish(
+        removalOf replaced: [NotificationStore.Replacement],
+        now: Timestamp,
+        to presence: Presence
+    ) {
         guard let one = replaced.first else { return }
-        var writer = JSONWriter()
-        writer.beginObject()
-        writer.key("ids")
-        writer.beginArray()
-        for replacement in replaced { writer.string(replacement.id.description) }
-        writer.endArray()
-        writer.endObject()
+        let body = InboxChangeShape.encode(.ids(replaced.map(\.id)), at: now)
         self.append(
             NodeFrame(
                 kind: .deleted, user: one.user, previous: one.version - 1, version: one.version, unread: one.unread,
-                body: writer.bytes),
+                body: body),
             to: presence
         )
     }
@@ -129,6 +128,20 @@ struct RoutePlan {
 
     mutating func mark(_ notification: Notification, _ status: NotificationStatus, reason: String?, via: String?) {
         self.marks.append((notification.user, notification.id, status, reason, via))
+    }
+
+    /// Notes for upstream apps what became of a notification.
+    mutating func tell(
+        _ kind: LifecycleEvent.Kind,
+        _ notification: Notification,
+        at: Timestamp,
+        channel: Channel? = nil,
+        device: Device? = nil,
+        reason: String? = nil
+    ) {
+        self.told.append(
+            LifecycleEvent(kind, notification.label, at: at, channel: channel, device: device, reason: reason)
+        )
     }
 
     mutating func note(_ notification: Notification, _ reason: Reason) {

@@ -20,17 +20,22 @@ struct Router: Sendable {
 
     /// Fans a batch out and, when all of it is in the next stage's hands, acknowledges it.
     func finish(_ batch: StoredBatch) async throws {
-        try await self.route(batch.open)
+        let told = try await self.routeWithoutTelling(batch.open)
         try await self.show(batch.shown)
         try await self.publish(batch.replaced)
         try await self.publish(batch.events)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(batch.dead)
-        try await self.dispatcher.acknowledge(batch.finished, batch.group)
+        try await self.dispatcher.acknowledge(batch.finished, batch.group, telling: batch.told + told)
         PipelineMetrics.jobs.increment(by: batch.finished.count)
     }
 
     /// Routes notifications that were just stored, or found without an owner.
     func route(_ open: [StoredBatch.Open]) async throws {
+        await self.dispatcher.tell(try await self.routeWithoutTelling(open))
+    }
+
+    /// - Returns: what upstream apps are to be told.
+    private func routeWithoutTelling(_ open: [StoredBatch.Open]) async throws -> [LifecycleEvent] {
         try await self.advance(
             open.map {
                 RouteItem(
@@ -42,14 +47,17 @@ struct Router: Sendable {
 
     /// Falls back to push where no socket proved receipt.
     func fallBack(_ unproven: [Notification]) async throws {
-        try await self.advance(
+        let told = try await self.advance(
             unproven.map { RouteItem(notification: $0, unread: 0, isRepeat: true, progress: .unproven) }
         )
+        await self.dispatcher.tell(told)
     }
 
     /// Decides about each notification and does what was decided.
-    func advance(_ items: [RouteItem]) async throws {
-        guard !items.isEmpty else { return }
+    ///
+    /// - Returns: what upstream apps are to be told.
+    private func advance(_ items: [RouteItem]) async throws -> [LifecycleEvent] {
+        guard !items.isEmpty else { return [] }
         let facts = try await RouteFacts(items, dispatcher: self.dispatcher)
         let plan = StageClock.route.measure {
             var plan = RoutePlan()
@@ -60,6 +68,7 @@ struct Router: Sendable {
             return plan
         }
         try await self.carryOut(plan)
+        return plan.told
     }
 
     // MARK: Planning
@@ -100,6 +109,10 @@ struct Router: Sendable {
                 plan.note(notification, reason)
             case .settle(let status, let reason, let via):
                 plan.mark(notification, status, reason: reason.rawValue, via: via)
+                if self.dispatcher.events.isOn, let kind = LifecycleEvent.Kind(ending: status) {
+                    let channel: Channel? = status == .sent ? .inApp : nil
+                    plan.tell(kind, notification, at: facts.now, channel: channel, reason: reason.rawValue)
+                }
             case .wait, .store:
                 break
             }
@@ -107,6 +120,8 @@ struct Router: Sendable {
         guard notification.channels.contains(.push), item.progress != .due(.email) else { return }
         for device in devices where !self.dispatcher.providers.contains(device.provider) {
             plan.skip(notification, device: device, reason: "no_provider", at: facts.now)
+            guard self.dispatcher.events.isOn else { continue }
+            plan.tell(.failed, notification, at: facts.now, channel: .push, device: device, reason: "no_provider")
         }
     }
 
@@ -213,7 +228,8 @@ struct Router: Sendable {
         let presence = try await RouteFacts.presence(of: listed.map(\.user), self.dispatcher)
         var plan = RoutePlan()
         for group in Dictionary(grouping: listed, by: { ExactText($0.user) }).values {
-            plan.publish(removalOf: group, to: presence[ExactText(group[0].user)] ?? .unknown)
+            plan.publish(
+                removalOf: group, now: self.dispatcher.now(), to: presence[ExactText(group[0].user)] ?? .unknown)
         }
         try await self.publish(plan)
     }

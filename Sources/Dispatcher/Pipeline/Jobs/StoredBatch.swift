@@ -65,6 +65,8 @@ struct StoredBatch: Sendable {
     /// What newer notifications took the place of.
     var replaced: [NotificationStore.Replacement] = []
     var dead: [DeadLetter] = []
+    /// What became of those that go no further.
+    var told: [LifecycleEvent] = []
     var finished: [String] = []
     /// Entries, each with its stream, whose job id somebody has who was told something else.
     var conflicts: Set<String> = []

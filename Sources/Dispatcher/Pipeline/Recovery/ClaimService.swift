@@ -31,8 +31,14 @@ package struct ClaimService: Service {
 
     package func run() async throws {
         while goesOn {
+            let overflows = OverflowStreams(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+            for org in (try? await overflows.orgs()) ?? [] {
+                let stream = self.dispatcher.keys.overflow(org)
+                await self.claim(stream) { try await self.finishJob($0, .bulk, of: stream) }
+            }
             for lane in Lane.allCases {
-                await self.claim(self.dispatcher.keys.jobs(lane)) { try await self.finishJob($0, lane) }
+                let stream = self.dispatcher.keys.jobs(lane)
+                await self.claim(stream) { try await self.finishJob($0, lane, of: stream) }
                 for service in self.deliveries {
                     let stream = self.dispatcher.keys.deliveries(service.provider, lane)
                     await self.claim(stream) { entry in
@@ -47,8 +53,8 @@ package struct ClaimService: Service {
         }
     }
 
-    private func finishJob(_ entry: StreamEntry, _ lane: Lane) async throws {
-        let group = self.dispatcher.group(self.dispatcher.keys.jobs(lane))
+    private func finishJob(_ entry: StreamEntry, _ lane: Lane, of stream: String) async throws {
+        let group = self.dispatcher.group(stream)
         let batch = LaneBatch(lane: lane, group: group, entries: [entry])
         let stored = try await JobIntake(dispatcher: self.dispatcher).take(batch, areRepeats: true)
         try await Router(dispatcher: self.dispatcher).finish(stored)
@@ -119,12 +125,13 @@ package struct ClaimService: Service {
     }
 
     private func setAside(_ entry: StreamEntry, _ group: ConsumerGroup) async throws {
+        let origin = JobOrigin(stream: group.stream, entry: entry.id, fields: entry.fields ?? [])
         let letter = DeadLetter(
-            stream: group.stream,
-            entry: entry.id,
+            stream: origin.latestStream,
+            entry: origin.latestEntry,
             reason: "three dispatchers died while they worked on it alone",
             at: self.dispatcher.now(),
-            fields: entry.fields ?? []
+            fields: origin.latestFields
         )
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside([letter])
         try await self.dispatcher.acknowledge([entry.id], group)

@@ -102,14 +102,7 @@ struct JobRoutes {
     /// Checks a job with the decoder that the dispatcher uses.
     private func check(_ body: JSONValue, key: String?) throws(JobFaults) -> Checked {
         guard let members = body.object else { throw JobFaults([JobFault("job", "must be a JSON object")]) }
-        var fields: [(name: String, value: [UInt8])] = []
-        for member in members {
-            switch member.value {
-            case .null: continue
-            case .string(let text): fields.append((member.key, Array(text.utf8)))
-            default: fields.append((member.key, JSONWriter.bytes(of: member.value)))
-            }
-        }
+        var fields = JobFields.flat(members)
         if let key {
             if let named = body["id"]?.string, named != key {
                 throw JobFaults([JobFault("id", "differs from Idempotency-Key")])

@@ -5,6 +5,7 @@ import API
 import HTTPTypes
 import Hummingbird
 import Model
+import Services
 import Stores
 
 /// The scheduler's `/rest/v1/notification_events`: what clients tell of their own notifications.
@@ -23,10 +24,9 @@ struct EdgeEventRoutes {
         let events = try EdgeRequests.events(try await RequestFields.readValue(request))
         let known = try await self.services.inbox.known(user: user, ids: events.map(\.id))
         guard events.allSatisfy({ known.contains($0.id) }) else { throw Answer.notFound }
-        let now = self.services.now()
-        try await self.services.notifications.markDelivered(known.sorted().map { (user, $0, now) }, via: "client")
+        for id in known.sorted() { _ = try await self.services.inboxService.markDelivered(user: user, id: id) }
         for event in events where event.kind == .opened {
-            _ = try await self.services.inbox.markOpened(user: user, id: event.id, at: now)
+            _ = try await self.services.inboxService.markOpened(user: user, id: event.id)
         }
         return Response(status: .created)
     }

@@ -1,0 +1,236 @@
+// Carillon · DeadCommand.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import FoundationEssentials
+import JSON
+import Logging
+import Model
+import Postgres
+import Settings
+import Stores
+import Streams
+import Telemetry
+
+/// `dispatcher dead`.
+struct DeadCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "dead",
+        abstract: "Lists, shows, replays and discards dead letters.",
+        discussion: """
+            Needs DATABASE_URL. Letters go back to their streams by the dispatchers that run.
+
+            Examples:
+              dispatcher dead list --reason "type:" --since 2026-11-20T00:00:00Z
+              dispatcher dead show 17
+              dispatcher dead replay --type payment_received --rate 50
+              dispatcher dead discard 17
+            """,
+        subcommands: [List.self, Show.self, Replay.self, Discard.self]
+    )
+
+    /// Which letters are meant.
+    struct Filter: ParsableArguments {
+        @Option(help: "How the reason begins.")
+        var reason: String?
+
+        @Option(help: "The stream that it came from.")
+        var stream: String?
+
+        @Option(help: "The job's type.")
+        var type: String?
+
+        @Option(help: "Not set aside before this RFC 3339 time.")
+        var since: String?
+
+        @Option(help: "Set aside before this RFC 3339 time.")
+        var until: String?
+
+        func filter(id: Int64? = nil) throws -> DeadLetterStore.Filter {
+            var filter = DeadLetterStore.Filter()
+            filter.id = id
+            filter.reason = self.reason
+            filter.stream = self.stream
+            filter.type = self.type
+            filter.since = try self.moment("since", self.since)
+            filter.until = try self.moment("until", self.until)
+            return filter
+        }
+
+        private func moment(_ name: String, _ text: String?) throws -> Timestamp? {
+            guard let text else { return nil }
+            guard let moment = Timestamp(rfc3339: text) else {
+                throw ValidationError("--\(name) must be an RFC 3339 time such as 2026-11-20T10:00:00Z")
+            }
+            return moment
+        }
+    }
+
+    /// What several of them are meant by: a number, a filter, or all.
+    struct Choice: ParsableArguments {
+        @Argument(help: "The letter's number.")
+        var id: Int64?
+
+        @OptionGroup var filter: Filter
+
+        @Flag(help: "All letters.")
+        var all = false
+
+        func chosen() throws -> DeadLetterStore.Filter {
+            let filter = try self.filter.filter(id: self.id)
+            guard self.all || !filter.isEmpty else {
+                throw ValidationError("give a number, a filter such as --reason, or --all")
+            }
+            return filter
+        }
+    }
+
+    private static func with(_ options: CommonOptions, _ work: (DeadLetterStore) async throws -> Void) async throws {
+        try await DispatcherCommand.run {
+            let reader = try await SettingsReader.process(file: options.config)
+            let database = reader.text("DATABASE_URL")
+            if database == nil { reader.fault("DATABASE_URL", "is missing; give postgresql://user@host/database") }
+            try reader.finish()
+            var configuration = PostgresConfiguration(
+                connectionString: database ?? "", applicationName: "carillon-dead")
+            configuration.connections = 1
+            configuration.sessionSettings = StoreSession.settings
+            let pool = try PostgresPool(configuration, logger: Logger(label: "carillon.dead"))
+            defer { pool.close() }
+            try await work(DeadLetterStore(pool: pool))
+        }
+    }
+
+    private static func line(_ letter: DeadLetterStore.Letter) -> String {
+        var writer = JSONWriter()
+        DeadLetterShape.write(letter, to: &writer)
+        return String(decoding: writer.bytes, as: UTF8.self)
+    }
+
+    /// `dispatcher dead list`.
+    struct List: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Lists letters, the newest first.")
+
+        @OptionGroup var options: CommonOptions
+        @OptionGroup var filter: Filter
+
+        @Option(help: "How many, 1 to 100000.")
+        var limit = 50
+
+        @Option(help: "Only letters with smaller numbers, to go on.")
+        var before: Int64?
+
+        @Flag(help: "One JSON object a line.")
+        var json = false
+
+        func run() async throws {
+            guard (1...100_000).contains(self.limit) else { throw ValidationError("--limit must be 1 to 100000") }
+            let filter = try self.filter.filter()
+            try await DeadCommand.with(self.options) { store in
+                if !self.json {
+                    Terminal.line("number    at                        stream                          reason")
+                }
+                var last = self.before
+                var rest = self.limit
+                while rest > 0 {
+                    let page = try await store.list(filter, before: last, limit: min(rest, 500))
+                    for letter in page { Terminal.line(self.json ? DeadCommand.line(letter) : Self.row(letter)) }
+                    rest -= page.count
+                    last = page.last?.id
+                    if page.isEmpty { break }
+                }
+            }
+        }
+
+        private static func row(_ letter: DeadLetterStore.Letter) -> String {
+            func padded(_ text: String, _ width: Int) -> String {
+                text + String(repeating: " ", count: max(2, width - text.unicodeScalars.count))
+            }
+            let reason = letter.reason.split(whereSeparator: \.isNewline).joined(separator: " ")
+            let replayed = letter.replayAt.map { " (goes back at \($0.rfc3339))" } ?? ""
+            return padded("\(letter.id)", 10) + padded(letter.at.rfc3339, 26) + padded(letter.stream, 32) + reason
+                + replayed
+        }
+    }
+
+    /// `dispatcher dead show`.
+    struct Show: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Shows a letter with all its fields.")
+
+        @OptionGroup var options: CommonOptions
+
+        @Argument(help: "The letter's number.")
+        var id: Int64
+
+        @Flag(help: "As a JSON object.")
+        var json = false
+
+        func run() async throws {
+            var filter = DeadLetterStore.Filter()
+            filter.id = self.id
+            let chosen = filter
+            try await DeadCommand.with(self.options) { store in
+                guard let letter = try await store.list(chosen, limit: 1).first else {
+                    Terminal.error("dispatcher: there is no dead letter \(self.id)")
+                    throw ExitCode.failure
+                }
+                guard !self.json else { return Terminal.line(DeadCommand.line(letter)) }
+                Terminal.line("number   \(letter.id)\nat       \(letter.at.rfc3339)")
+                Terminal.line("origin   \(letter.stream) \(letter.entry)\nreason   \(letter.reason)")
+                if let moment = letter.replayAt { Terminal.line("replay   \(moment.rfc3339)") }
+                for field in letter.fields {
+                    Terminal.line("  \(field.name): \(String(decoding: field.value, as: UTF8.self))")
+                }
+            }
+        }
+    }
+
+    /// `dispatcher dead replay`.
+    struct Replay: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Lets letters go back to the streams they came from.")
+
+        @OptionGroup var options: CommonOptions
+        @OptionGroup var choice: Choice
+
+        @Option(help: "How many a second, 1 to 10000.")
+        var rate = 100
+
+        @Flag(help: "As a JSON object.")
+        var json = false
+
+        func run() async throws {
+            guard (1...10_000).contains(self.rate) else { throw ValidationError("--rate must be 1 to 10000") }
+            let filter = try self.choice.chosen()
+            let now = Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
+            try await DeadCommand.with(self.options) { store in
+                let (count, until) = try await store.replay(
+                    filter, to: Keyspace().replayable, rate: self.rate, now: now)
+                if self.json {
+                    let end = until.map { "\"\($0.rfc3339)\"" } ?? "null"
+                    Terminal.line(#"{"count":\#(count),"until":\#(end)}"#)
+                } else {
+                    Terminal.line("\(count) go back" + (until.map { ", the last at \($0.rfc3339)" } ?? ""))
+                }
+            }
+        }
+    }
+
+    /// `dispatcher dead discard`.
+    struct Discard: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Deletes letters.")
+
+        @OptionGroup var options: CommonOptions
+        @OptionGroup var choice: Choice
+
+        @Flag(help: "As a JSON object.")
+        var json = false
+
+        func run() async throws {
+            let filter = try self.choice.chosen()
+            try await DeadCommand.with(self.options) { store in
+                let count = try await store.discard(filter)
+                Terminal.line(self.json ? #"{"count":\#(count)}"# : "\(count) discarded")
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+// Carillon · OverflowReader.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import Logging
+import Model
+import Queues
+import Redis
+import ServiceLifecycle
+import Streams
+
+/// Takes a batch of each organisation's overflow in turn, with the weight of the bulk lane.
+struct OverflowReader: Sendable {
+    private static let interval: Duration = .milliseconds(500)
+    private static let batchSize = 64
+
+    let dispatcher: Dispatcher
+    let queue: LaneQueue<LaneBatch>
+
+    func run() async {
+        let streams = OverflowStreams(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        var isFailing = false
+        while goesOn {
+            do {
+                let count = try await self.round(streams)
+                isFailing = false
+                if count > 0 { continue }
+            } catch {
+                if !isFailing {
+                    self.dispatcher.logger.warning("cannot read overflows", metadata: ["error": "\(error)"])
+                }
+                isFailing = true
+            }
+            // There may be any number of streams, and none most of the time: one look at their names is cheaper than
+            // waiting on each.
+            await pause(for: Self.interval)
+        }
+    }
+
+    private func round(_ streams: OverflowStreams) async throws -> Int {
+        var count = 0
+        for org in try await streams.orgs() {
+            guard goesOn else { break }
+            let group = self.dispatcher.group(self.dispatcher.keys.overflow(org))
+            let entries = try await group.takeWaiting(count: Self.batchSize)
+            guard !entries.isEmpty else {
+                try await streams.dropIfEmpty(org)
+                continue
+            }
+            count += entries.count
+            PipelineMetrics.returned.increment(by: entries.count)
+            self.dispatcher.inHand.take(entries.lazy.map(\.id), of: group.stream)
+            await self.queue.send(LaneBatch(lane: .bulk, group: group, entries: entries), lane: .bulk)
+        }
+        return count
+    }
+}

@@ -1,0 +1,140 @@
+// Carillon · OutboxRelay.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Catalog
+import CoreMetrics
+import JSON
+import Logging
+import Model
+package import Postgres
+import Queues
+import ServiceLifecycle
+import Stores
+import Streams
+
+/// Moves the jobs of one database's outbox to their streams, in the order of their ids.
+///
+/// Any number of dispatchers may do so: whoever has the outbox's lock moves a batch, and the others find nothing to do. A
+/// row is deleted when Redis has its job; a crash in between appends it again, with the same id, which makes it once.
+package struct OutboxRelay: Service {
+    private static let batchSize = 256
+    /// NOTIFY only wakes the relay; what it missed is found this much later.
+    private static let interval: Duration = .seconds(1)
+
+    /// A lane is full: its jobs wait where they are.
+    private struct LaneIsFull: Error {}
+
+    private let dispatcher: Dispatcher
+    private let name: String
+    private let configuration: PostgresConfiguration
+    private let metrics: OutboxMetrics
+
+    /// - Parameters:
+    ///   - name: what logs and metrics call the database.
+    ///   - configuration: how to reach it; the relay has a connection of its own, and one to listen on.
+    package init(dispatcher: Dispatcher, name: String, configuration: PostgresConfiguration) {
+        self.dispatcher = dispatcher
+        self.name = name
+        var configuration = configuration
+        configuration.connections = 1
+        self.configuration = configuration
+        self.metrics = OutboxMetrics(database: name)
+    }
+
+    package func run() async throws {
+        let pool = try PostgresPool(self.configuration, logger: self.dispatcher.logger)
+        defer { pool.close() }
+        let bell = BatchQueue<Void>(capacity: 1)
+        let listener = try PostgresListener(
+            self.configuration,
+            channels: ["carillon_outbox"],
+            logger: self.dispatcher.logger
+        ) { _ in _ = bell.offer(()) }
+        defer { listener.close() }
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask {
+                while goesOn {
+                    _ = bell.offer(())
+                    await pause(for: Self.interval)
+                }
+                bell.finish()
+            }
+            group.addTask {
+                let store = OutboxStore(pool: pool)
+                var isFailing = false
+                while await bell.next(limit: 1) != nil { await self.relay(store, &isFailing) }
+            }
+        }
+    }
+
+    /// Moves all that waits.
+    private func relay(_ store: OutboxStore, _ isFailing: inout Bool) async {
+        do {
+            let backlog = try await store.backlog()
+            self.metrics.note(backlog, now: self.dispatcher.now())
+            if backlog.count > 0 {
+                while goesOn {
+                    let count = try await store.move(limit: Self.batchSize) { database, rows in
+                        try await self.append(rows, of: database)
+                    }
+                    self.metrics.moved.increment(by: count)
+                    if count == 0 { break }
+                }
+            }
+            if isFailing {
+                self.dispatcher.logger.info("outbox is relayed again", metadata: ["outbox": "\(self.name)"])
+            }
+            isFailing = false
+        } catch is LaneIsFull {
+            self.metrics.held.increment()
+        } catch {
+            if !isFailing {
+                let hint = (error as? PostgresError)?.sqlState == "42P01" ? "; see dispatcher outbox-sql" : ""
+                self.dispatcher.logger.warning(
+                    "outbox cannot be relayed",
+                    metadata: ["outbox": "\(self.name)", "error": "\(error)\(hint)"]
+                )
+            }
+            isFailing = true
+        }
+    }
+
+    /// Returns when Redis has all of them.
+    private func append(_ rows: [OutboxStore.Row], of database: String) async throws {
+        let stream = JobStream(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        var jobs: [(lane: Lane, fields: [(name: String, value: [UInt8])])] = []
+        var dead: [DeadLetter] = []
+        for row in rows {
+            // The time as well: a database that was restored to an earlier day gives ids out again.
+            let id = "outbox:\(database):\(row.id).\(row.at.microseconds)"
+            do throws(JSONFault) {
+                jobs.append(self.job(try JSONParser.parse(row.fields), id: id))
+            } catch {
+                dead.append(
+                    DeadLetter(
+                        stream: self.dispatcher.keys.jobs(.normal),
+                        entry: id,
+                        reason: "job: is \(error)",
+                        at: self.dispatcher.now(),
+                        fields: [("job", row.fields[...])]
+                    )
+                )
+            }
+        }
+        let lengths = try await stream.lengths()
+        for lane in Set(jobs.map(\.lane)) where lengths[lane, default: 0] >= JobStream.highWaterMark {
+            throw LaneIsFull()
+        }
+        try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(dead)
+        if !jobs.isEmpty { _ = try await stream.append(jobs) }
+    }
+
+    /// The lane is the job's, or else its type's; what else may be wrong with it is the intake's to say.
+    private func job(_ value: JSONValue, id: String) -> (lane: Lane, fields: [(name: String, value: [UInt8])]) {
+        var fields = JobFields.flat(value.object ?? [])
+        if !fields.contains(where: { $0.name == "id" }) { fields.append(("id", Array(id.utf8))) }
+        let own = value["lane"]?.string.flatMap { Lane(rawValue: $0) }
+        let type = value["type"]?.string.flatMap { self.dispatcher.catalog[$0] }
+        return (own ?? type?.lane ?? .normal, fields)
+    }
+}

@@ -1,0 +1,74 @@
+// Carillon · ReplayService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import Logging
+import Model
+import Redis
+import ServiceLifecycle
+import Stores
+import Streams
+
+/// Brings dead letters back to their streams when an operator wants it; any number of dispatchers may do so at once.
+///
+/// A letter leaves the table when the stream has it. A crash in between appends it twice, which is recognised: a job's
+/// notifications have the ids that they would have had in its first place, and a delivery is checked against the attempts.
+package struct ReplayService: Service {
+    private static let interval: Duration = .seconds(1)
+    private static let hold: Duration = .seconds(60)
+    private static let batchSize = 100
+
+    private let dispatcher: Dispatcher
+
+    package init(dispatcher: Dispatcher) {
+        self.dispatcher = dispatcher
+    }
+
+    package func run() async throws {
+        while goesOn {
+            do {
+                while goesOn, try await self.replay() == Self.batchSize {}
+            } catch {
+                self.dispatcher.logger.warning("dead letters cannot be replayed", metadata: ["error": "\(error)"])
+            }
+            // The moments are in the table, so the table is asked; a second is as exact as a rate needs.
+            await pause(for: Self.interval)
+        }
+    }
+
+    private func replay() async throws -> Int {
+        let letters = try await self.dispatcher.deadLetters.claimReplays(
+            now: self.dispatcher.now(), hold: Self.hold, limit: Self.batchSize)
+        guard !letters.isEmpty else { return 0 }
+        var batch = RedisBatch()
+        for letter in letters {
+            let fields = self.fields(letter)
+            batch.begin(argumentCount: 3 + fields.count * 2)
+            batch.argument("XADD")
+            batch.argument(.text(letter.stream))
+            batch.argument("*")
+            for field in fields {
+                batch.argument(.text(field.name))
+                batch.argument(.bytes(field.value))
+            }
+        }
+        for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
+        try await self.dispatcher.deadLetters.remove(letters.map(\.id))
+        PipelineMetrics.replayed.increment(by: letters.count)
+        return letters.count
+    }
+
+    private func fields(_ letter: DeadLetterStore.Letter) -> [(name: String, value: [UInt8])] {
+        let fields = letter.fields
+        if let text = fields.first(where: { $0.name == DeliveryWork.field })?.value, fields.count == 1 {
+            // It begins anew, but for what the attempts say that a device has.
+            guard let work = try? DeliveryWork(text) else { return fields }
+            return [(DeliveryWork.field, Array(work.fromTheStart.text.utf8))]
+        }
+        return JobOrigin(
+            stream: letter.stream,
+            entry: letter.entry,
+            fields: fields.map { ($0.name, $0.value[...]) }
+        ).replayFields
+    }
+}

@@ -1,0 +1,57 @@
+// Carillon · LifecycleEvent.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// Something that became of a notification, as upstream apps are told.
+package struct LifecycleEvent: Sendable, Equatable {
+    package enum Kind: String, Sendable, CaseIterable {
+        /// A provider accepted it, or it waits in the inbox of a user who is offline.
+        case sent
+        /// A client has proven that it got it.
+        case delivered
+        case opened, read, failed, suppressed, expired, cancelled
+        /// A provider said that a device's token is dead.
+        case tokenInvalid = "token_invalid"
+
+        /// What it is called that a notification has come to that status; nil for those that it only passes.
+        package init?(ending status: NotificationStatus) {
+            switch status {
+            case .pending, .deferred: return nil
+            case .sent: self = .sent
+            case .delivered: self = .delivered
+            case .failed: self = .failed
+            case .expired: self = .expired
+            case .suppressed: self = .suppressed
+            case .cancelled: self = .cancelled
+            }
+        }
+    }
+
+    package let kind: Kind
+    package let at: Timestamp
+    package let label: NotificationLabel
+    /// The way that it is about; nil if it is about all.
+    package var channel: Channel?
+    /// The device that it is about.
+    package var device: NotificationID?
+    package var platform: Platform?
+    package var app: String?
+    package var reason: String?
+
+    package init(
+        _ kind: Kind,
+        _ label: NotificationLabel,
+        at: Timestamp,
+        channel: Channel? = nil,
+        device: Device? = nil,
+        reason: String? = nil
+    ) {
+        self.kind = kind
+        self.at = at
+        self.label = label
+        self.channel = channel
+        self.device = device?.id
+        self.platform = device?.platform
+        self.app = device?.app
+        self.reason = reason
+    }
+}

@@ -1,0 +1,182 @@
+// Carillon · DeadLetterTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Postgres
+import Redis
+import Services
+import Testing
+import Transfer
+
+/// Work that was set aside can be looked through, brought back and thrown away, by call and by command.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct DeadLetterTests {
+    private static func admin() async throws -> String { try await Stack.token(user: "root", scope: .admin) }
+
+    private static func letters(_ gateway: Gateway, _ query: String = "") async throws -> [JSONValue] {
+        let answer = try await gateway.call(.get, "/v1/admin/dead-letters\(query)", token: try await Self.admin())
+        #expect(answer.status == 200)
+        return answer.body["dead_letters"]?.array ?? []
+    }
+
+    /// Puts a job among the dead letters that nothing is wrong with by now.
+    private static func bury(_ stack: Stack, entry: String, _ fields: String, stream: String = "carillon:jobs")
+        async throws
+    {
+        _ = try await stack.query(
+            """
+            INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at) VALUES ($1, $2, $3, $4, now())
+            """,
+            .text(stream), .text(entry), .text("type: is not in the catalog"), .jsonb(Array(fields.utf8))
+        )
+    }
+
+    private static func job(_ user: String, _ title: String) -> String {
+        #"[["user","\#(user)"],["type","invoice_created"],["title","\#(title)"]]"#
+    }
+
+    @Test("letters are listed by page and filter, shown, and discarded")
+    func list() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            for number in 0..<5 { try await stack.append([("user", "a"), ("type", "unknown-\(number)")]) }
+            try await stack.append([("user", "a"), ("users", "[]"), ("type", "invoice_created")])
+            try await eventually("all are set aside") { try await Self.letters(gateway).count == 6 }
+            let first = try await gateway.call(
+                .get, "/v1/admin/dead-letters?limit=4", token: try await Self.admin())
+            #expect(first.body["dead_letters"]?.array?.count == 4)
+            let cursor = try #require(first.body["next_cursor"]?.string)
+            #expect(try await Self.letters(gateway, "?limit=4&cursor=\(cursor)").count == 2)
+            #expect(try await Self.letters(gateway, "?reason=type").count == 5)
+            #expect(try await Self.letters(gateway, "?type=unknown-3").count == 1)
+            #expect(try await Self.letters(gateway, "?stream=carillon:jobs:bulk").isEmpty)
+            #expect(try await Self.letters(gateway, "?until=2026-01-01T00:00:00Z").isEmpty)
+            let one = try #require(try await Self.letters(gateway, "?type=unknown-3").first)
+            let id = try #require(one["id"]?.integer)
+            #expect(one["stream"]?.string == "carillon:jobs")
+            #expect(one["fields"]?.array?.count == 2)
+
+            let shown = try await stack.spawn("dispatcher", ["dead", "show", "\(id)"], name: "show")
+            #expect(try await shown.waitForExit() == .code(0))
+            #expect(shown.output().contains("type: unknown-3"))
+            let listed = try await stack.spawn(
+                "dispatcher", ["dead", "list", "--reason", "type", "--json"], name: "list")
+            _ = try await listed.waitForExit()
+            #expect(listed.output().split(separator: "\n").count == 5)
+
+            let token = try await Self.admin()
+            for path in [
+                "/v1/admin/dead-letters", "/v1/admin/dead-letters?colour=red", "/v1/admin/dead-letters?since=x",
+            ] {
+                #expect(try await gateway.call(.delete, path, token: token).status == 400, "\(path)")
+            }
+            #expect(try await gateway.call(.delete, "/v1/admin/dead-letters/\(id)", token: token).status == 204)
+            #expect(try await gateway.call(.delete, "/v1/admin/dead-letters/\(id)", token: token).status == 404)
+            let discarded = try await gateway.call(.delete, "/v1/admin/dead-letters?reason=type", token: token)
+            #expect(discarded.body["count"]?.integer == 4)
+            #expect(try await Self.letters(gateway).count == 1)
+            let user = try await Stack.token(user: "ada", scope: .service)
+            #expect(try await gateway.call(.get, "/v1/admin/dead-letters", token: user).status == 403)
+            let refused = try await stack.spawn("dispatcher", ["dead", "discard"], name: "refused")
+            #expect(try await refused.waitForExit() == .code(64))
+            let all = try await stack.spawn("dispatcher", ["dead", "discard", "--all"], name: "all")
+            #expect(try await all.waitForExit() == .code(0))
+            #expect(try await Self.letters(gateway).isEmpty)
+        }
+    }
+
+    @Test("replayed jobs are notified once, however often they are asked for and appended")
+    func replay() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            for number in 0..<30 {
+                try await Self.bury(stack, entry: "1795000000000-\(number)", Self.job("ada", "\(number)"))
+            }
+            let token = try await Self.admin()
+            // Two admins at once, and one of them twice, before any dispatcher runs.
+            let counts = try await withThrowingTaskGroup(of: Int64.self) { group in
+                for _ in 0..<3 {
+                    group.addTask {
+                        let answer = try await gateway.call(
+                            .post, "/v1/admin/dead-letters/replay", token: token,
+                            json: #"{"reason":"type","rate":1000}"#)
+                        #expect(answer.status == 202)
+                        return answer.body["count"]?.integer ?? -1
+                    }
+                }
+                return try await group.reduce(into: [Int64]()) { $0.append($1) }
+            }
+            #expect(counts.reduce(0, +) == 30)
+            // One of them as if its dispatcher had died after appending it.
+            try await stack.append([
+                ("user", "ada"), ("type", "invoice_created"), ("title", "7"),
+                ("carillon:replay", "carillon:jobs/1795000000000-7"),
+            ])
+            _ = try await stack.startDispatcher()
+            try await eventually("all are notified and gone from the table") {
+                let statuses = try await stack.statuses(user: "ada").count
+                let left = try await Self.letters(gateway).count
+                return statuses == 30 && left == 0
+            }
+            try await eventually("the stream is empty") {
+                try await stack.connection.send("XLEN", "carillon:jobs").integer() == 0
+            }
+            let count = try await stack.query("SELECT count(*) FROM carillon.notifications")
+            #expect(try count.first?.int8(0) == 30)
+            // As new as its replay, so that it has not expired.
+            let fresh = try await stack.query(
+                "SELECT count(*) FROM carillon.notifications WHERE created_at > now() - interval '5 minutes'")
+            #expect(try fresh.first?.int8(0) == 30)
+        }
+    }
+
+    @Test("a replayed delivery starts anew; what fails again becomes a letter again; the rate is kept")
+    func deliveries() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let device = try await gateway.register(user: "ada", platform: "android", token: "token-ada")
+            _ = try await stack.query("UPDATE carillon.devices SET active = false")
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "late")])
+            try await eventually("it is stored") { try await stack.statuses(user: "ada") == ["late": "sent"] }
+            let id = try #require(
+                try await stack.query("SELECT id::text FROM carillon.notifications").first?.text(0))
+            _ = try await stack.query("UPDATE carillon.devices SET active = true")
+            _ = try await stack.query("UPDATE carillon.notifications SET status = 'failed'")
+            try await Self.bury(
+                stack, entry: "1795000000000-0", #"[["d","1 \#(id) \#(device) 8 - ada"]]"#,
+                stream: "carillon:{fcm}:deliveries:critical")
+            let token = try await Self.admin()
+            let letter = try #require(try await Self.letters(gateway).first?["id"]?.integer)
+            let answer = try await gateway.call(.post, "/v1/admin/dead-letters/\(letter)/replay", token: token)
+            #expect(answer.status == 202)
+            #expect(answer.body["count"]?.integer == 1)
+            try await eventually("it is pushed") { stack.pushed() == ["token-ada": ["late"]] }
+            try await eventually("the letter is gone") {
+                try await gateway.call(.post, "/v1/admin/dead-letters/\(letter)/replay", token: token).status == 404
+            }
+
+            try await Self.bury(stack, entry: "1795000000000-1", #"[["user","ada"],["type","unknown"]]"#)
+            let command = try await stack.spawn(
+                "dispatcher", ["dead", "replay", "--type", "unknown", "--json"], name: "replay")
+            #expect(try await command.waitForExit() == .code(0))
+            #expect(command.output().contains(#""count":1"#))
+            try await eventually("it is a letter again, with its first place in it") {
+                let letters = try await Self.letters(gateway, "?type=unknown")
+                return letters.count == 1 && letters.first?["entry"]?.string != "1795000000000-1"
+            }
+            // Ten at five a second.
+            for number in 0..<10 {
+                try await Self.bury(stack, entry: "1795000000001-\(number)", Self.job("bob", "\(number)"))
+            }
+            let clock = ContinuousClock()
+            let start = clock.now
+            _ = try await gateway.call(
+                .post, "/v1/admin/dead-letters/replay", token: token, json: #"{"type":"invoice_created","rate":5}"#)
+            try await eventually("all are there") { try await stack.statuses(user: "bob").count == 10 }
+            #expect(clock.now - start > .milliseconds(1_500))
+        }
+    }
+}

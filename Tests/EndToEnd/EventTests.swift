@@ -1,0 +1,122 @@
+// Carillon · EventTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Model
+import Postgres
+import Redis
+import Testing
+import Transfer
+
+/// What upstream apps are told of their notifications.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct EventTests {
+    @Test("what users do: delivered, opened and read, each once, with all that names the notification")
+    func users() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await stack.append([
+                ("user", "ada"), ("type", "payment_received"), ("title", "one"), ("id", "job-1"), ("org", "acme"),
+            ])
+            try await eventually("it is delivered") { try await stack.kinds(user: "ada") == ["delivered"] }
+            let delivered = try #require(try await stack.events().first)
+            let id = try #require(delivered["notification"])
+            #expect(delivered["job"] == "job-1")
+            #expect(delivered["org"] == "acme")
+            #expect(delivered["type"] == "payment_received")
+            #expect(delivered["category"] == "payments")
+            #expect(delivered["channel"] == "in_app")
+            #expect(delivered["at"].flatMap { Timestamp(rfc3339: $0) } != nil)
+            #expect(socket.titles == ["one"])
+            let token = try await Stack.token(user: "ada")
+            for _ in 0..<2 {
+                for step in ["opened", "read", "delivered"] {
+                    let answer = try await gateway.call(.post, "/v1/notifications/\(id)/\(step)", token: token)
+                    #expect(answer.status < 300)
+                }
+            }
+            #expect(try await stack.kinds(user: "ada") == ["delivered", "opened", "read"])
+        }
+    }
+
+    @Test("what dispatchers do: sent, failed, token_invalid, suppressed and expired, with channel, device and reason")
+    func dispatchers() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let device = try await gateway.register(user: "offline", platform: "android", token: "token-offline")
+            let gone = try await gateway.register(user: "gone", platform: "android", token: "unregistered-1")
+            let answer = try await gateway.call(
+                .put, "/v1/preferences", token: try await Stack.token(user: "refuser"),
+                json: #"{"types":[{"type":"payment_received","push":false,"in_app":false}]}"#)
+            #expect(answer.status < 300)
+            _ = try await stack.startDispatcher()
+            for user in ["offline", "gone", "refuser", "deviceless"] {
+                try await stack.append([("user", user), ("type", "payment_received"), ("title", "x")])
+            }
+            try await stack.append([
+                ("user", "late"), ("type", "payment_received"), ("title", "x"), ("expires_at", "2026-01-01T00:00:00Z"),
+            ])
+            try await eventually("all is told") { try await stack.events().count == 6 }
+            let events = try await stack.events()
+            func event(_ user: String, _ kind: String) throws -> [String: String] {
+                try #require(events.first { $0["user"] == user && $0["event"] == kind }, "\(kind) of \(user)")
+            }
+            let sent = try event("offline", "sent")
+            #expect(sent["channel"] == "push")
+            #expect(sent["device"] == device)
+            #expect(sent["platform"] == "android")
+            #expect(sent["app"] == "default")
+            let invalid = try event("gone", "token_invalid")
+            #expect(invalid["device"] == gone)
+            #expect(invalid["reason"] == "UNREGISTERED")
+            #expect(try event("gone", "failed")["reason"] == "UNREGISTERED")
+            #expect(try event("refuser", "suppressed")["reason"] != nil)
+            #expect(try event("late", "expired")["reason"] == "expired")
+            let waits = try event("deviceless", "sent")
+            #expect(waits["channel"] == "in_app")
+            #expect(waits["reason"] == "no_device")
+        }
+    }
+
+    @Test("events are off where they are switched off, and bounded where they are on")
+    func bound() async throws {
+        try await Stack.with { stack in
+            let environment = ["EVENTS_LENGTH": "1000"]
+            let dispatcher = try await stack.spawn(
+                "dispatcher", ["run"], name: "dispatcher-0", environment: environment)
+            _ = try await dispatcher.waitForLine("ready ")
+            let users = (0..<1_000).map { "\"u\($0)\"" }.joined(separator: ",")
+            for number in 0..<3 {
+                try await stack.append([("users", "[\(users)]"), ("type", "invoice_created"), ("title", "\(number)")])
+            }
+            try await eventually("all were written") {
+                try await stack.query("SELECT count(*) FROM carillon.notifications WHERE status = 'sent'")
+                    .first?.int8(0) == 3_000
+            }
+            try await eventually("all were told") {
+                let reply = try await stack.connection.send("XINFO", "STREAM", "carillon:events")
+                var cursor = try #require(try reply.cursor())
+                for _ in 0..<(try cursor.array() ?? 0) / 2 {
+                    if try cursor.string() == "entries-added" { return try cursor.integer() == 3_000 }
+                    try cursor.skip()
+                }
+                return false
+            }
+            let length = try await stack.connection.send("XLEN", "carillon:events").integer()
+            #expect((1_000..<1_300).contains(length))
+            _ = try await dispatcher.stop()
+
+            try await stack.connection.send("DEL", "carillon:events")
+            let silent = try await stack.spawn(
+                "dispatcher", ["run"], name: "dispatcher-1", environment: ["EVENTS": "off"])
+            _ = try await silent.waitForLine("ready ")
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "silent")])
+            try await eventually("it is finished") { try await stack.statuses(user: "ada") == ["silent": "sent"] }
+            _ = try await silent.stop()
+            #expect(try await stack.connection.send("EXISTS", "carillon:events").integer() == 0)
+        }
+    }
+}

@@ -1,0 +1,224 @@
+// Carillon · OutboxTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Postgres
+import Redis
+import Testing
+import Transfer
+
+/// What an app enqueues in its own transaction is notified with its commit, and once.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct OutboxTests {
+    private static let insert = "SELECT carillon.enqueue($1)"
+
+    private static func job(_ user: String, _ title: String, _ more: String = "") -> PostgresValue {
+        .jsonb(Array(#"{"user":"\#(user)","type":"invoice_created","title":"\#(title)"\#(more)}"#.utf8))
+    }
+
+    /// The titles of a user's notifications, in the order of the stream entries that made them.
+    private static func titles(_ stack: Stack, user: String) async throws -> [String] {
+        let rows = try await stack.query(
+            """
+            SELECT title FROM carillon.notifications WHERE user_id = $1
+            ORDER BY split_part(split_part(job_entry, '/', 2), '-', 1)::int8,
+                split_part(split_part(job_entry, '/', 2), '-', 2)::int8
+            """,
+            .text(user)
+        )
+        return try rows.map { try $0.text(0) }
+    }
+
+    private static func waiting(_ stack: Stack) async throws -> Int64 {
+        try await stack.query("SELECT count(*) FROM carillon.outbox").first?.int8(0) ?? 0
+    }
+
+    @Test("a commit notifies, a rollback does not, and fields keep their meaning")
+    func commit() async throws {
+        try await Stack.with { stack in
+            let dispatcher = try await stack.startDispatcher()
+            let pool = try #require(stack.database?.pool)
+            struct Regret: Error {}
+            do {
+                try await pool.transaction { transaction in
+                    try await transaction.query(Self.insert, Self.job("ada", "never"))
+                    throw Regret()
+                }
+            } catch is Regret {}
+            try await pool.transaction { transaction in
+                let first = try await transaction.query(
+                    Self.insert,
+                    Self.job(
+                        "ada", "rich", #","data":{"invoice":9,"lines":[1,2.50]},"badge":3,"id":"i-1","state":null"#)
+                )
+                #expect(try (first.first?.int8(0) ?? 0) > 0)
+                try await transaction.query(Self.insert, Self.job("ada", "second"))
+            }
+            try await eventually("both are there") { try await Self.titles(stack, user: "ada") == ["rich", "second"] }
+            let row = try #require(
+                try await stack.query(
+                    "SELECT data::text, extras ->> 'badge', job_id FROM carillon.notifications WHERE title = 'rich'"
+                ).first)
+            #expect(try row.text(0) == #"{"lines": [1, 2.50], "invoice": 9}"#)
+            #expect(try row.text(2) == "i-1")
+            let own = try await stack.query("SELECT job_id FROM carillon.notifications WHERE title = 'second'")
+            #expect(try own.first?.text(0).hasPrefix("outbox:") == true)
+            try await eventually("nothing waits") { try await Self.waiting(stack) == 0 }
+            #expect(dispatcher.exit == nil)
+        }
+    }
+
+    @Test("what cannot be a job is refused where it is enqueued, and changes nothing")
+    func refusals() async throws {
+        try await TestDatabase.with { database in
+            for text in [
+                "[]", "null", #"{"user":"a"}"#, #"{"type":"x"}"#, #"{"type":"x","user":"a","all":true}"#,
+                #"{"type":null,"user":"a"}"#,
+            ] {
+                await #expect(throws: PostgresError.self, "\(text)") {
+                    try await database.pool.query(Self.insert, .jsonb(Array(text.utf8)))
+                }
+            }
+            let count = try await database.pool.query("SELECT count(*) FROM carillon.outbox")
+            #expect(try count.first?.int8(0) == 0)
+        }
+    }
+
+    @Test("a row that is no job goes to the dead letters and holds nothing up; one that is refused later too")
+    func poison() async throws {
+        try await Stack.with { stack in
+            var deep = "1"
+            for _ in 0..<70 { deep = "[\(deep)]" }
+            _ = try await stack.query(Self.insert, Self.job("ada", "deep", #","data":{"a":\#(deep)}"#))
+            _ = try await stack.query(Self.insert, Self.job("ada", "unknown", #","colour":"red""#))
+            _ = try await stack.query(Self.insert, Self.job("ada", "good"))
+            _ = try await stack.startDispatcher()
+            try await eventually("the good one is there") { try await Self.titles(stack, user: "ada") == ["good"] }
+            try await eventually("the others are dead") {
+                let reasons = try await stack.deadReasons()
+                return reasons.values.contains { $0.contains("nested too deeply") }
+                    && reasons.values.contains { $0.contains("colour") }
+            }
+            #expect(try await Self.waiting(stack) == 0)
+        }
+    }
+
+    @Test("two dispatchers relay in the order of the ids, each row once, while one of them is killed")
+    func two() async throws {
+        try await Stack.with { stack in
+            var first = try await stack.startDispatcher(name: "dispatcher-0")
+            _ = try await stack.startDispatcher(name: "dispatcher-1")
+            let count = 1_200
+            for part in 0..<12 {
+                _ = try await stack.query(
+                    """
+                    SELECT carillon.enqueue(jsonb_build_object('user', 'ada', 'type', 'invoice_created', 'title', n::text))
+                    FROM generate_series($1::int8, $2::int8) n
+                    """,
+                    .int8(Int64(part * 100)), .int8(Int64(part * 100 + 99))
+                )
+                if part == 5 {
+                    first.send(SIGKILL)
+                    first = try await stack.startDispatcher(name: "dispatcher-2")
+                }
+            }
+            try await eventually("all are there", within: .seconds(90)) {
+                try await Self.titles(stack, user: "ada").count == count
+            }
+            #expect(try await Self.titles(stack, user: "ada") == (0..<count).map { "\($0)" })
+            try await eventually("nothing waits") { try await Self.waiting(stack) == 0 }
+        }
+    }
+
+    @Test("killed when the stream has a job and its row is still there: once")
+    func killed() async throws {
+        try await Stack.with { stack in
+            let pool = try #require(stack.database?.pool)
+            let dispatcher = try await stack.startDispatcher(name: "dispatcher-0")
+            // A lock on the row lets the relay read it and keeps it from deleting it.
+            try await pool.transaction { transaction in
+                _ = try await stack.query(Self.insert, Self.job("ada", "once"))
+                try await eventually("the row is locked or gone already") {
+                    let locked = try await transaction.query("SELECT id FROM carillon.outbox FOR UPDATE")
+                    return !locked.isEmpty
+                }
+                try await eventually("the job was appended") {
+                    try await Self.titles(stack, user: "ada") == ["once"]
+                }
+                dispatcher.send(SIGKILL)
+            }
+            #expect(try await Self.waiting(stack) == 1)
+            _ = try await stack.startDispatcher(name: "dispatcher-1")
+            try await eventually("the row is moved again") { try await Self.waiting(stack) == 0 }
+            _ = try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "after")])
+            try await eventually("what came after it is there") {
+                try await Self.titles(stack, user: "ada").contains("after")
+            }
+            #expect(try await Self.titles(stack, user: "ada") == ["once", "after"])
+        }
+    }
+
+    @Test("another database's outbox, installed from the printed script")
+    func other() async throws {
+        try await TestDatabase.with(isMigrated: false) { shop in
+            try await Stack.with { stack in
+                let command = try await stack.spawn("dispatcher", ["outbox-sql"], name: "outbox-sql")
+                _ = try await command.waitForExit()
+                let script = command.output()
+                // Twice, as it may be run again.
+                for _ in 0..<2 { try await shop.pool.withScriptConnection { try $0.execute(script) } }
+                let dispatcher = try await stack.spawn(
+                    "dispatcher", ["run"], name: "dispatcher", environment: ["OUTBOX_DATABASE_URLS": shop.url])
+                _ = try await dispatcher.waitForLine("ready ")
+                try await shop.pool.query(Self.insert, Self.job("ada", "from the shop"))
+                try await eventually("it is there") {
+                    try await Self.titles(stack, user: "ada") == ["from the shop"]
+                }
+                try await eventually("nothing waits") {
+                    try await shop.pool.query("SELECT FROM carillon.outbox").isEmpty
+                }
+            }
+        }
+    }
+
+    @Test("a database that cannot be reached holds nothing up, and its password is not told")
+    func unreachable() async throws {
+        try await Stack.with { stack in
+            let urls = "postgresql://app:hunter2%zz@127.0.0.1/x,postgresql://app:hunter2@127.0.0.1:1/x"
+            let dispatcher = try await stack.spawn(
+                "dispatcher", ["run"], name: "dispatcher", environment: ["OUTBOX_DATABASE_URLS": urls])
+            _ = try await dispatcher.waitForLine("ready ")
+            _ = try await stack.query(Self.insert, Self.job("ada", "own"))
+            try await eventually("the own outbox is relayed") {
+                try await Self.titles(stack, user: "ada") == ["own"]
+            }
+            try await eventually("the others' faults are told") {
+                dispatcher.errors().contains("cannot be read") && dispatcher.errors().contains("outbox=2")
+            }
+            #expect(!dispatcher.errors().contains("hunter2"))
+        }
+    }
+
+    @Test("PostgreSQL killed and started again: the relay goes on")
+    func restart() async throws {
+        let server = try await PostgresServer.start()
+        try await Stack.with(database: server.url) { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            let pool = try PostgresPool(
+                PostgresConfiguration(connectionString: server.url, applicationName: "test"), logger: TestLog.logger)
+            defer { pool.close() }
+            try await pool.query(Self.insert, Self.job("ada", "before"))
+            try await eventually("it works before") { socket.titles == ["before"] }
+            try await server.kill()
+            try await server.start()
+            try await eventually("it can be enqueued again") {
+                (try? await pool.query(Self.insert, Self.job("ada", "after", #","id":"after""#))) != nil
+            }
+            try await eventually("it works again") { socket.titles == ["before", "after"] }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+// Carillon · RetentionTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Postgres
+import Redis
+import Testing
+import Transfer
+
+/// What has been kept long enough goes, is told, and leaves the counts right.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct RetentionTests {
+    @Test("inboxes: what is too old or past its time is deleted with a version, then for good; counts stay exact")
+    func inboxes() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let first = try await stack.startDispatcher(name: "dispatcher-0")
+            for title in ["old", "older, read", "kept until", "new"] {
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
+            }
+            try await stack.append([
+                ("user", "ada"), ("type", "payment_received"), ("title", "push only"), ("channels", #"["push"]"#),
+            ])
+            try await eventually("all are stored") { try await stack.statuses(user: "ada").count == 5 }
+            _ = try await first.stop()
+            _ = try await stack.query(
+                """
+                UPDATE carillon.notifications SET stored_at = now() - interval '91 days'
+                WHERE title IN ('old', 'older, read', 'push only')
+                """)
+            _ = try await stack.query(
+                "UPDATE carillon.notifications SET keep_until = now() - interval '1 minute' WHERE title = 'kept until'")
+            // The first dispatcher has noted that nothing was as old.
+            _ = try await stack.query("UPDATE carillon.sweep SET retained_from = '-infinity'")
+            let token = try await Stack.token(user: "ada")
+            let read = try await stack.query("SELECT id::text FROM carillon.notifications WHERE title = 'older, read'")
+            let readID = try #require(try read.first?.text(0))
+            #expect(try await gateway.call(.post, "/v1/notifications/\(readID)/read", token: token).status == 200)
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            let before = try await gateway.call(.get, "/v1/notifications", token: token).body
+            #expect(before["total"]?.integer == 4)
+            #expect(before["unread"]?.integer == 3)
+
+            try await stack.connection.send("DEL", "carillon:retention")
+            let second = try await stack.startDispatcher(name: "dispatcher-1")
+            try await eventually("the socket is told") {
+                socket.all("deleted").flatMap { $0["ids"]?.array ?? [] }.count == 3
+            }
+            let after = try await gateway.call(.get, "/v1/notifications", token: token).body
+            #expect(after["notifications"]?.array?.compactMap { $0["title"]?.string } == ["new"])
+            #expect(after["total"]?.integer == 1)
+            #expect(after["unread"]?.integer == 1)
+            #expect(try await stack.statuses(user: "ada")["push only"] == nil)
+            // A client that was away is told as well.
+            let version = try #require(before["version"]?.integer)
+            let changes = try await gateway.call(.get, "/v1/notifications?since_version=\(version)", token: token).body
+            #expect(changes["deleted"]?.array?.count == 3)
+            #expect(changes["reset"] == .bool(false))
+            _ = try await second.stop()
+
+            // The tombstones are old by now: they go, and whoever is behind them starts afresh.
+            _ = try await stack.query(
+                "UPDATE carillon.notifications SET deleted_at = now() - interval '31 days' WHERE deleted_at IS NOT NULL"
+            )
+            try await stack.connection.send("DEL", "carillon:retention")
+            _ = try await stack.startDispatcher(name: "dispatcher-2")
+            try await eventually("they are gone for good") {
+                try await stack.statuses(user: "ada") == ["new": "sent"]
+            }
+            let late = try await gateway.call(.get, "/v1/notifications?since_version=\(version)", token: token).body
+            #expect(late["reset"] == .bool(true))
+            let now = try await gateway.call(.get, "/v1/notifications/unread-count", token: token).body
+            #expect(now["unread"]?.integer == 1)
+        }
+    }
+
+    @Test("the audit by days, stale devices with a row of the audit, and dead letters")
+    func others() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let stale = try await gateway.register(user: "ada", platform: "android", token: "stale")
+            let fresh = try await gateway.register(user: "bob", platform: "android", token: "fresh")
+            _ = try await stack.query(
+                "UPDATE carillon.devices SET last_used_at = now() - interval '91 days' WHERE token = 'stale'")
+            for day in ["20200101", "20200102"] {
+                _ = try await stack.query(
+                    """
+                    CREATE TABLE carillon.delivery_attempts_\(day) PARTITION OF carillon.delivery_attempts
+                    FOR VALUES FROM ('\(day)') TO ('\(day)'::date + 1)
+                    """)
+            }
+            _ = try await stack.query(
+                """
+                INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome) VALUES
+                    ('2020-01-01 12:00Z', 'a', 'fcm', 'push', 1, 'accepted'),
+                    ('2019-01-01 12:00Z', 'a', 'fcm', 'push', 1, 'accepted'), (now(), 'a', 'fcm', 'push', 1, 'accepted')
+                """)
+            _ = try await stack.query(
+                """
+                INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at) VALUES
+                    ('s', '1', 'old', '[]', now() - interval '31 days'), ('s', '2', 'new', '[]', now())
+                """)
+            let dispatcher = try await stack.startDispatcher()
+            try await eventually("what is too old is gone") {
+                let parts = try await stack.query(
+                    "SELECT FROM pg_class WHERE relname IN ('delivery_attempts_20200101', 'delivery_attempts_20200102')"
+                )
+                let letters = try await stack.query("SELECT reason FROM carillon.dead_letters")
+                return try parts.isEmpty && letters.map { try $0.text(0) } == ["new"]
+            }
+            try await eventually("the stale device is off, and the audit says so") {
+                let rows = try await stack.query(
+                    """
+                    SELECT d.id::text, d.deactivated_reason, a.kind, a.reason FROM carillon.devices d
+                    JOIN carillon.delivery_attempts a ON a.device_id = d.id WHERE NOT d.active
+                    """)
+                guard rows.count == 1, let row = rows.first else { return false }
+                return try [row.text(0), row.text(1), row.text(2), row.text(3)] == [stale, "stale", "token", "stale"]
+            }
+            let left = try await stack.query("SELECT count(*) FROM carillon.delivery_attempts WHERE user_id = 'a'")
+            #expect(try left.first?.int8(0) == 1)
+            let days = try await stack.query(
+                "SELECT count(*) FROM pg_class WHERE relname ~ '^delivery_attempts_[0-9]{8}$' AND relkind = 'r'")
+            #expect(try days.first?.int8(0) == 8)
+            #expect(fresh != stale)
+            #expect(dispatcher.exit == nil)
+        }
+    }
+}

@@ -1,0 +1,260 @@
+// Carillon · WebhookTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Postgres
+import ProviderSandbox
+import Redis
+import Services
+import Testing
+import Transfer
+
+/// Apps without a Redis client are told over HTTP, signed, again and again, and each on its own.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct WebhookTests {
+    private static let open = ["WEBHOOKS_PRIVATE": "on"]
+
+    private struct Hook {
+        let id: String
+        let secret: String
+    }
+
+    private static func start(_ stack: Stack) async throws -> Gateway {
+        let gateway = try await stack.startGateway(environment: Self.open)
+        let dispatcher = try await stack.spawn("dispatcher", ["run"], name: "dispatcher", environment: Self.open)
+        _ = try await dispatcher.waitForLine("ready ")
+        return gateway
+    }
+
+    private static func register(_ gateway: Gateway, _ json: String) async throws -> Hook {
+        let token = try await Stack.token(user: "shop", scope: .service)
+        let answer = try await gateway.call(.post, "/v1/webhooks", token: token, json: json)
+        #expect(answer.status == 201)
+        return Hook(
+            id: try #require(answer.body["id"]?.string), secret: try #require(answer.body["secret"]?.string))
+    }
+
+    private static func status(_ gateway: Gateway, _ hook: Hook) async throws -> Gateway.Answer {
+        let token = try await Stack.token(user: "shop", scope: .service)
+        return try await gateway.call(.get, "/v1/webhooks/\(hook.id)", token: token)
+    }
+
+    private static func events(_ stub: HTTPStub) throws -> [JSONValue] {
+        try stub.received.flatMap { try JSONParser.parse($0.body)["events"]?.array ?? [] }
+    }
+
+    private static func notify(_ stack: Stack, _ user: String, org: String = "") async throws {
+        var fields = [("user", user), ("type", "invoice_created"), ("title", "x")]
+        if !org.isEmpty { fields.append(("org", org)) }
+        try await stack.append(fields)
+    }
+
+    /// Notifies until the dispatcher knows the webhook.
+    private static func warmUp(_ stack: Stack, _ stub: HTTPStub, org: String = "") async throws {
+        try await eventually("the webhook is known") {
+            try await Self.notify(stack, "warm-up", org: org)
+            try await Task.sleep(for: .milliseconds(500))
+            return stub.requests > 0
+        }
+    }
+
+    @Test("events come signed, in batches, of the organisation and kinds asked for; again after a failure")
+    func signed() async throws {
+        try await Stack.with { stack in
+            let gateway = try await Self.start(stack)
+            try await HTTPStub.with(.init(body: "ok")) { stub in
+                let hook = try await Self.register(
+                    gateway, #"{"url":"\#(stub.url)/hook","org":"acme","events":["sent"]}"#)
+                try await Self.warmUp(stack, stub, org: "acme")
+                stub.answer(.init(status: 503, body: "later"))
+                let before = stub.requests
+                for number in 0..<150 { try await Self.notify(stack, "u\(number)", org: "acme") }
+                try await Self.notify(stack, "stranger", org: "other")
+                try await stack.append([
+                    ("user", "late"), ("type", "invoice_created"), ("title", "x"), ("org", "acme"),
+                    ("expires_at", "2026-01-01T00:00:00Z"),
+                ])
+                try await eventually("it fails") { stub.requests > before }
+                try await eventually("the webhook says so") {
+                    try await Self.status(gateway, hook).body["status"]?.string == "failing"
+                }
+                stub.answer(.init(body: "ok"))
+                try await eventually("all came") {
+                    let users = try Self.events(stub).compactMap { $0["user"]?.string }
+                    return (0..<150).allSatisfy { users.contains("u\($0)") }
+                }
+                let events = try Self.events(stub)
+                #expect(events.allSatisfy { $0["org"]?.string == "acme" && $0["event"]?.string == "sent" })
+                #expect(events.allSatisfy { $0["device"] == .null && $0["channel"]?.string == "in_app" })
+                let largest = try stub.received.map { try JSONParser.parse($0.body)["events"]?.array?.count ?? 0 }.max()
+                #expect(largest == 100)
+                try await eventually("it is well again") {
+                    try await Self.status(gateway, hook).body["status"]?.string == "active"
+                }
+                #expect(try await Self.status(gateway, hook).body["secret"] == nil)
+                let request = try #require(stub.received.last)
+                #expect(request.header("carillon-webhook") == hook.id)
+                try await Self.verify(request, secret: hook.secret, in: stack)
+            }
+        }
+    }
+
+    /// Runs the snippets of the documentation, where their interpreters are there.
+    private static func verify(_ request: HTTPStub.Request, secret: String, in stack: Stack) async throws {
+        let page = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../docs/events.md").standardized
+        let text = try String(contentsOf: page, encoding: .utf8)
+        let header = try #require(request.header("carillon-signature"))
+        let body = stack.directory.file("webhook-body")
+        try Data(request.body).write(to: URL(fileURLWithPath: body))
+        let drivers = [
+            (
+                "python", "python3",
+                """
+                import sys
+                body = open(sys.argv[1], "rb").read()
+                print(verify(body, sys.argv[2], sys.argv[3]), verify(body + b" ", sys.argv[2], sys.argv[3]),
+                    verify(body, sys.argv[2], sys.argv[3] + "x"), verify(body, sys.argv[2], sys.argv[3], -1))
+                """, "True False False False"
+            ),
+            (
+                "javascript", "node",
+                """
+                const [path, header, secret] = process.argv.slice(2);
+                const body = require("node:fs").readFileSync(path);
+                console.log(verify(body, header, secret), verify(Buffer.concat([body, Buffer.from(" ")]), header, secret),
+                    verify(body, header, secret + "x"), verify(body, header, secret, -1));
+                """, "true false false false"
+            ),
+        ]
+        for (language, program, driver, expected) in drivers {
+            let start = try #require(text.range(of: "```\(language)\n"))
+            let end = try #require(text.range(of: "```", range: start.upperBound..<text.endIndex))
+            let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
+            guard let path = folders.map({ "\($0)/\(program)" }).first(where: FileManager.default.isExecutableFile)
+            else {
+                let hint = "SKIPPED: the \(language) snippet, as there is no \(program)\n"
+                FileHandle.standardError.write(Data(hint.utf8))
+                continue
+            }
+            let script = stack.directory.file("verify.\(language)")
+            try (text[start.upperBound..<end.lowerBound] + "\n" + driver + "\n")
+                .write(toFile: script, atomically: true, encoding: .utf8)
+            let process = try await ChildProcess.spawn(
+                path, [script, body, header, secret], name: "verify-\(language)", environment: [:],
+                directory: stack.directory.path)
+            _ = try await process.waitForExit()
+            #expect(process.output().contains(expected), "\(language): \(process.output()) \(process.errors())")
+        }
+    }
+
+    @Test("a receiver that says nothing holds up no other; 410 ends a webhook; dispatchers may die")
+    func apart() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: Self.open)
+            let first = try await stack.spawn("dispatcher", ["run"], name: "dispatcher-0", environment: Self.open)
+            _ = try await first.waitForLine("ready ")
+            try await HTTPStub.with(.init(body: "", isSilent: true)) { silent in
+                try await HTTPStub.with(.init(body: "ok")) { quick in
+                    _ = try await Self.register(gateway, #"{"url":"\#(silent.url)"}"#)
+                    let hook = try await Self.register(gateway, #"{"url":"\#(quick.url)"}"#)
+                    try await Self.warmUp(stack, quick)
+                    try await eventually("the silent one is asked") { silent.requests > 0 }
+                    for number in 0..<20 { try await Self.notify(stack, "u\(number)") }
+                    try await eventually("the quick one has all", within: .seconds(10)) {
+                        let users = try Self.events(quick).compactMap { $0["user"]?.string }
+                        return (0..<20).allSatisfy { users.contains("u\($0)") }
+                    }
+                    first.send(SIGKILL)
+                    let next = try await stack.spawn(
+                        "dispatcher", ["run"], name: "dispatcher-1", environment: Self.open)
+                    _ = try await next.waitForLine("ready ")
+                    try await Self.notify(stack, "after")
+                    try await eventually("another dispatcher goes on") {
+                        try Self.events(quick).contains { $0["user"]?.string == "after" }
+                    }
+                    quick.answer(.init(status: 410, body: "gone"))
+                    try await Self.notify(stack, "last")
+                    try await eventually("the webhook is gone") {
+                        try await Self.status(gateway, hook).status == 404
+                    }
+                }
+            }
+        }
+    }
+
+    @Test("too many events: the oldest are dropped, and the webhook says so; days of failure switch it off")
+    func bounds() async throws {
+        try await Stack.with { stack in
+            let gateway = try await Self.start(stack)
+            try await HTTPStub.with(.init(status: 500, body: "no")) { stub in
+                let hook = try await Self.register(gateway, #"{"url":"\#(stub.url)"}"#)
+                try await Self.warmUp(stack, stub)
+                let users = (0..<1_000).map { "\"u\($0)\"" }.joined(separator: ",")
+                for number in 0..<11 {
+                    try await stack.append([
+                        ("users", "[\(users)]"), ("type", "invoice_created"), ("title", "\(number)"),
+                    ])
+                }
+                try await eventually("the bound is reached") {
+                    try await stack.connection.send("XLEN", "carillon:{webhooks}:queue:\(hook.id)").integer() == 10_000
+                }
+                // Six days of failure, told to the database.
+                _ = try await stack.query("UPDATE carillon.webhooks SET failing_since = now() - interval '6 days'")
+                try await eventually("it is switched off", within: .seconds(90)) {
+                    try await Self.status(gateway, hook).body["status"]?.string == "off"
+                }
+                let reason = try await Self.status(gateway, hook).body["status_reason"]?.string
+                #expect(reason?.contains("answered with status 500") == true)
+                try await eventually("its queue is gone") {
+                    try await stack.connection.send("EXISTS", "carillon:{webhooks}:queue:\(hook.id)").integer() == 0
+                }
+                // The same again renews it.
+                let token = try await Stack.token(user: "shop", scope: .service)
+                let renewed = try await gateway.call(
+                    .post, "/v1/webhooks", token: token, json: #"{"url":"\#(stub.url)"}"#)
+                #expect(renewed.status == 200)
+                #expect(renewed.body["status"]?.string == "active")
+                #expect(renewed.body["secret"] == nil)
+            }
+        }
+    }
+
+    @Test("what is wrong with a registration is named; private addresses are refused when they are connected to")
+    func refusals() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            let service = try await Stack.token(user: "shop", scope: .service)
+            for (json, field) in [
+                (#"{"url":"http://example.com/"}"#, "url"), (#"{"url":"https://user:word@example.com/"}"#, "url"),
+                (#"{"url":"ftp://example.com/"}"#, "url"), (#"{"url":"https://"}"#, "url"), ("{}", "url"),
+                (#"{"url":"https://example.com/","events":["never"]}"#, "events"),
+                (#"{"url":"https://example.com/","colour":1}"#, "colour"),
+            ] {
+                let answer = try await gateway.call(.post, "/v1/webhooks", token: service, json: json)
+                #expect(answer.status == 422, "\(json)")
+                #expect(answer.faults == [field], "\(json)")
+            }
+            let user = try await Stack.token(user: "ada")
+            #expect(try await gateway.call(.get, "/v1/webhooks", token: user).status == 403)
+            let none = try await gateway.call(.get, "/v1/webhooks", token: service)
+            #expect(none.body["webhooks"]?.array?.isEmpty == true)
+
+            // The sandbox speaks TLS on this machine, with an authority that the dispatcher trusts.
+            let url = stack.sandbox.url.replacingOccurrences(of: "127.0.0.1", with: "localhost")
+            let hook = try await Self.register(gateway, #"{"url":"\#(url)/hook"}"#)
+            try await eventually("it is not reached", within: .seconds(30)) {
+                try await Self.notify(stack, "ada")
+                return try await Self.status(gateway, hook).body["status_reason"]?.string == "no answer: connect"
+            }
+            let list = try await gateway.call(.get, "/v1/webhooks?limit=1", token: service)
+            #expect(list.body["webhooks"]?.array?.count == 1)
+            #expect(list.body["next_cursor"] == .null)
+            #expect(try await gateway.call(.delete, "/v1/webhooks/\(hook.id)", token: service).status == 204)
+            #expect(try await gateway.call(.delete, "/v1/webhooks/\(hook.id)", token: service).status == 404)
+            #expect(!dispatcher.errors().contains(hook.secret))
+        }
+    }
+}
