@@ -13,7 +13,7 @@ package import Streams
 package struct Dispatcher: Sendable {
     /// New at every start, so that a name never means two processes.
     package let name: String
-    package let catalog: Catalog
+    package let catalogs: CatalogRegister
     package let keys: Keyspace
     /// Non-blocking commands of all stages, pipelined on one connection.
     package let redis: RedisConnection
@@ -32,7 +32,7 @@ package struct Dispatcher: Sendable {
 
     package init(
         name: String,
-        catalog: Catalog,
+        catalogs: CatalogRegister,
         keys: Keyspace,
         redis: RedisConnection,
         notifications: NotificationStore,
@@ -45,7 +45,7 @@ package struct Dispatcher: Sendable {
         logger: Logger
     ) {
         self.name = name
-        self.catalog = catalog
+        self.catalogs = catalogs
         self.keys = keys
         self.redis = redis
         self.notifications = notifications
@@ -57,6 +57,9 @@ package struct Dispatcher: Sendable {
         self.now = now
         self.logger = logger
     }
+
+    /// The catalog of this moment; what goes through a batch takes it once.
+    package var catalog: Catalog { self.catalogs.current }
 
     func group(_ stream: String) -> ConsumerGroup {
         ConsumerGroup(stream: stream, consumer: self.name, connection: self.redis)

@@ -29,6 +29,7 @@ package enum APIRouter {
         UserRoutes(services: services).add(to: version)
         TopicRoutes(services: services).add(to: version)
         PresenceRoutes(services: services).add(to: version)
+        CatalogRoutes(services: services).add(to: version)
         extend(router, services)
         if refusesOtherMethods { MethodRefusal.add(to: router) }
         return router

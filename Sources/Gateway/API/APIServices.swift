@@ -25,7 +25,8 @@ package struct APIServices: Sendable {
     package let topics: TopicStore
     package let presence: PresenceRegistry
     package let jobs: JobStream
-    package let catalog: Catalog
+    package let catalogs: CatalogRegister
+    package let catalogAnnouncer: CatalogAnnouncer
     package let redis: RedisConnection
     package let metrics: PrometheusRegistry
     /// Asks PostgreSQL for a sign of life.
@@ -38,6 +39,9 @@ package struct APIServices: Sendable {
     /// Bounds the calls of each user; nil for no bound.
     package let callRate: UserRate?
     let userFields: UserFields
+
+    /// The catalog of this moment; what answers one call takes it once.
+    package var catalog: Catalog { self.catalogs.current }
 
     package init(
         credentials: CredentialResolver,
@@ -54,7 +58,8 @@ package struct APIServices: Sendable {
         topics: TopicStore,
         presence: PresenceRegistry,
         jobs: JobStream,
-        catalog: Catalog,
+        catalogs: CatalogRegister,
+        catalogAnnouncer: CatalogAnnouncer,
         redis: RedisConnection,
         metrics: PrometheusRegistry,
         checkDatabase: @escaping @Sendable () async throws -> Void,
@@ -77,7 +82,8 @@ package struct APIServices: Sendable {
         self.topics = topics
         self.presence = presence
         self.jobs = jobs
-        self.catalog = catalog
+        self.catalogs = catalogs
+        self.catalogAnnouncer = catalogAnnouncer
         self.redis = redis
         self.metrics = metrics
         self.checkDatabase = checkDatabase
@@ -85,6 +91,6 @@ package struct APIServices: Sendable {
         self.webPushKey = webPushKey
         self.unsubscribeLinks = unsubscribeLinks
         self.callRate = callRate
-        self.userFields = UserFields(catalog: catalog, now: now)
+        self.userFields = UserFields(catalogs: catalogs, now: now)
     }
 }

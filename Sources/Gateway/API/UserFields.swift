@@ -15,11 +15,11 @@ package struct UserFields: Sendable {
     private static let mostPreferences = 1_000
     static let mostTopics = 1_000
 
-    private let catalog: Catalog
+    private let catalogs: CatalogRegister
     private let now: @Sendable () -> Timestamp
 
-    package init(catalog: Catalog, now: @escaping @Sendable () -> Timestamp) {
-        self.catalog = catalog
+    package init(catalogs: CatalogRegister, now: @escaping @Sendable () -> Timestamp) {
+        self.catalogs = catalogs
         self.now = now
     }
 
@@ -123,7 +123,7 @@ package struct UserFields: Sendable {
                 email: part.flag("email")
             )
             if entry.object != nil, let typeName = part.text("type", limit: JobLimits.name, isRequired: true) {
-                if let type = self.catalog[typeName] {
+                if let type = self.catalogs.current[typeName] {
                     if type.isRequired { part.fault("type", "is required and cannot be switched off") }
                     if preferences.updateValue(preference, forKey: typeName) != nil {
                         part.fault("type", "occurs twice")

@@ -14,6 +14,7 @@ import NIOCore
 import NIOPosix
 import Postgres
 import Redis
+import Reload
 import ServiceLifecycle
 import Services
 import Settings
@@ -50,6 +51,7 @@ enum GatewayComposition {
         let metrics = PrometheusRegistry()
         MetricsSystem.bootstrap(metrics)
         let logger = Logger(label: "carillon.gateway")
+        let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
         let node = RandomName.make()
         let keys = Keyspace()
         let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
@@ -108,7 +110,7 @@ enum GatewayComposition {
             users: users,
             unconfirmed: unconfirmed,
             redis: redis,
-            catalog: catalog,
+            catalogs: catalogs,
             messageRate: messageRate,
             now: now
         )
@@ -152,7 +154,8 @@ enum GatewayComposition {
                 topics: TopicStore(pool: pool),
                 presence: presence,
                 jobs: JobStream(connection: redis, keys: keys),
-                catalog: catalog,
+                catalogs: catalogs,
+                catalogAnnouncer: CatalogAnnouncer(connection: redis, keys: keys),
                 redis: redis,
                 metrics: metrics,
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
@@ -170,7 +173,14 @@ enum GatewayComposition {
             settings, router, hub, backend, protection.policy, certificate, eventLoops, logger)
         logger.info("gateway starts", metadata: ["node.id": "\(node)"])
         let revocationService = RevocationService(register: revocations, hub: hub, logger: logger)
-        var services: [any Service] = [revocationService, nodeService, hub, app]
+        let reload = await CatalogReloadService(
+            register: catalogs,
+            configuration: redisConfiguration,
+            keys: keys,
+            eventLoop: eventLoops.next(),
+            logger: logger
+        )
+        var services: [any Service] = [reload, revocationService, nodeService, hub, app]
         if let keySet { services.insert(keySet, at: 0) }
         for rate in [callRate, messageRate] { if let rate { services.insert(rate, at: 0) } }
         if let certificate { services.insert(certificate, at: 0) }

@@ -29,7 +29,7 @@ package struct SocketService: SocketBackend {
     private let users: UserStore
     private let unconfirmed: UnconfirmedSet
     private let redis: RedisConnection
-    private let catalog: Catalog
+    private let catalogs: CatalogRegister
     private let messageRate: UserRate?
     private let now: @Sendable () -> Timestamp
 
@@ -43,7 +43,7 @@ package struct SocketService: SocketBackend {
         users: UserStore,
         unconfirmed: UnconfirmedSet,
         redis: RedisConnection,
-        catalog: Catalog,
+        catalogs: CatalogRegister,
         messageRate: UserRate? = nil,
         now: @escaping @Sendable () -> Timestamp
     ) {
@@ -56,7 +56,7 @@ package struct SocketService: SocketBackend {
         self.users = users
         self.unconfirmed = unconfirmed
         self.redis = redis
-        self.catalog = catalog
+        self.catalogs = catalogs
         self.messageRate = messageRate
         self.now = now
     }
@@ -247,7 +247,11 @@ package struct SocketService: SocketBackend {
             switch shape {
             case .canonical: CanonicalShape.encode(notification)
             case .camelCase:
-                CamelCaseShape.encode(notification, code: self.catalog[notification.type]?.code, now: self.now())
+                CamelCaseShape.encode(
+                    notification,
+                    code: self.catalogs.current[notification.type]?.code,
+                    now: self.now()
+                )
             }
         return InboxSnapshot.Item(
             id: notification.id,

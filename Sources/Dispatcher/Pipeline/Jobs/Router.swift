@@ -20,7 +20,7 @@ struct Router: Sendable {
 
     /// Fans a batch out and, when all of it is in the next stage's hands, acknowledges it.
     func finish(_ batch: StoredBatch) async throws {
-        try await self.route(batch.open)
+        try await self.route(batch.open, catalog: batch.catalog)
         try await self.publish(batch.events)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(batch.dead)
         try await self.dispatcher.acknowledge(batch.finished, batch.group)
@@ -28,8 +28,11 @@ struct Router: Sendable {
     }
 
     /// Routes notifications that were just stored, or found without an owner.
-    func route(_ open: [StoredBatch.Open]) async throws {
+    ///
+    /// - Parameter catalog: the one that they were stored by; the current one if nil.
+    func route(_ open: [StoredBatch.Open], catalog: Catalog? = nil) async throws {
         guard !open.isEmpty else { return }
+        let catalog = catalog ?? self.dispatcher.catalog
         let users = ExactText.distinct(open.map(\.notification.user))
         let presences = try await self.presences(users)
         let presence = Dictionary(uniqueKeysWithValues: zip(users.map { ExactText($0) }, presences))
@@ -42,7 +45,7 @@ struct Router: Sendable {
         var plan = RoutePlan()
         for item in open {
             let found = presence[ExactText(item.notification.user)] ?? .unknown
-            self.add(item, presence: found, devices: devices, to: &plan)
+            self.add(item, catalog, presence: found, devices: devices, to: &plan)
         }
         try await self.carryOut(plan)
     }
@@ -50,10 +53,11 @@ struct Router: Sendable {
     /// Falls back to push where no socket proved receipt.
     func fallBack(_ unproven: [Notification]) async throws {
         let devices = try await self.devices(unproven.filter { $0.channels.contains(.push) }.map(\.user))
+        let catalog = self.dispatcher.catalog
         var plan = RoutePlan()
         for notification in unproven {
             let item = StoredBatch.Open(notification: notification, unread: 0, isRepeat: true)
-            self.add(item, presence: .offline, devices: devices, progress: .unproven, to: &plan)
+            self.add(item, catalog, presence: .offline, devices: devices, progress: .unproven, to: &plan)
         }
         try await self.carryOut(plan)
     }
@@ -86,6 +90,7 @@ struct Router: Sendable {
 
     private func add(
         _ item: StoredBatch.Open,
+        _ catalog: Catalog,
         presence: Presence,
         devices: [ExactText: [Device]],
         progress: DecisionFacts.Progress = .stored,
@@ -93,7 +98,7 @@ struct Router: Sendable {
     ) {
         let notification = item.notification
         // A type that has left the catalog since keeps what its notifications were stored with.
-        let type = self.dispatcher.catalog[notification.type] ?? NotificationType(name: notification.type)
+        let type = catalog[notification.type] ?? NotificationType(name: notification.type)
         let all = devices[ExactText(notification.user)] ?? []
         let usable = all.filter { self.dispatcher.providers.contains($0.provider) }
         var facts = DecisionFacts(

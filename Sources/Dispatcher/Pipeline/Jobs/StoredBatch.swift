@@ -1,6 +1,7 @@
 // Carillon · StoredBatch.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Catalog
 import Model
 import Streams
 
@@ -22,6 +23,8 @@ struct StoredBatch: Sendable {
     }
 
     let group: ConsumerGroup
+    /// The one that the batch began with.
+    let catalog: Catalog
     var open: [Open] = []
     var events: [Event] = []
     var dead: [DeadLetter] = []
