@@ -127,7 +127,9 @@ let package = Package(
             name: "Catalog",
             dependencies: [
                 "Model", "Templates",
+                .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "Yams", package: "Yams"),
             ],
             path: "Sources/Shared/Catalog"
@@ -142,6 +144,17 @@ let package = Package(
             ],
             path: "Sources/Shared/Streams",
             resources: [.embedInCode("Scripts")]
+        ),
+        .target(
+            name: "Reload",
+            dependencies: [
+                "Catalog", "Redis", "Streams",
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+            ],
+            path: "Sources/Shared/Reload"
         ),
         .target(
             name: "Stores",
@@ -175,8 +188,8 @@ let package = Package(
         .executableTarget(
             name: "DispatcherCommand",
             dependencies: [
-                "Catalog", "JSON", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Settings", "Stores",
-                "Streams", "Telemetry", "Threads", "Transfer", "Zones",
+                "Catalog", "JSON", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Reload", "Settings",
+                "Stores", "Streams", "Telemetry", "Threads", "Transfer", "Zones",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -276,7 +289,7 @@ let package = Package(
             name: "API",
             dependencies: [
                 "Catalog", "Decision", "JSON", "Model", "Postgres", "Redis", "Services", "Shapes", "Stores", "Streams",
-                "Telemetry", "Zones",
+                "Telemetry", "Templates", "Zones",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -299,7 +312,7 @@ let package = Package(
         .executableTarget(
             name: "GatewayCommand",
             dependencies: [
-                "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Services", "Settings",
+                "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Reload", "Services", "Settings",
                 "SocketIOTransport", "Sockets", "Stores", "Streams", "Telemetry", "Transfer", "Transports", "Zones",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),

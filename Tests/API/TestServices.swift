@@ -80,7 +80,8 @@ enum TestServices {
                 now: now,
                 logger: logger
             ),
-            catalog: try Catalog([]),
+            catalogs: CatalogRegister(try Catalog([]), now: now),
+            catalogAnnouncer: CatalogAnnouncer(connection: redis, keys: keys),
             zones: ZoneDatabase(),
             redis: redis,
             metrics: PrometheusRegistry(),

@@ -13,6 +13,7 @@ import Pipeline
 import Postgres
 import Providers
 import Redis
+import Reload
 import ServiceLifecycle
 import Settings
 import Stores
@@ -72,9 +73,10 @@ enum DispatcherComposition {
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
         let keys = Keyspace()
         let zones = ZoneDatabase()
+        let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
         let dispatcher = Dispatcher(
             name: name,
-            catalog: catalog,
+            catalogs: catalogs,
             keys: keys,
             redis: redis,
             notifications: NotificationStore(pool: pool),
@@ -124,7 +126,14 @@ enum DispatcherComposition {
             logger: logger
         )
         // Shut down from the last to the first: nothing new is taken, what was taken is finished, the lease goes last.
-        var services: [any Service] = [lease, operations, RetryService(dispatcher: dispatcher)]
+        let reload = await CatalogReloadService(
+            register: catalogs,
+            configuration: redisConfiguration,
+            keys: keys,
+            eventLoop: eventLoops.next(),
+            logger: logger
+        )
+        var services: [any Service] = [lease, operations, reload, RetryService(dispatcher: dispatcher)]
         services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher)]
         services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
         services.append(contentsOf: deliveries)

@@ -60,12 +60,6 @@ struct EnqueueCommand: AsyncParsableCommand {
     func run() async throws {
         try await DispatcherCommand.run {
             let fields = try self.jobFields()
-            let job: Job
-            do throws(JobFaults) {
-                job = try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) })
-            } catch {
-                throw ValidationError(error.faults.map { "\($0)" }.joined(separator: "\n"))
-            }
             let reader = try await SettingsReader.process(file: self.options.config)
             let catalogPath = reader.text("CATALOG")
             let catalog = await reader.load("CATALOG", isSet: catalogPath != nil) {
@@ -76,7 +70,14 @@ struct EnqueueCommand: AsyncParsableCommand {
             }
             try reader.finish()
             guard let address else { return }
-            let entry = try await Self.append(fields, lane: try self.lane(of: job, catalog), to: address)
+            let job: Job
+            do throws(JobFaults) {
+                let slices = fields.map { (name: $0.name, value: $0.value[...]) }
+                job = if let catalog { try catalog.job(slices) } else { try JobDecoder.decode(slices) }
+            } catch {
+                throw ValidationError(error.faults.map { "\($0)" }.joined(separator: "\n"))
+            }
+            let entry = try await Self.append(fields, lane: Self.lane(of: job, catalog), to: address)
             Terminal.line(entry)
         }
     }
@@ -101,11 +102,8 @@ struct EnqueueCommand: AsyncParsableCommand {
         return fields
     }
 
-    private func lane(of job: Job, _ catalog: Catalog?) throws -> Lane {
+    private static func lane(of job: Job, _ catalog: Catalog?) -> Lane {
         guard case .notification(let content) = job.payload else { return .normal }
-        if let catalog, catalog[content.type] == nil {
-            throw ValidationError("type: \(content.type) is not in the catalog")
-        }
         return content.lane ?? catalog?[content.type]?.lane ?? .normal
     }
 

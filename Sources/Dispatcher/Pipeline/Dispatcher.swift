@@ -16,7 +16,7 @@ package import Zones
 package struct Dispatcher: Sendable {
     /// New at every start, so that a name never means two processes.
     package let name: String
-    package let catalog: Catalog
+    package let catalogs: CatalogRegister
     package let keys: Keyspace
     /// Non-blocking commands of all stages, pipelined on one connection.
     package let redis: RedisConnection
@@ -43,7 +43,7 @@ package struct Dispatcher: Sendable {
 
     package init(
         name: String,
-        catalog: Catalog,
+        catalogs: CatalogRegister,
         keys: Keyspace,
         redis: RedisConnection,
         notifications: NotificationStore,
@@ -61,7 +61,7 @@ package struct Dispatcher: Sendable {
         logger: Logger
     ) {
         self.name = name
-        self.catalog = catalog
+        self.catalogs = catalogs
         self.keys = keys
         self.redis = redis
         self.notifications = notifications
@@ -78,6 +78,9 @@ package struct Dispatcher: Sendable {
         self.now = now
         self.logger = logger
     }
+
+    /// The catalog of this moment; what goes through a batch takes it once.
+    package var catalog: Catalog { self.catalogs.current }
 
     /// The rules of a user's zone.
     func zone(of settings: UserSettings) -> ZoneRules {

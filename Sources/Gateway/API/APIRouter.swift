@@ -35,6 +35,7 @@ package enum APIRouter {
         SimulationRoutes(services: services).add(to: version)
         DeadLetterRoutes(services: services).add(to: version)
         WebhookRoutes(services: services).add(to: version)
+        CatalogRoutes(services: services).add(to: version)
         extend(router, services)
         if refusesOtherMethods { MethodRefusal.add(to: router) }
         return router

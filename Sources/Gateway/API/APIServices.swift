@@ -30,10 +30,11 @@ package struct APIServices: Sendable {
     package let traces: TraceStore
     package let jobs: JobStream
     package let jobControl: JobControl
-    package let catalog: Catalog
     package let zones: ZoneDatabase
     /// The zone of users who have said none.
     package let defaultZone: ZoneRules
+    package let catalogs: CatalogRegister
+    package let catalogAnnouncer: CatalogAnnouncer
     package let redis: RedisConnection
     package let metrics: PrometheusRegistry
     /// Asks PostgreSQL for a sign of life.
@@ -49,6 +50,9 @@ package struct APIServices: Sendable {
     package let deadLetters: DeadLetterStore
     package let webhookOptions: WebhookOptions
     let userFields: UserFields
+
+    /// The catalog of this moment; what answers one call takes it once.
+    package var catalog: Catalog { self.catalogs.current }
 
     package init(
         credentials: CredentialResolver,
@@ -68,9 +72,10 @@ package struct APIServices: Sendable {
         traces: TraceStore,
         jobs: JobStream,
         jobControl: JobControl,
-        catalog: Catalog,
         zones: ZoneDatabase,
         defaultZone: ZoneRules = .utc,
+        catalogs: CatalogRegister,
+        catalogAnnouncer: CatalogAnnouncer,
         redis: RedisConnection,
         metrics: PrometheusRegistry,
         checkDatabase: @escaping @Sendable () async throws -> Void,
@@ -99,9 +104,10 @@ package struct APIServices: Sendable {
         self.traces = traces
         self.jobs = jobs
         self.jobControl = jobControl
-        self.catalog = catalog
         self.zones = zones
         self.defaultZone = defaultZone
+        self.catalogs = catalogs
+        self.catalogAnnouncer = catalogAnnouncer
         self.redis = redis
         self.metrics = metrics
         self.checkDatabase = checkDatabase
@@ -112,7 +118,7 @@ package struct APIServices: Sendable {
         self.webhooks = webhooks
         self.deadLetters = deadLetters
         self.webhookOptions = webhookOptions
-        self.userFields = UserFields(catalog: catalog, now: now)
+        self.userFields = UserFields(catalogs: catalogs, now: now)
     }
 
     /// Above this many waiting jobs in a lane, new ones are refused.

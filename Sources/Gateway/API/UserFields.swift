@@ -17,13 +17,16 @@ package struct UserFields: Sendable {
     static let mostTopics = 1_000
     private static let zones = ZoneDatabase()
 
-    let catalog: Catalog
+    private let catalogs: CatalogRegister
     private let now: @Sendable () -> Timestamp
 
-    package init(catalog: Catalog, now: @escaping @Sendable () -> Timestamp) {
-        self.catalog = catalog
+    package init(catalogs: CatalogRegister, now: @escaping @Sendable () -> Timestamp) {
+        self.catalogs = catalogs
         self.now = now
     }
+
+    /// The catalog of this moment.
+    var catalog: Catalog { self.catalogs.current }
 
     // MARK: Settings
 

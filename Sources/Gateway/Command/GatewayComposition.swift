@@ -14,6 +14,7 @@ import NIOCore
 import NIOPosix
 import Postgres
 import Redis
+import Reload
 import ServiceLifecycle
 import Services
 import Settings
@@ -51,6 +52,7 @@ enum GatewayComposition {
         let metrics = PrometheusRegistry()
         MetricsSystem.bootstrap(metrics)
         let logger = Logger(label: "carillon.gateway")
+        let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
         let node = RandomName.make()
         let keys = Keyspace()
         let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
@@ -117,7 +119,7 @@ enum GatewayComposition {
             unconfirmed: unconfirmed,
             events: events,
             redis: redis,
-            catalog: catalog,
+            catalogs: catalogs,
             messageRate: messageRate,
             now: now
         )
@@ -170,7 +172,8 @@ enum GatewayComposition {
                     now: now,
                     logger: logger
                 ),
-                catalog: catalog,
+                catalogs: catalogs,
+                catalogAnnouncer: CatalogAnnouncer(connection: redis, keys: keys),
                 zones: ZoneDatabase(),
                 redis: redis,
                 metrics: metrics,
@@ -195,7 +198,14 @@ enum GatewayComposition {
             settings, router, hub, backend, protection.policy, certificate, eventLoops, logger)
         logger.info("gateway starts", metadata: ["node.id": "\(node)"])
         let revocationService = RevocationService(register: revocations, hub: hub, logger: logger)
-        var services: [any Service] = [revocationService, nodeService, hub, app]
+        let reload = await CatalogReloadService(
+            register: catalogs,
+            configuration: redisConfiguration,
+            keys: keys,
+            eventLoop: eventLoops.next(),
+            logger: logger
+        )
+        var services: [any Service] = [reload, revocationService, nodeService, hub, app]
         if let keySet { services.insert(keySet, at: 0) }
         for rate in [callRate, messageRate] { if let rate { services.insert(rate, at: 0) } }
         if let certificate { services.insert(certificate, at: 0) }

@@ -62,9 +62,10 @@ struct ImportCommand: AsyncParsableCommand {
     }
 
     private func take(_ catalog: Catalog, _ pool: PostgresPool) async throws {
-        let fields = UserFields(catalog: catalog) {
+        let now: @Sendable () -> Timestamp = {
             Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
         }
+        let fields = UserFields(catalogs: CatalogRegister(catalog, now: now), now: now)
         let isTerminal = isatty(STDERR_FILENO) == 1
         var lines: LineReader
         do {

@@ -35,7 +35,7 @@ package struct SocketService: SocketBackend {
     private let unconfirmed: UnconfirmedSet
     private let events: EventTeller
     private let redis: RedisConnection
-    private let catalog: Catalog
+    private let catalogs: CatalogRegister
     private let messageRate: UserRate?
     private let now: @Sendable () -> Timestamp
 
@@ -50,7 +50,7 @@ package struct SocketService: SocketBackend {
         unconfirmed: UnconfirmedSet,
         events: EventTeller = EventTeller(),
         redis: RedisConnection,
-        catalog: Catalog,
+        catalogs: CatalogRegister,
         messageRate: UserRate? = nil,
         now: @escaping @Sendable () -> Timestamp
     ) {
@@ -64,7 +64,7 @@ package struct SocketService: SocketBackend {
         self.unconfirmed = unconfirmed
         self.events = events
         self.redis = redis
-        self.catalog = catalog
+        self.catalogs = catalogs
         self.messageRate = messageRate
         self.now = now
     }
@@ -265,7 +265,11 @@ package struct SocketService: SocketBackend {
             switch shape {
             case .canonical: CanonicalShape.encode(notification)
             case .camelCase:
-                CamelCaseShape.encode(notification, code: self.catalog[notification.type]?.code, now: self.now())
+                CamelCaseShape.encode(
+                    notification,
+                    code: self.catalogs.current[notification.type]?.code,
+                    now: self.now()
+                )
             }
         return InboxSnapshot.Item(
             id: notification.id,

@@ -8,6 +8,8 @@ import Templates
 ///
 /// A class, so that handing a catalog on is one reference counted.
 final class CatalogContent: Sendable {
+    private static let mostTypes = 10_000
+
     let types: [String: TypeEntry]
     let sorted: [NotificationType]
     let categories: [(type: String, category: String)]
@@ -24,6 +26,7 @@ final class CatalogContent: Sendable {
     init(_ documents: [CatalogDocument], digest: String, log: CatalogFaultLog) {
         self.digest = digest
         let types = documents.flatMap(\.types)
+        if types.count > Self.mostTypes { log.add("the catalog has more than \(Self.mostTypes) types") }
         self.types = Self.byKey(types, log, { $0.type.name }) { "type \($0) is defined twice" }
         let coded = types.filter { $0.value.type.code != nil }
         _ = Self.byKey(coded, log, { $0.type.code ?? 0 }) { "code \($0) belongs to two types" }

@@ -23,6 +23,9 @@ package struct CatalogFaults: Error, Sendable, Equatable, CustomStringConvertibl
 
 /// Collects what is wrong, so that one reading names it all.
 final class CatalogFaultLog {
+    /// How many are named; of more, the last says how many there are.
+    private static let mostFaults = 1_000
+
     private(set) var faults: [CatalogFault] = []
 
     func add(_ description: String) {
@@ -31,7 +34,10 @@ final class CatalogFaultLog {
 
     /// - Throws: ``CatalogFaults`` if there are any.
     func finish() throws(CatalogFaults) {
-        guard self.faults.isEmpty else { throw CatalogFaults(self.faults) }
+        guard !self.faults.isEmpty else { return }
+        let rest = self.faults.count - Self.mostFaults
+        guard rest > 0 else { throw CatalogFaults(self.faults) }
+        throw CatalogFaults(self.faults.prefix(Self.mostFaults) + [CatalogFault("and \(rest) faults more")])
     }
 }
 

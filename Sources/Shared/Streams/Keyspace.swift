@@ -91,6 +91,9 @@ package struct Keyspace: Sendable {
     /// The pub/sub channel on which gateways hear that a user's tokens were revoked; the message is the change's number.
     package var revocationsChannel: String { self.prefix + "revocations" }
 
+    /// The pub/sub channel on which gateways and dispatchers hear that the catalog is to be read again.
+    package var catalogChannel: String { self.prefix + "catalog" }
+
     /// A ticket for a socket, by its hash.
     package func socketTicket(_ hash: String) -> String { "\(self.prefix)ticket:\(hash)" }
 

@@ -50,7 +50,7 @@ package struct FollowUpService: Service {
                 notification: stand.notification, unread: stand.unread, isRepeat: true, progress: .due(kind))
         }
         let router = Router(dispatcher: self.dispatcher)
-        let facts = try await RouteFacts(items, dispatcher: self.dispatcher)
+        let facts = try await RouteFacts(items, catalog: self.dispatcher.catalog, dispatcher: self.dispatcher)
         var plan = RoutePlan()
         var releases: [ReleaseSummary.Release] = []
         for (index, item) in items.enumerated() {

@@ -21,10 +21,10 @@ struct JobIntake: Sendable {
     ///
     /// - Parameter areRepeats: whether the entries were handed out before.
     func take(_ batch: LaneBatch, areRepeats: Bool) async throws -> StoredBatch {
-        var stored = StoredBatch(group: batch.group)
+        let catalog = self.dispatcher.catalog
+        var stored = StoredBatch(group: batch.group, catalog: catalog)
         stored.finished = batch.entries.map(\.id)
         let now = self.dispatcher.now()
-        let catalog = self.dispatcher.catalog
         var prepared: [PreparedJob] = []
         for entry in batch.entries {
             // An entry that was deleted while it was pending only has to be acknowledged.

@@ -29,9 +29,9 @@ struct RouteFacts: Sendable {
     private var wishes: [RecipientStore.Wishes] = []
     private var caps: [NotificationID: CapScope] = [:]
 
-    init(_ items: [RouteItem], dispatcher: Dispatcher) async throws {
+    init(_ items: [RouteItem], catalog: Catalog, dispatcher: Dispatcher) async throws {
         self.dispatcher = dispatcher
-        self.catalog = dispatcher.catalog
+        self.catalog = catalog
         let stored = items.filter { $0.progress == .stored }
         self.presence = try await Self.presence(of: stored.map(\.notification.user), dispatcher)
         let presence = self.presence

@@ -20,7 +20,7 @@ struct Router: Sendable {
 
     /// Fans a batch out and, when all of it is in the next stage's hands, acknowledges it.
     func finish(_ batch: StoredBatch) async throws {
-        let told = try await self.routeWithoutTelling(batch.open)
+        let told = try await self.routeWithoutTelling(batch.open, batch.catalog)
         try await self.show(batch.shown)
         try await self.publish(batch.replaced)
         try await self.publish(batch.events)
@@ -30,25 +30,33 @@ struct Router: Sendable {
     }
 
     /// Routes notifications that were just stored, or found without an owner.
-    func route(_ open: [StoredBatch.Open]) async throws {
-        await self.dispatcher.tell(try await self.routeWithoutTelling(open))
+    ///
+    /// - Parameter catalog: the one that they were stored by; the current one if nil.
+    func route(_ open: [StoredBatch.Open], catalog: Catalog? = nil) async throws {
+        let told = try await self.routeWithoutTelling(open, catalog ?? self.dispatcher.catalog)
+        await self.dispatcher.tell(told)
     }
 
     /// - Returns: what upstream apps are to be told.
-    private func routeWithoutTelling(_ open: [StoredBatch.Open]) async throws -> [LifecycleEvent] {
+    private func routeWithoutTelling(
+        _ open: [StoredBatch.Open],
+        _ catalog: Catalog
+    ) async throws -> [LifecycleEvent] {
         try await self.advance(
             open.map {
                 RouteItem(
                     notification: $0.notification, unread: $0.unread, isRepeat: $0.isRepeat, wishes: $0.wishes,
                     progress: .stored)
-            }
+            },
+            catalog
         )
     }
 
     /// Falls back to push where no socket proved receipt.
     func fallBack(_ unproven: [Notification]) async throws {
         let told = try await self.advance(
-            unproven.map { RouteItem(notification: $0, unread: 0, isRepeat: true, progress: .unproven) }
+            unproven.map { RouteItem(notification: $0, unread: 0, isRepeat: true, progress: .unproven) },
+            self.dispatcher.catalog
         )
         await self.dispatcher.tell(told)
     }
@@ -56,9 +64,9 @@ struct Router: Sendable {
     /// Decides about each notification and does what was decided.
     ///
     /// - Returns: what upstream apps are to be told.
-    private func advance(_ items: [RouteItem]) async throws -> [LifecycleEvent] {
+    private func advance(_ items: [RouteItem], _ catalog: Catalog) async throws -> [LifecycleEvent] {
         guard !items.isEmpty else { return [] }
-        let facts = try await RouteFacts(items, dispatcher: self.dispatcher)
+        let facts = try await RouteFacts(items, catalog: catalog, dispatcher: self.dispatcher)
         let plan = StageClock.route.measure {
             var plan = RoutePlan()
             for (index, item) in items.enumerated() {

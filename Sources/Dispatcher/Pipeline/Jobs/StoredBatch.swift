@@ -1,6 +1,7 @@
 // Carillon · StoredBatch.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Catalog
 import Model
 import Stores
 import Streams
@@ -58,6 +59,8 @@ struct StoredBatch: Sendable {
     }
 
     let group: ConsumerGroup
+    /// The one that the batch began with.
+    let catalog: Catalog
     var open: [Open] = []
     var events: [Event] = []
     /// What was stored before and has an owner: sockets may still lack it.

@@ -14,7 +14,7 @@ import Stores
 /// The family-finance app's `/api/v1/notifications`.
 struct AllowanceInboxRoutes {
     let services: APIServices
-    let types: CodedTypes
+    private var types: CodedTypes { CodedTypes(self.services.catalog.all) }
     private var inbox: InboxKeeper { InboxKeeper(services: self.services) }
 
     func add(to group: RouterGroup<APIContext>) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import API
+import Catalog
 import Hummingbird
 import JSON
 import Model
@@ -10,7 +11,7 @@ import Stores
 /// The family-finance app's `/api/v1/notifications/preferences`.
 struct AllowancePreferenceRoutes {
     let services: APIServices
-    let types: CodedTypes
+    private var types: CodedTypes { CodedTypes(self.services.catalog.all) }
 
     func add(to group: RouterGroup<APIContext>) {
         group.get("preferences", use: self.preferences)

@@ -1,0 +1,51 @@
+// Carillon · CatalogRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Catalog
+import HTTPTypes
+import Hummingbird
+import JSON
+import Model
+import Services
+import Streams
+
+/// The catalog in force, for admins: `/v1/admin/catalog`.
+struct CatalogRoutes {
+    let services: APIServices
+
+    func add(to group: RouterGroup<APIContext>) {
+        group.get("admin/catalog", use: self.show)
+        group.post("admin/catalog/reload", use: self.reload)
+    }
+
+    private func show(_ request: Request, _ context: APIContext) async throws -> Response {
+        try context.requireAdmin()
+        return Response.object { CatalogJSON.write(self.services.catalogs, to: &$0) }
+    }
+
+    /// Reads it here, and tells all others if it is good.
+    private func reload(_ request: Request, _ context: APIContext) async throws -> Response {
+        try context.requireAdmin()
+        let outcome: CatalogRegister.Outcome
+        do throws(CatalogFaults) {
+            outcome = try self.services.catalogs.reload()
+        } catch {
+            let faults = error.faults.map { JobFault("catalog", $0.description) }
+            throw Problem(.unprocessableContent, "the catalog is faulty; the one before stays", faults: faults)
+        }
+        let entry = self.services.catalogs.entry
+        let told = try await self.services.catalogAnnouncer.announce(digest: entry.catalog.digest)
+        return Response.object { writer in
+            writer.key("outcome")
+            writer.string(outcome.rawValue)
+            writer.key("digest")
+            writer.string(entry.catalog.digest)
+            writer.key("loaded_at")
+            writer.string(entry.loadedAt.rfc3339)
+            writer.key("types")
+            writer.integer(entry.catalog.all.count)
+            writer.key("told")
+            writer.integer(told)
+        }
+    }
+}

@@ -1,0 +1,105 @@
+// Carillon · SystemScenarioTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Postgres
+import ProviderSandbox
+import Testing
+import Transfer
+
+/// What each of the five systems' documents says of its types, through the programs and the catalog that is shipped.
+@Suite(.serialized, .timeLimit(.minutes(3)))
+struct SystemScenarioTests {
+    @Test("family finance: the deposit's text and code, a pause without a reason, thirty days of life")
+    func allowance() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            let child = try await CompatibilityClient(gateway, user: "child")
+            try await stack.append([
+                ("user", "child"), ("type", "AllowanceDeposit"), ("vars", #"{"amount":"$10","balance":"$25.50"}"#),
+                ("entity_type", "Transaction"), ("entity_id", "7"),
+            ])
+            try await stack.append([("user", "child"), ("type", "AllowancePaused"), ("vars", "{}")])
+            let missing = try await stack.append([
+                ("user", "child"), ("type", "AllowanceDeposit"), ("vars", #"{"amount":"$10"}"#),
+            ])
+            try await child.waitForCount(2)
+            let list = try await child.get("/api/v1/notifications").body["notifications"]
+            #expect(list?.texts("title") == ["Allowance Paused", "Allowance Received!"])
+            #expect(
+                list?.texts("body") == [
+                    "Your allowance has been paused",
+                    "Your weekly allowance of $10 has been deposited. New balance: $25.50",
+                ])
+            #expect(list?.array?.last?["type"]?.integer == 10)
+            try await eventually("the deposit without its balance is set aside") {
+                try await stack.deadReasons()
+                    == [missing: "vars.balance: is missing, in type AllowanceDeposit, locale en"]
+            }
+            let days = try await stack.query(
+                "SELECT DISTINCT extract(day FROM expires_at - created_at)::int4 FROM carillon.notifications")
+            #expect(try days.map { try $0.int4(0) } == [30])
+        }
+    }
+
+    @Test("news: the alert's words, badge, sound, data and buttons; the digest is for those who asked")
+    func news() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let device = #"{"fcm_token":"phone","platform":"ios"}"#
+            #expect(try await ada.send(.post, "/device-token/register", device).status == 200)
+            try await stack.append([
+                ("user", "ada"), ("type", "breaking_news"), ("id", "story:s1"), ("vars", #"{"title":"It rains"}"#),
+                ("data", #"{"storyId":"s1","category":"politics","priority":"breaking","sourceCount":"5"}"#),
+            ])
+            try await stack.append([("user", "ada"), ("type", "daily_digest"), ("title", "Today")])
+            try await eventually("the alert") { stack.pushed()["phone"] == ["🚨 BREAKING NEWS"] }
+            try await eventually("the digest is suppressed") {
+                try await stack.statuses(user: "ada")["Today"] == "suppressed"
+            }
+            let message = try JSONParser.parse(try #require(stack.sandbox.received().first).payload)["message"]
+            #expect(message?["notification"]?["body"]?.string == "It rains")
+            #expect(message?["android"]?["priority"]?.string == "HIGH")
+            #expect(message?["apns"]?["payload"]?["aps"]?["sound"]?.string == "default")
+            #expect(message?["data"]?["storyId"]?.string == "s1")
+            let actions = try JSONParser.parse(Array(try #require(message?["data"]?["actions"]?.string).utf8))
+            #expect(actions.texts("id") == ["read", "save", "share"])
+        }
+    }
+
+    @Test("accounting: what reaches the phone and what only the inbox; maintenance is for those who asked")
+    func accounting() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            try await gateway.register(user: "ada", platform: "android", token: "phone")
+            let types = [
+                "payment_received", "invoice_overdue", "invoice_created", "profile_updated", "system_maintenance",
+            ]
+            for type in types { try await stack.append([("user", "ada"), ("type", type), ("title", type)]) }
+            try await eventually("each is where it belongs") {
+                let statuses = try await stack.statuses(user: "ada")
+                return statuses.count == 5 && !statuses.values.contains("pending")
+                    && statuses["system_maintenance"] == "suppressed"
+            }
+            #expect(Set(stack.pushed()["phone"] ?? []) == ["payment_received", "invoice_overdue"])
+        }
+    }
+
+    @Test("reminders: pushed to every token of a user, with its route")
+    func reminders() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            for token in ["one", "two"] {
+                try await gateway.register(user: "ada", platform: "android", token: token, name: token)
+            }
+            try await stack.append([
+                ("user", "ada"), ("type", "scheduled_reminder"), ("title", "Drink"), ("url", "/notifications/log"),
+            ])
+            try await eventually("both have it") { stack.pushed() == ["one": ["Drink"], "two": ["Drink"]] }
+            let payload = try JSONParser.parse(try #require(stack.sandbox.received().first).payload)
+            #expect(payload["message"]?["data"]?["url"]?.string == "/notifications/log")
+        }
+    }
+}
