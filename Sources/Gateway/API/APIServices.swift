@@ -121,14 +121,11 @@ package struct APIServices: Sendable {
         self.userFields = UserFields(catalogs: catalogs, now: now)
     }
 
-    /// Above this many waiting jobs in a lane, new ones are refused.
-    private static let mostWaitingJobs = 1_000_000
-
     /// Asserts that the lanes take more jobs.
     ///
     /// - Throws: ``Problem`` 503 that names the lane.
     package func requireRoom(in lanes: Set<Lane>) async throws {
-        for lane in lanes where try await self.jobs.length(lane) >= Self.mostWaitingJobs {
+        for lane in lanes where try await self.jobs.length(lane) >= JobStream.highWaterMark {
             throw Problem(.serviceUnavailable, "too many jobs wait in lane \(lane.rawValue)", retryAfter: 5)
         }
     }
