@@ -67,6 +67,7 @@ let package = Package(
             path: "Sources/Shared/Model"
         ),
         .target(name: "Zones", dependencies: ["Model"], path: "Sources/Shared/Zones"),
+        .target(name: "Schedules", dependencies: ["Model", "Zones"], path: "Sources/Shared/Schedules"),
         .target(
             name: "Telemetry",
             dependencies: [
@@ -149,7 +150,7 @@ let package = Package(
             name: "Pipeline",
             dependencies: [
                 "Backoff", "Catalog", "Decision", "JSON", "Model", "Postgres", "Providers", "Queues", "Redis",
-                "Shapes", "Stores", "Streams", "Transfer",
+                "Schedules", "Shapes", "Stores", "Streams", "Transfer", "Zones",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "Metrics", package: "swift-metrics"),
@@ -162,7 +163,7 @@ let package = Package(
             dependencies: [
                 "Catalog", "JSON", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Settings", "Stores",
                 "Streams",
-                "Telemetry", "Transfer",
+                "Telemetry", "Transfer", "Zones",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -261,8 +262,8 @@ let package = Package(
         .target(
             name: "API",
             dependencies: [
-                "Catalog", "JSON", "Model", "Postgres", "Redis", "Services", "Shapes", "Stores", "Streams", "Telemetry",
-                "Zones",
+                "Catalog", "JSON", "Model", "Postgres", "Redis", "Schedules", "Services", "Shapes", "Stores", "Streams",
+                "Telemetry", "Zones",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -382,6 +383,11 @@ let package = Package(
         .testTarget(name: "QueuesTests", dependencies: ["Model", "Queues"], path: "Tests/Queues"),
         .testTarget(name: "JSONTests", dependencies: ["JSON"], path: "Tests/JSON"),
         .testTarget(name: "ModelTests", dependencies: ["JSON", "Model"], path: "Tests/Model"),
+        .testTarget(
+            name: "SchedulesTests",
+            dependencies: ["Model", "Schedules", "Zones"],
+            path: "Tests/Schedules"
+        ),
         .testTarget(name: "ZonesTests", dependencies: ["Model", "Zones"], path: "Tests/Zones"),
         .testTarget(name: "CatalogTests", dependencies: ["Catalog", "Model"], path: "Tests/Catalog"),
         .testTarget(

@@ -64,10 +64,12 @@ enum TestServices {
             erasure: ErasureService(
                 users: users,
                 deadLetters: DeadLetterStore(pool: pool),
+                schedules: ScheduleStore(pool: pool),
                 traces: UserTraces(connection: redis, keys: keys),
                 unconfirmed: unconfirmed
             ),
             topics: TopicStore(pool: pool),
+            schedules: ScheduleStore(pool: pool),
             presence: presence,
             jobs: JobStream(connection: redis, keys: keys),
             catalog: try Catalog([]),

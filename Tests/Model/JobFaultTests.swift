@@ -56,8 +56,15 @@ struct JobFaultTests {
                     "template: is not supported by this release", "vars: is not supported by this release",
                 ]
             ),
-            (["deliver_at": "2026-11-20T10:00:00Z"], ["deliver_at: is not supported by this release"]),
-            (["deliver_local": "10:00"], ["deliver_local: is not supported by this release"]),
+            (["deliver_at": "soon"], ["deliver_at: must be an RFC 3339 time such as 2026-11-20T10:00:00Z"]),
+            (
+                ["deliver_local": "25:00"],
+                ["deliver_local: must be a time of day such as 08:30, or a day with it such as 2027-01-01T08:30"]
+            ),
+            (
+                ["deliver_at": "2026-11-20T10:00:00Z", "deliver_local": "10:00"],
+                ["deliver_local: excludes deliver_at"]
+            ),
             (["digest": "d"], ["digest: is not supported by this release"]),
             (["event": ""], ["event: is empty"]),
             (["event": "e", "args": "{}"], ["args: must be a JSON array"]),

@@ -20,6 +20,7 @@ import Streams
 import Telemetry
 import Transfer
 import UnixSignals
+import Zones
 
 /// Puts the dispatcher together: the one place that makes clients and services.
 enum DispatcherComposition {
@@ -45,6 +46,10 @@ enum DispatcherComposition {
             try CatalogLoader.load(path: settings.common.catalog)
         }
         let credentials = await self.credentials(settings, reader: reader)
+        let zones = ZoneDatabase()
+        if zones.rules(settings.defaultZone) == nil {
+            reader.fault("DEFAULT_ZONE", "is no IANA time zone that this machine's tzdata has, such as Europe/Berlin")
+        }
         try reader.finish()
         guard let catalog else { return }
 
@@ -78,6 +83,9 @@ enum DispatcherComposition {
             recipients: RecipientStore(pool: pool),
             deliveries: DeliveryStore(pool: pool),
             deadLetters: DeadLetterStore(pool: pool),
+            schedules: ScheduleStore(pool: pool),
+            zones: zones,
+            defaultZone: settings.defaultZone,
             presence: PresenceRegistry(connection: redis, keys: keys),
             providers: credentials.providers,
             now: now,
@@ -118,6 +126,7 @@ enum DispatcherComposition {
         // Shut down from the last to the first: nothing new is taken, what was taken is finished, the lease goes last.
         var services: [any Service] = [lease, operations, RetryService(dispatcher: dispatcher)]
         services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher)]
+        services.append(ScheduleService(dispatcher: dispatcher))
         services.append(contentsOf: deliveries)
         services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
         var configuration = ServiceGroupConfiguration(

@@ -8,6 +8,7 @@ package import Model
 package import Redis
 package import Stores
 package import Streams
+package import Zones
 
 /// What every stage of a dispatcher shares.
 package struct Dispatcher: Sendable {
@@ -21,6 +22,10 @@ package struct Dispatcher: Sendable {
     package let recipients: RecipientStore
     package let deliveries: DeliveryStore
     package let deadLetters: DeadLetterStore
+    package let schedules: ScheduleStore
+    package let zones: ZoneDatabase
+    /// The zone of users who have set none.
+    package let defaultZone: String
     package let presence: PresenceRegistry
     /// The providers that are configured; the others' work is recorded as `no_provider`.
     package let providers: Set<Provider>
@@ -39,6 +44,9 @@ package struct Dispatcher: Sendable {
         recipients: RecipientStore,
         deliveries: DeliveryStore,
         deadLetters: DeadLetterStore,
+        schedules: ScheduleStore,
+        zones: ZoneDatabase,
+        defaultZone: String,
         presence: PresenceRegistry,
         providers: Set<Provider>,
         now: @escaping @Sendable () -> Timestamp,
@@ -52,6 +60,9 @@ package struct Dispatcher: Sendable {
         self.recipients = recipients
         self.deliveries = deliveries
         self.deadLetters = deadLetters
+        self.schedules = schedules
+        self.zones = zones
+        self.defaultZone = defaultZone
         self.presence = presence
         self.providers = providers
         self.now = now

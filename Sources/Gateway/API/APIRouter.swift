@@ -25,6 +25,7 @@ package enum APIRouter {
         DeviceRoutes(services: services).add(to: version)
         PreferenceRoutes(services: services).add(to: version)
         JobRoutes(services: services).add(to: version)
+        ScheduleRoutes(services: services).add(to: version)
         TokenRoutes(services: services).add(to: version)
         UserRoutes(services: services).add(to: version)
         TopicRoutes(services: services).add(to: version)

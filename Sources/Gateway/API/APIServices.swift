@@ -23,6 +23,7 @@ package struct APIServices: Sendable {
     package let exports: UserExportStore
     package let erasure: ErasureService
     package let topics: TopicStore
+    package let schedules: ScheduleStore
     package let presence: PresenceRegistry
     package let jobs: JobStream
     package let catalog: Catalog
@@ -52,6 +53,7 @@ package struct APIServices: Sendable {
         exports: UserExportStore,
         erasure: ErasureService,
         topics: TopicStore,
+        schedules: ScheduleStore,
         presence: PresenceRegistry,
         jobs: JobStream,
         catalog: Catalog,
@@ -75,6 +77,7 @@ package struct APIServices: Sendable {
         self.exports = exports
         self.erasure = erasure
         self.topics = topics
+        self.schedules = schedules
         self.presence = presence
         self.jobs = jobs
         self.catalog = catalog

@@ -10,8 +10,9 @@ package import JSON
 package enum OpenAPIDocument {
     private static let parts: [[UInt8]] = [
         PackageResources.inbox_json, PackageResources.devices_json, PackageResources.preferences_json,
-        PackageResources.topics_json, PackageResources.jobs_json, PackageResources.users_json,
-        PackageResources.tokens_json, PackageResources.admin_json, PackageResources.operations_json,
+        PackageResources.topics_json, PackageResources.jobs_json, PackageResources.schedules_json,
+        PackageResources.users_json, PackageResources.tokens_json, PackageResources.admin_json,
+        PackageResources.operations_json,
     ]
 
     /// Puts the parts together.

@@ -146,10 +146,12 @@ enum GatewayComposition {
                 erasure: ErasureService(
                     users: users,
                     deadLetters: DeadLetterStore(pool: pool),
+                    schedules: ScheduleStore(pool: pool),
                     traces: UserTraces(connection: redis, keys: keys),
                     unconfirmed: unconfirmed
                 ),
                 topics: TopicStore(pool: pool),
+                schedules: ScheduleStore(pool: pool),
                 presence: presence,
                 jobs: JobStream(connection: redis, keys: keys),
                 catalog: catalog,

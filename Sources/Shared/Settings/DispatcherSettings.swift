@@ -30,6 +30,8 @@ package struct DispatcherSettings: Sendable {
     package let common: CommonSettings
     package let metricsHost: String
     package let metricsPort: Int
+    /// The zone of users who have set none.
+    package let defaultZone: String
     package let fcm: FCM?
     package let apns: APNS?
     /// A CA file for the providers' endpoints.
@@ -40,6 +42,7 @@ package struct DispatcherSettings: Sendable {
         self.common = CommonSettings(reader)
         self.metricsHost = reader.text("METRICS_HOST") ?? "127.0.0.1"
         self.metricsPort = reader.integer("METRICS_PORT", default: 9_091, in: 0...65_535)
+        self.defaultZone = reader.text("DEFAULT_ZONE") ?? "UTC"
         self.fcm = reader.text("FCM_CREDENTIALS").map { path in
             FCM(credentials: path, endpoint: reader.text("FCM_ENDPOINT") ?? "https://fcm.googleapis.com")
         }

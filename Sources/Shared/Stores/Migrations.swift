@@ -16,6 +16,7 @@ package enum Migrations {
         Migration(number: 1, name: "initial", script: PackageResources.V0001_initial_sql),
         Migration(number: 2, name: "people", script: PackageResources.V0002_people_sql),
         Migration(number: 3, name: "token_revocations", script: PackageResources.V0003_token_revocations_sql),
+        Migration(number: 7, name: "schedules", script: PackageResources.V0007_schedules_sql),
     ]
 
     /// The advisory lock under which migrations are applied: "carillon" in ASCII.

@@ -15,7 +15,7 @@ package struct UserExportStore: Sendable {
 
     /// A table of which a user may have many rows.
     package enum Section: String, Sendable, CaseIterable {
-        case devices, preferences, subscriptions, notifications
+        case devices, preferences, subscriptions, notifications, schedules
         case deliveryAttempts = "delivery_attempts"
         case deadLetters = "dead_letters"
     }
@@ -64,7 +64,7 @@ package struct UserExportStore: Sendable {
     private static func statement(_ section: Section) -> String {
         let (key, condition) =
             switch section {
-            case .devices, .notifications: ("t.id", "t.id > $2::uuid")
+            case .devices, .notifications, .schedules: ("t.id", "t.id > $2::uuid")
             case .preferences: ("t.type", "t.type > $2")
             case .subscriptions: ("t.topic", "t.topic > $2")
             // The audit has no key: its rows are never changed, and so stay where they are within their day.

@@ -30,6 +30,7 @@ struct JobIntake: Sendable {
         stored.finished = batch.entries.map(\.id)
         let now = self.dispatcher.now()
         var prepared: [Prepared] = []
+        var waiting: [ScheduleIntake.Waiting] = []
         for entry in batch.entries {
             // An entry that was deleted while it was pending only has to be acknowledged.
             guard let fields = entry.fields else { continue }
@@ -40,6 +41,9 @@ struct JobIntake: Sendable {
                     for user in Self.users(job) {
                         stored.events.append(StoredBatch.Event(user: user, name: name, arguments: arguments))
                     }
+                case .notification(let content) where ScheduleIntake.isLater(job, content, now: now):
+                    let lane = content.lane ?? self.dispatcher.catalog[content.type]?.lane ?? .normal
+                    waiting.append(.init(entry: entry, job: job, content: content, lane: .mostUrgent(lane, batch.lane)))
                 case .notification(let content):
                     let notifications = try self.notifications(job, content, entry: entry, batch: batch, now: now)
                     prepared.append(Prepared(entry: entry, notifications: notifications))
@@ -48,6 +52,8 @@ struct JobIntake: Sendable {
                 stored.dead.append(self.letter(entry, batch.group.stream, reason: error.description, now: now))
             }
         }
+        stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(
+            waiting, stream: batch.group.stream, now: now)
         if try await self.storeUnlessWished(&prepared, areRepeats: areRepeats, now: now, into: &stored) {
             return stored
         }
@@ -98,7 +104,8 @@ struct JobIntake: Sendable {
         DeadLetter(stream: stream, entry: entry.id, reason: reason, at: now, fields: entry.fields ?? [])
     }
 
-    private static func users(_ job: Job) -> [String] {
+    /// Whom a job is for.
+    static func users(_ job: Job) -> [String] {
         guard case .users(let users) = job.audience else { return [] }
         guard !job.except.isEmpty else { return users }
         let except = Set(job.except.map { ExactText($0) })

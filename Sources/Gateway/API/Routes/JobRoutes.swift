@@ -86,7 +86,7 @@ struct JobRoutes {
     }
 
     /// What a job asks for that the token does not allow, by the fields as they came.
-    private static func forbidden(_ body: JSONValue, _ allowance: JobAllowance) -> [JobFault] {
+    static func forbidden(_ body: JSONValue, _ allowance: JobAllowance) -> [JobFault] {
         guard allowance.isLimited, let members = body.object?.filter({ $0.value != .null }) else { return [] }
         let type = members.first { $0.key == "type" }.map { member in
             member.value.string ?? String(decoding: JSONWriter.bytes(of: member.value), as: UTF8.self)
@@ -106,14 +106,7 @@ struct JobRoutes {
     /// Checks a job with the decoder that the dispatcher uses.
     private func check(_ body: JSONValue, key: String?) throws(JobFaults) -> Checked {
         guard let members = body.object else { throw JobFaults([JobFault("job", "must be a JSON object")]) }
-        var fields: [(name: String, value: [UInt8])] = []
-        for member in members {
-            switch member.value {
-            case .null: continue
-            case .string(let text): fields.append((member.key, Array(text.utf8)))
-            default: fields.append((member.key, JSONWriter.bytes(of: member.value)))
-            }
-        }
+        var fields = JobFields.flat(members)
         if let key {
             if let named = body["id"]?.string, named != key {
                 throw JobFaults([JobFault("id", "differs from Idempotency-Key")])
