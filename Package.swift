@@ -72,6 +72,7 @@ let package = Package(
             path: "Sources/Shared/Model"
         ),
         .target(name: "Zones", dependencies: ["Model"], path: "Sources/Shared/Zones"),
+        .target(name: "Schedules", dependencies: ["Model", "Zones"], path: "Sources/Shared/Schedules"),
         .target(
             name: "Telemetry",
             dependencies: [
@@ -176,7 +177,7 @@ let package = Package(
             name: "Pipeline",
             dependencies: [
                 "Backoff", "Catalog", "Decision", "JSON", "Model", "Postgres", "Providers", "Queues", "Redis",
-                "Shapes", "Stores", "Streams", "Templates", "Transfer", "Zones",
+                "Schedules", "Shapes", "Stores", "Streams", "Templates", "Transfer", "Zones",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "CoreMetrics", package: "swift-metrics"),
@@ -288,8 +289,8 @@ let package = Package(
         .target(
             name: "API",
             dependencies: [
-                "Catalog", "Decision", "JSON", "Model", "Postgres", "Redis", "Services", "Shapes", "Stores", "Streams",
-                "Telemetry", "Templates", "Zones",
+                "Catalog", "Decision", "JSON", "Model", "Postgres", "Redis", "Schedules", "Services", "Shapes", "Stores",
+                "Streams", "Telemetry", "Templates", "Zones",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -412,6 +413,7 @@ let package = Package(
         .testTarget(name: "JSONTests", dependencies: ["JSON"], path: "Tests/JSON"),
         .testTarget(name: "ModelTests", dependencies: ["JSON", "Model"], path: "Tests/Model"),
         .testTarget(name: "ZonesTests", dependencies: ["Model", "Randomness", "Zones"], path: "Tests/Zones"),
+        .testTarget(name: "SchedulesTests", dependencies: ["Model", "Schedules", "Zones"], path: "Tests/Schedules"),
         .testTarget(
             name: "TemplatesTests", dependencies: ["JSON", "Model", "Templates"], path: "Tests/Templates"),
         .testTarget(

@@ -65,10 +65,12 @@ enum TestServices {
             erasure: ErasureService(
                 users: users,
                 deadLetters: DeadLetterStore(pool: pool),
+                schedules: ScheduleStore(pool: pool),
                 traces: UserTraces(connection: redis, keys: keys),
                 unconfirmed: unconfirmed
             ),
             topics: TopicStore(pool: pool),
+            schedules: ScheduleStore(pool: pool),
             presence: presence,
             recipients: RecipientStore(pool: pool),
             traces: TraceStore(pool: pool),

@@ -55,9 +55,16 @@ struct JobFaultTests {
             (["badge": "1.5"], ["badge: must be a whole number from 0 to 99999"]),
             (["template": ""], ["template: is empty"]),
             (["vars": "[]"], ["vars: must be a JSON object"]),
-            (["deliver_at": "2026-11-20T10:00:00Z"], ["deliver_at: is not supported by this release"]),
-            (["deliver_local": "10:00"], ["deliver_local: is not supported by this release"]),
             (["digest": ""], ["digest: is empty"]),
+            (["deliver_at": "soon"], ["deliver_at: must be an RFC 3339 time such as 2026-11-20T10:00:00Z"]),
+            (
+                ["deliver_local": "25:00"],
+                ["deliver_local: must be a time of day such as 08:30, or a day with it such as 2027-01-01T08:30"]
+            ),
+            (
+                ["deliver_at": "2026-11-20T10:00:00Z", "deliver_local": "10:00"],
+                ["deliver_local: excludes deliver_at"]
+            ),
             (["event": ""], ["event: is empty"]),
             (["event": "e", "args": "{}"], ["args: must be a JSON array"]),
             (["event": "e", "args": "["], ["args: is not valid JSON at byte 1"]),

@@ -18,8 +18,11 @@ struct DispatcherCommand: AsyncParsableCommand {
             Examples:
               dispatcher run
               dispatcher enqueue --user u1 --type payment_received --title "Payment received"
+              dispatcher schedules list
             """,
-        subcommands: [RunCommand.self, EnqueueCommand.self, OutboxSQLCommand.self, DeadCommand.self]
+        subcommands: [
+            RunCommand.self, EnqueueCommand.self, SchedulesCommand.self, OutboxSQLCommand.self, DeadCommand.self,
+        ]
     )
 
     /// Runs a command's work; a faulty configuration is printed and ends the process with 78.

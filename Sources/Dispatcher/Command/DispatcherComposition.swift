@@ -48,6 +48,10 @@ enum DispatcherComposition {
             try CatalogLoader.load(path: settings.common.catalog)
         }
         let credentials = await self.credentials(settings, reader: reader)
+        let zones = ZoneDatabase()
+        if zones.rules(settings.common.defaultZone) == nil {
+            reader.fault("DEFAULT_ZONE", "is no IANA time zone that this machine's tzdata has, such as Europe/Berlin")
+        }
         try reader.finish()
         guard let catalog else { return }
 
@@ -72,7 +76,6 @@ enum DispatcherComposition {
         let pool = try PostgresPool(self.database(settings), logger: logger)
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
         let keys = Keyspace()
-        let zones = ZoneDatabase()
         let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
         let dispatcher = Dispatcher(
             name: name,
@@ -85,10 +88,12 @@ enum DispatcherComposition {
             deadLetters: DeadLetterStore(pool: pool),
             followUps: FollowUpStore(pool: pool),
             digests: DigestStore(pool: pool),
+            schedules: ScheduleStore(pool: pool),
+            zones: zones,
+            defaultZone: settings.common.defaultZone,
             presence: PresenceRegistry(connection: redis, keys: keys),
             events: EventLog(keys: keys, length: settings.common.eventsLength),
             providers: credentials.providers,
-            zones: zones,
             now: now,
             logger: logger
         )
@@ -136,6 +141,7 @@ enum DispatcherComposition {
         var services: [any Service] = [lease, operations, reload, RetryService(dispatcher: dispatcher)]
         services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher)]
         services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
+        services.append(ScheduleService(dispatcher: dispatcher))
         services.append(contentsOf: deliveries)
         services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
         let days = settings.retention

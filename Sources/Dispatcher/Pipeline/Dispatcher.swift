@@ -26,14 +26,15 @@ package struct Dispatcher: Sendable {
     package let deadLetters: DeadLetterStore
     package let followUps: FollowUpStore
     package let digests: DigestStore
+    package let schedules: ScheduleStore
+    package let zones: ZoneDatabase
+    /// The zone of users who have set none, or one that is no more.
+    package let defaultZone: String
     package let presence: PresenceRegistry
     /// What became of notifications, for upstream apps.
     package let events: EventLog
     /// The providers that are configured; the others' work is recorded as `no_provider`.
     package let providers: Set<Provider>
-    package let zones: ZoneDatabase
-    /// The zone of users who have said none, or one that is no more.
-    package let defaultZone: ZoneRules
     package let now: @Sendable () -> Timestamp
     package let logger: Logger
     /// What was taken and not yet acknowledged.
@@ -52,11 +53,12 @@ package struct Dispatcher: Sendable {
         deadLetters: DeadLetterStore,
         followUps: FollowUpStore,
         digests: DigestStore,
+        schedules: ScheduleStore,
+        zones: ZoneDatabase,
+        defaultZone: String,
         presence: PresenceRegistry,
         events: EventLog,
         providers: Set<Provider>,
-        zones: ZoneDatabase,
-        defaultZone: ZoneRules = .utc,
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger
     ) {
@@ -70,11 +72,12 @@ package struct Dispatcher: Sendable {
         self.deadLetters = deadLetters
         self.followUps = followUps
         self.digests = digests
+        self.schedules = schedules
+        self.zones = zones
+        self.defaultZone = defaultZone
         self.presence = presence
         self.events = events
         self.providers = providers
-        self.zones = zones
-        self.defaultZone = defaultZone
         self.now = now
         self.logger = logger
     }
@@ -84,7 +87,7 @@ package struct Dispatcher: Sendable {
 
     /// The rules of a user's zone.
     func zone(of settings: UserSettings) -> ZoneRules {
-        settings.zone.flatMap { self.zones.rules($0) } ?? self.defaultZone
+        settings.zone.flatMap { self.zones.rules($0) } ?? self.zones.rules(self.defaultZone) ?? .utc
     }
 
     /// A notification that has just arrived, with the status and the channels that it is stored with.

@@ -53,6 +53,14 @@ enum PipelineMetrics {
             if refused > 0 { self.lost.increment(by: refused) }
         }
     }
+    /// Jobs that were put aside because they are due later, a part for each zone.
+    static let scheduled = Counter(label: "carillon.schedules.stored")
+    /// Jobs that were put aside, and occurrences of recurring ones, that fired.
+    static let fired = Counter(label: "carillon.schedules.fired")
+    /// Recurring schedules that can fire no more.
+    static let failedSchedules = Counter(label: "carillon.schedules.failed")
+    /// Times that a user's zone was none, and the default counted.
+    static let unknownZones = Counter(label: "carillon.zones.unknown")
 
     /// The metrics of one provider.
     struct Deliveries: Sendable {

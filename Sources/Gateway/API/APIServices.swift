@@ -25,6 +25,7 @@ package struct APIServices: Sendable {
     package let exports: UserExportStore
     package let erasure: ErasureService
     package let topics: TopicStore
+    package let schedules: ScheduleStore
     package let presence: PresenceRegistry
     package let recipients: RecipientStore
     package let traces: TraceStore
@@ -67,6 +68,7 @@ package struct APIServices: Sendable {
         exports: UserExportStore,
         erasure: ErasureService,
         topics: TopicStore,
+        schedules: ScheduleStore,
         presence: PresenceRegistry,
         recipients: RecipientStore,
         traces: TraceStore,
@@ -99,6 +101,7 @@ package struct APIServices: Sendable {
         self.exports = exports
         self.erasure = erasure
         self.topics = topics
+        self.schedules = schedules
         self.presence = presence
         self.recipients = recipients
         self.traces = traces

@@ -89,6 +89,7 @@ enum GatewayComposition {
         let notifications = NotificationStore(pool: pool)
         let inbox = InboxStore(pool: pool)
         let users = UserStore(pool: pool)
+        let zones = ZoneDatabase()
         let presence = PresenceRegistry(connection: redis, keys: keys)
         let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
         let publisher = FramePublisher(connection: redis, keys: keys, presence: presence)
@@ -157,10 +158,12 @@ enum GatewayComposition {
                 erasure: ErasureService(
                     users: users,
                     deadLetters: DeadLetterStore(pool: pool),
+                    schedules: ScheduleStore(pool: pool),
                     traces: UserTraces(connection: redis, keys: keys),
                     unconfirmed: unconfirmed
                 ),
                 topics: TopicStore(pool: pool),
+                schedules: ScheduleStore(pool: pool),
                 presence: presence,
                 recipients: RecipientStore(pool: pool),
                 traces: TraceStore(pool: pool),
@@ -174,7 +177,8 @@ enum GatewayComposition {
                 ),
                 catalogs: catalogs,
                 catalogAnnouncer: CatalogAnnouncer(connection: redis, keys: keys),
-                zones: ZoneDatabase(),
+                zones: zones,
+                defaultZone: zones.rules(settings.common.defaultZone) ?? .utc,
                 redis: redis,
                 metrics: metrics,
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },

@@ -16,12 +16,20 @@ package struct ErasureService: Sendable {
 
     private let users: UserStore
     private let deadLetters: DeadLetterStore
+    private let schedules: ScheduleStore
     private let traces: UserTraces
     private let unconfirmed: UnconfirmedSet
 
-    package init(users: UserStore, deadLetters: DeadLetterStore, traces: UserTraces, unconfirmed: UnconfirmedSet) {
+    package init(
+        users: UserStore,
+        deadLetters: DeadLetterStore,
+        schedules: ScheduleStore,
+        traces: UserTraces,
+        unconfirmed: UnconfirmedSet
+    ) {
         self.users = users
         self.deadLetters = deadLetters
+        self.schedules = schedules
         self.traces = traces
         self.unconfirmed = unconfirmed
     }
@@ -30,7 +38,9 @@ package struct ErasureService: Sendable {
     package func erase(user: String) async throws -> Report {
         let erasure = try await self.users.erase(user: user)
         var report = Report()
-        report.postgres = erasure.rows.map { ($0.table, $0.count) }
+        // Schedules for several users name them in their fields only.
+        let shared = try await self.schedules.erase(user: user)
+        report.postgres = erasure.rows.map { ($0.table, $0.table == "schedules" ? $0.count + shared : $0.count) }
         report.postgres.append(("dead_letters", try await self.deadLetters.erase(user: user)))
         var unconfirmed = 0
         for start in stride(from: 0, to: erasure.pending.count, by: 1_000) {

@@ -48,8 +48,8 @@ package struct JobContent: Sendable, Equatable {
     package var variables: [UInt8]?
     /// Not before this moment.
     package var deliverAt: Timestamp?
-    /// Not before this time of day in each recipient's zone.
-    package var deliverLocal: LocalTime?
+    /// Not before clocks in each recipient's zone show this.
+    package var deliverLocal: WallTime?
     /// What has the same key in the type's window becomes one notification.
     package var digest: String?
 

@@ -6,7 +6,7 @@ import JSON
 /// Reads a job from the flat fields of a stream entry and names everything that is wrong with it.
 package struct JobDecoder {
     /// Fields of the contract that this release cannot honour yet: refused, rather than done wrong.
-    private static let unsupported = ["topic", "all", "deliver_at", "deliver_local"]
+    private static let unsupported = ["topic", "all"]
 
     private var fields: [String: ArraySlice<UInt8>] = [:]
     private var faults: [JobFault] = []
@@ -110,7 +110,8 @@ package struct JobDecoder {
         content.template = self.text("template", limit: JobLimits.name)
         content.variables = self.object("vars")
         content.deliverAt = self.moment("deliver_at")
-        content.deliverLocal = self.localTime("deliver_local")
+        content.deliverLocal = self.wallTime("deliver_local")
+        if content.deliverAt != nil, content.deliverLocal != nil { self.fault("deliver_local", "excludes deliver_at") }
         content.digest = self.text("digest", limit: JobLimits.name)
         content.extras.url = self.text("url", limit: JobLimits.url)
         content.extras.image = self.text("image", limit: JobLimits.url)
@@ -216,10 +217,10 @@ package struct JobDecoder {
         return nil
     }
 
-    private mutating func localTime(_ name: String) -> LocalTime? {
+    private mutating func wallTime(_ name: String) -> WallTime? {
         guard let text = self.text(name, limit: JobLimits.name) else { return nil }
-        if let time = LocalTime(text) { return time }
-        self.fault(name, "must be a time of day such as 08:30")
+        if let time = WallTime(text) { return time }
+        self.fault(name, "must be a time of day such as 08:30, or a day with it such as 2027-01-01T08:30")
         return nil
     }
 

@@ -6,6 +6,13 @@ package struct LocalTime: Sendable, Hashable, Comparable, CustomStringConvertibl
     /// Minutes after midnight, 0 to 1,439.
     package let minutes: Int
 
+    /// 00:00.
+    package static let midnight = LocalTime()
+
+    private init() {
+        self.minutes = 0
+    }
+
     /// - Parameter minutes: minutes after midnight; nil outside of a day.
     package init?(minutes: Int) {
         guard (0..<1_440).contains(minutes) else { return nil }

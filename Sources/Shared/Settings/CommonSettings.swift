@@ -13,6 +13,8 @@ package struct CommonSettings: Sendable {
     package let database: String
     package let databaseConnections: Int
     package let catalog: String
+    /// The zone of users who have set none.
+    package let defaultZone: String
     package let logLevel: Logger.Level
     package let logFormat: LogFormat
     /// About how many events are kept for upstream apps; nil if none are written.
@@ -34,6 +36,7 @@ package struct CommonSettings: Sendable {
         if database == nil { reader.fault("DATABASE_URL", "is missing; give postgresql://user@host/database") }
         self.database = database ?? ""
         self.databaseConnections = reader.integer("DATABASE_CONNECTIONS", default: 4, in: 1...256)
+        self.defaultZone = reader.text("DEFAULT_ZONE") ?? "UTC"
         let catalog = reader.text("CATALOG")
         if catalog == nil { reader.fault("CATALOG", "is missing; give the path of a YAML file or a folder of them") }
         self.catalog = catalog ?? ""

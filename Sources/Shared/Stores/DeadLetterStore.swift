@@ -87,7 +87,7 @@ package struct DeadLetterStore: Sendable {
     }
 
     /// `[[name, value], …]`, since names may repeat; what is not text stands as `{"base64": "…"}`.
-    private static func json(_ fields: [(name: String, value: ArraySlice<UInt8>)]) -> [UInt8] {
+    static func json(_ fields: [(name: String, value: ArraySlice<UInt8>)]) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginArray()
         for field in fields {

@@ -15,7 +15,7 @@ package struct UserExportStore: Sendable {
 
     /// A table of which a user may have many rows.
     package enum Section: String, Sendable, CaseIterable {
-        case devices, preferences, subscriptions, notifications
+        case devices, preferences, subscriptions, notifications, schedules
         case followUps = "follow_ups"
         case digests
         case digestItems = "digest_items"
@@ -67,7 +67,7 @@ package struct UserExportStore: Sendable {
     private static func statement(_ section: Section) -> String {
         let (key, condition) =
             switch section {
-            case .devices, .notifications, .digests: ("t.id", "t.id > $2::uuid")
+            case .devices, .notifications, .digests, .schedules: ("t.id", "t.id > $2::uuid")
             case .digestItems: ("t.notification_id", "t.notification_id > $2::uuid")
             case .preferences: ("t.type", "t.type > $2")
             case .subscriptions: ("t.topic", "t.topic > $2")

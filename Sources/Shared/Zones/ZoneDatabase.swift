@@ -27,9 +27,10 @@ package final class ZoneDatabase: Sendable {
     private let folder: String
     private let state = Mutex(State())
 
-    /// - Parameter folder: where the files are.
-    package init(folder: String = "/usr/share/zoneinfo") {
-        self.folder = folder
+    /// - Parameter folder: where the files are; if nil, where the variable `TZDIR` says, as for other programs, or
+    ///   `/usr/share/zoneinfo`.
+    package init(folder: String? = nil) {
+        self.folder = folder ?? ProcessInfo.processInfo.environment["TZDIR"] ?? "/usr/share/zoneinfo"
     }
 
     /// The rules of a zone of the IANA database, aliases included; nil if there is none of that name.

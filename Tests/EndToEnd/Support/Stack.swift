@@ -94,6 +94,7 @@ final class Stack: Sendable {
     }
 
     /// Queries the stack's own database.
+    @discardableResult
     func query(_ sql: String, _ parameters: PostgresValue...) async throws -> PostgresResult {
         guard let pool = self.database?.pool, let result = try await pool.run([.init(sql, parameters)]).first else {
             throw FixtureError("the stack has no database of its own")

@@ -26,6 +26,7 @@ struct JobIntake: Sendable {
         stored.finished = batch.entries.map(\.id)
         let now = self.dispatcher.now()
         var prepared: [PreparedJob] = []
+        var waiting: [ScheduleIntake.Waiting] = []
         for entry in batch.entries {
             // An entry that was deleted while it was pending only has to be acknowledged.
             guard let fields = entry.fields else { continue }
@@ -37,6 +38,10 @@ struct JobIntake: Sendable {
                     for user in Self.users(job) {
                         stored.events.append(StoredBatch.Event(user: user, name: name, arguments: arguments))
                     }
+                case .notification(let content) where ScheduleIntake.isLater(job, content, now: now):
+                    let lane = content.lane ?? catalog[content.type]?.lane ?? .normal
+                    waiting.append(
+                        .init(origin: origin, job: job, content: content, lane: .mostUrgent(lane, batch.lane)))
                 case .notification(let content):
                     // One that was moved keeps the lane that it came by.
                     let isMoved = origin.latestStream != batch.group.stream
@@ -52,6 +57,7 @@ struct JobIntake: Sendable {
                 stored.dead.append(self.letter(origin, reason: error.description, now: now))
             }
         }
+        stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(waiting, now: now)
         if try await !self.storeUnlessWished(&prepared, catalog, areRepeats: areRepeats, now: now, into: &stored) {
             try await self.storeAsWished(&prepared, catalog, areRepeats: areRepeats, now: now, into: &stored)
         }
@@ -146,7 +152,8 @@ struct JobIntake: Sendable {
         )
     }
 
-    private static func users(_ job: Job) -> [String] {
+    /// Whom a job is for.
+    static func users(_ job: Job) -> [String] {
         guard case .users(let users) = job.audience else { return [] }
         guard !job.except.isEmpty else { return users }
         let except = Set(job.except.map { ExactText($0) })

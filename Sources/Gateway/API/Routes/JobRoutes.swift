@@ -82,7 +82,7 @@ struct JobRoutes {
     }
 
     /// What a job asks for that the token does not allow, by the fields as they came.
-    private static func forbidden(_ body: JSONValue, _ allowance: JobAllowance) -> [JobFault] {
+    static func forbidden(_ body: JSONValue, _ allowance: JobAllowance) -> [JobFault] {
         guard allowance.isLimited, let members = body.object?.filter({ $0.value != .null }) else { return [] }
         let type = members.first { $0.key == "type" }.map { member in
             member.value.string ?? String(decoding: JSONWriter.bytes(of: member.value), as: UTF8.self)

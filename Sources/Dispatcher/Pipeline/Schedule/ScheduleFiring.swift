@@ -1,0 +1,171 @@
+// Carillon · ScheduleFiring.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import Model
+import Schedules
+import Stores
+import Streams
+
+/// Fires what has come due: each job goes the way of one that was taken from a stream now.
+///
+/// What is being fired is claimed and the claim renewed; a claim that lapses lets another dispatcher fire it again, with
+/// the same entry, and so with the same ids.
+struct ScheduleFiring: Sendable {
+    /// The stream that fired jobs seem to come from.
+    static let stream = "schedules"
+    private static let hold: Duration = .seconds(30)
+    private static let renewal: Duration = .seconds(10)
+    /// The first time in a batch, then three times alone.
+    private static let mostAttempts = 4
+
+    /// A schedule and the occurrence that fires.
+    private struct Firing: Sendable {
+        let schedule: Schedule
+        let occurrence: Recurrence.Occurrence
+        /// Where it stands after; nil if it is done.
+        let next: Recurrence.Occurrence?
+
+        /// The moments of one row differ, and its number is its own.
+        var entry: StreamEntry {
+            var fields = self.schedule.fields.map { (name: $0.name, value: $0.value[...]) }
+            if self.schedule.isRecurring {
+                let id = "\(self.schedule.id)/\(self.occurrence.at.milliseconds)"
+                fields.append(("id", Array(id.utf8)[...]))
+                if let wall = self.occurrence.wall {
+                    fields.append(("deliver_local", Array(wall.description.utf8)[...]))
+                }
+            }
+            return StreamEntry(id: "\(self.occurrence.at.milliseconds)-\(self.schedule.number)", fields: fields)
+        }
+    }
+
+    let dispatcher: Dispatcher
+
+    /// Fires a batch of a lane; how many were due.
+    func fireDue(_ lane: Lane) async throws -> Int {
+        let store = self.dispatcher.schedules
+        let claimed = try await store.claim(lane, now: self.dispatcher.now(), hold: Self.hold)
+        guard !claimed.isEmpty else { return 0 }
+        var open = Set(claimed.map(\.id))
+        let firings = try await self.firings(claimed)
+        // What was claimed before is worked on alone, so that one that kills its dispatcher takes no other with it.
+        let fresh = firings.filter { $0.schedule.attempts <= 1 }
+        let batches = (fresh.isEmpty ? [] : [fresh]) + firings.filter { $0.schedule.attempts > 1 }.map { [$0] }
+        for batch in batches {
+            if let firing = batch.first, firing.schedule.attempts > Self.mostAttempts {
+                try await self.setAside(firing)
+            } else {
+                try await self.holding(Array(open)) { try await self.handOn(batch, lane) }
+                try await self.settle(batch)
+            }
+            open.subtract(batch.map(\.schedule.id))
+        }
+        return claimed.count
+    }
+
+    /// Takes the jobs in and routes them.
+    private func handOn(_ firings: [Firing], _ lane: Lane) async throws {
+        let entries = firings.map(\.entry)
+        let areRepeats = firings.contains { $0.schedule.attempts > 1 }
+        let batch = LaneBatch(lane: lane, group: self.dispatcher.group(Self.stream), entries: entries)
+        var stored = try await JobIntake(dispatcher: self.dispatcher).take(batch, areRepeats: areRepeats)
+        // No stream waits for an acknowledgement.
+        stored.finished = []
+        try await Router(dispatcher: self.dispatcher).finish(stored)
+        PipelineMetrics.fired.increment(by: firings.count)
+    }
+
+    /// Moves on what was fired.
+    private func settle(_ firings: [Firing]) async throws {
+        let done = firings.filter { $0.next == nil }.map(\.schedule.id)
+        let steps = firings.compactMap { firing in
+            firing.next.map { next in
+                ScheduleStore.Step(
+                    firing.schedule, from: firing.occurrence.at, to: next.at, wall: next.wall,
+                    firedAt: firing.occurrence.at, wakeAt: next.at)
+            }
+        }
+        try await self.dispatcher.untilDone("settle schedules") {
+            try await self.dispatcher.schedules.remove(done)
+            try await self.dispatcher.schedules.advance(steps)
+        }
+    }
+
+    /// Renews the claim while `work` goes on.
+    private func holding(_ ids: [NotificationID], _ work: @Sendable () async throws -> Void) async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                while true {
+                    try await Task.sleep(for: Self.renewal)
+                    try? await self.dispatcher.schedules.hold(ids, until: self.dispatcher.now() + Self.hold)
+                }
+            }
+            defer { group.cancelAll() }
+            try await work()
+        }
+    }
+
+    // MARK: Which occurrence fires
+
+    /// The occurrences that fire of what was claimed; what fires no more, or not now, is moved on here.
+    private func firings(_ claimed: [Schedule]) async throws -> [Firing] {
+        let now = self.dispatcher.now()
+        var firings: [Firing] = []
+        var steps: [ScheduleStore.Step] = []
+        var ended: [NotificationID] = []
+        var moving: Set<NotificationID> = []
+        for schedule in claimed {
+            guard schedule.isRecurring else {
+                firings.append(
+                    Firing(schedule: schedule, occurrence: .init(at: schedule.dueAt, wall: nil), next: nil))
+                continue
+            }
+            guard let recurrence = try await self.recurrence(schedule) else { continue }
+            let (fires, next) = recurrence.resume(from: schedule.dueAt, now: now)
+            if let fires {
+                firings.append(Firing(schedule: schedule, occurrence: fires, next: next))
+                guard fires.at != schedule.dueAt else { continue }
+                // Whoever fires it again, should this one die, begins with the same occurrence.
+                moving.insert(schedule.id)
+                steps.append(
+                    ScheduleStore.Step(
+                        schedule, to: fires.at, wall: fires.wall, firedAt: nil, wakeAt: now + Self.hold))
+            } else if let next {
+                steps.append(
+                    ScheduleStore.Step(schedule, to: next.at, wall: next.wall, firedAt: nil, wakeAt: next.at))
+            } else {
+                ended.append(schedule.id)
+            }
+        }
+        let (skips, done) = (steps, ended)
+        let moved = try await self.dispatcher.untilDone("move schedules") {
+            try await self.dispatcher.schedules.remove(done)
+            return try await self.dispatcher.schedules.advance(skips)
+        }
+        return firings.filter { !moving.contains($0.schedule.id) || moved.contains($0.schedule.id) }
+    }
+
+    /// How a schedule recurs; nil if it cannot any more, which is noted with it.
+    private func recurrence(_ schedule: Schedule) async throws -> Recurrence? {
+        do throws(ScheduleFault) {
+            return try schedule.recurrence(self.dispatcher.zones)
+        } catch {
+            try await self.dispatcher.untilDone("fail schedule") { try await self.dispatcher.fail(schedule, error) }
+            return nil
+        }
+    }
+
+    private func setAside(_ firing: Firing) async throws {
+        let entry = firing.entry
+        let letter = DeadLetter(
+            stream: Self.stream,
+            entry: entry.id,
+            reason: "three dispatchers died while they worked on it alone",
+            at: self.dispatcher.now(),
+            fields: entry.fields ?? []
+        )
+        try await DeadLetterOffice(dispatcher: self.dispatcher).setAside([letter])
+        try await self.settle([firing])
+    }
+}

@@ -1,0 +1,136 @@
+// Carillon · ScheduleIntake.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import JSON
+import Model
+import Schedules
+import Stores
+import Streams
+import Zones
+
+/// Puts jobs that are due later where they wait.
+struct ScheduleIntake: Sendable {
+    /// A job that is due later.
+    struct Waiting: Sendable {
+        let origin: JobOrigin
+        let job: Job
+        let content: JobContent
+        let lane: Lane
+    }
+
+    /// What is due sooner than this goes on its way now.
+    private static let tolerance: Duration = .seconds(1)
+    /// The fields that say when, and those that a part has its own of.
+    private static let times: Set<String> = ["deliver_at", "deliver_local"]
+    private static let audience: Set<String> = ["user", "users", "except"]
+
+    let dispatcher: Dispatcher
+
+    /// Whether a job has to wait.
+    ///
+    /// A topic's users have their times when its pages are made.
+    static func isLater(_ job: Job, _ content: JobContent, now: Timestamp) -> Bool {
+        if content.deliverLocal != nil, case .users = job.audience { return true }
+        return content.deliverAt.map { $0 > now + Self.tolerance } ?? false
+    }
+
+    /// Stores what waits; the same entry or job again changes nothing.
+    ///
+    /// - Returns: those that have another job's id.
+    func store(_ waiting: [Waiting], now: Timestamp) async throws -> [DeadLetter] {
+        guard !waiting.isEmpty else { return [] }
+        let zones = try await self.zones(of: waiting)
+        var schedules: [(schedule: Schedule, job: Int)] = []
+        for (index, item) in waiting.enumerated() {
+            for schedule in self.schedules(item, zones: zones, now: now) {
+                schedules.append((schedule, index))
+            }
+        }
+        let batch = schedules.map(\.schedule)
+        let outcomes = try await self.dispatcher.untilDone("store schedules") {
+            try await self.dispatcher.schedules.add(batch)
+        }
+        var conflicts: Set<Int> = []
+        for (schedule, outcome) in zip(schedules, outcomes) {
+            switch outcome {
+            case .conflict: conflicts.insert(schedule.job)
+            case .stored: PipelineMetrics.scheduled.increment()
+            case .known, .full: break
+            }
+        }
+        return conflicts.sorted().map { index in
+            DeadLetter(
+                stream: waiting[index].origin.latestStream,
+                entry: waiting[index].origin.latestEntry,
+                reason: "id: is scheduled already with other content; cancel that one, or give another id",
+                at: now,
+                fields: waiting[index].origin.latestFields
+            )
+        }
+    }
+
+    private func zones(of waiting: [Waiting]) async throws -> [ExactText: String] {
+        let users = waiting.filter { $0.content.deliverLocal != nil }.flatMap { JobIntake.users($0.job) }
+        guard !users.isEmpty else { return [:] }
+        return try await self.dispatcher.untilDone("look up zones") {
+            try await self.dispatcher.schedules.zones(ExactText.distinct(users))
+        }
+    }
+
+    private func schedules(
+        _ item: Waiting,
+        zones: [ExactText: String],
+        now: Timestamp
+    ) -> [Schedule] {
+        let fields = item.origin.fields
+        let stream = item.origin.stream
+        let origin = EntryDigest(stream: stream, entry: item.origin.entry, fields: fields)
+        let asked = NotificationID(origin: EntryDigest(stream: "", entry: "", fields: fields), user: "")
+        let kept = fields.filter { !Self.times.contains($0.name) }.map { (name: $0.name, value: Array($0.value)) }
+        func schedule(
+            part: String,
+            fields: [(name: String, value: [UInt8])],
+            users: [String]?,
+            at moment: Timestamp
+        ) -> Schedule {
+            var schedule = Schedule(
+                id: NotificationID(origin: origin, user: part), fields: fields, dueAt: moment, createdAt: now)
+            schedule.org = item.job.org
+            schedule.jobID = item.job.id
+            schedule.part = part
+            schedule.user = users?.count == 1 ? users?.first : nil
+            schedule.source = item.origin.text
+            schedule.lane = item.lane
+            schedule.content = Int64(bitPattern: asked.low)
+            return schedule
+        }
+        guard let wall = item.content.deliverLocal else {
+            var users: [String]?
+            if case .users(let named) = item.job.audience { users = named }
+            return [schedule(part: "", fields: kept, users: users, at: item.content.deliverAt ?? now)]
+        }
+        // A recurring schedule that was missed does not come hours late.
+        let delivery = LocalDelivery(
+            JobIntake.users(item.job).map { ($0, zones[ExactText($0)]) },
+            at: wall,
+            now: now,
+            defaultZone: self.dispatcher.defaultZone,
+            lateness: stream == ScheduleFiring.stream ? Recurrence.missedLimit : nil,
+            rules: { self.dispatcher.zones.rules($0) }
+        )
+        PipelineMetrics.unknownZones.increment(by: delivery.unknownZones)
+        // Taken again after somebody has moved, a user may stand in two parts: the id makes it once.
+        let id =
+            item.job.id == nil
+            ? [(name: "id", value: Array(NotificationID(origin: origin, user: "").description.utf8))] : []
+        return delivery.parts.map { part in
+            let list = JSONWriter.bytes(of: .array(part.users.map { .string($0) }))
+            let fields = kept.filter { !Self.audience.contains($0.name) } + [(name: "users", value: list)] + id
+            var result = schedule(part: part.zone, fields: fields, users: part.users, at: part.at)
+            result.zone = part.zone
+            result.wall = part.wall
+            return result
+        }
+    }
+}

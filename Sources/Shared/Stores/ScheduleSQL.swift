@@ -1,0 +1,68 @@
+// Carillon · ScheduleSQL.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// The statements of ``ScheduleStore`` that are longer than a line or two.
+package enum ScheduleSQL {
+    static let add = ScheduleColumns.insert + " ON CONFLICT DO NOTHING RETURNING id"
+
+    /// $18: the organisation, $19: how many it may have.
+    static let put =
+        ScheduleColumns.insert + """
+
+             WHERE (SELECT count(*) FROM (
+                SELECT FROM carillon.schedules WHERE org_id = $18 AND source = 'api' LIMIT $19
+            ) own) < $19
+            ON CONFLICT DO NOTHING
+            """
+
+    static let content = "SELECT content FROM carillon.schedules WHERE id = $1"
+
+    /// Which of those that were to be added have the id of a job that was scheduled with other content.
+    static let conflicts = """
+        SELECT (n.place - 1)::int4
+        FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY AS n (id, org_id, job_id, part, content, place)
+        JOIN carillon.schedules s ON s.org_id = n.org_id AND s.job_id = n.job_id AND s.part = n.part AND s.cron IS NULL
+        WHERE n.job_id IS NOT NULL AND s.content <> n.content
+        """
+
+    /// $1: lane, $2: now, $3: until when.
+    package static let claim = """
+        UPDATE carillon.schedules s SET wake_at = $3, attempts = least(s.attempts + 1, 30000)::smallint
+        WHERE s.id = ANY(ARRAY(
+            SELECT id FROM carillon.schedules WHERE lane = $1 AND wake_at <= $2
+            ORDER BY wake_at LIMIT \(ScheduleStore.claimSize) FOR UPDATE SKIP LOCKED
+        ))
+        RETURNING \(ScheduleColumns.list)
+        """
+
+    static let advance = """
+        UPDATE carillon.schedules s SET due_at = n.due, wake_at = n.wake, wall_day = n.day, wall_minutes = n.minutes,
+            last_fired_at = coalesce(n.fired, s.last_fired_at),
+            attempts = CASE WHEN n.wake > n.due THEN s.attempts ELSE 0 END
+        FROM unnest($1, $2, $3, $4, $5, $6, $7) AS n (id, was, due, day, minutes, fired, wake)
+        WHERE s.id = n.id AND s.due_at = n.was AND s.state = 'waiting'
+        RETURNING s.id
+        """
+
+    /// $1: the last id, $2: now, $3: limit.
+    static let zoned = """
+        SELECT \(ScheduleColumns.list) FROM carillon.schedules s
+        WHERE s.zone IS NOT NULL AND s.zone <> 'recipient' AND s.id > $1 AND (s.due_at > $2 OR s.state = 'failed')
+        ORDER BY s.id LIMIT $3
+        """
+
+    /// $1: the last id, $2: an organisation or null, $3: limit.
+    static let page = """
+        SELECT \(ScheduleColumns.list) FROM carillon.schedules s
+        WHERE s.id > $1 AND ($2::text IS NULL OR s.org_id = $2) ORDER BY s.id LIMIT $3
+        """
+
+    /// $1: a user, $2: the last id.
+    static let naming = """
+        SELECT s.id, s.fields FROM carillon.schedules s
+        WHERE s.id > $2 AND s.user_id IS NULL AND EXISTS (
+            SELECT FROM jsonb_array_elements(s.fields) f
+            WHERE f ->> 0 IN ('user', 'users', 'except') AND position($1 IN f ->> 1) > 0
+        ) ORDER BY s.id LIMIT 500
+        """
+}

@@ -1,0 +1,177 @@
+// Carillon · RecurringScheduleTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Postgres
+import Services
+import Testing
+import Transfer
+
+/// What recurs fires each time once, by the clocks of its zone.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct RecurringScheduleTests {
+    @Test("a recurring schedule fires each occurrence once, whoever fires; a zone that is gone holds up nothing else")
+    func recurring() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Stack.token(user: "app", scope: .service)
+            func create(_ title: String, zone: String) async throws -> String {
+                let answer = try await gateway.call(
+                    .post, "/v1/schedules", token: service,
+                    json: #"""
+                        {"cron":"* * * * *","zone":"\#(zone)",
+                         "job":{"user":"ada","type":"invoice_created","title":"\#(title)"}}
+                        """#
+                )
+                #expect(answer.status == 201)
+                #expect(answer.body["next_at"]?.string?.hasSuffix(":00.000Z") == true)
+                return try #require(answer.body["id"]?.string)
+            }
+            let kept = try await create("kept", zone: "Europe/Berlin")
+            let lost = try await create("lost", zone: "Asia/Tokyo")
+            try await stack.query(
+                "UPDATE carillon.schedules SET zone = 'Asia/Atlantis' WHERE zone = 'Asia/Tokyo'")
+            // Three minutes were missed: they fire as one.
+            try await stack.query(
+                """
+                UPDATE carillon.schedules SET due_at = date_trunc('minute', now()) - interval '2 minutes', wake_at = now()
+                """
+            )
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            _ = try await stack.startDispatcher(name: "one")
+            _ = try await stack.startDispatcher(name: "two")
+            try await eventually("it fired", within: .seconds(20)) { !socket.titles.isEmpty }
+            try await eventually("the other has failed") {
+                let answer = try await gateway.call(.get, "/v1/schedules/\(lost)", token: service)
+                return answer.body["state"]?.string == "failed"
+            }
+            let failed = try await gateway.call(.get, "/v1/schedules/\(lost)", token: service)
+            #expect(failed.body["state_reason"]?.string?.contains("Asia/Atlantis") == true)
+            #expect(failed.body["next_at"] == .null)
+            try await eventually("it has moved on") {
+                let answer = try await gateway.call(.get, "/v1/schedules/\(kept)", token: service)
+                return answer.body["last_fired_at"]?.string != nil
+            }
+            // Two at most, if a minute began meanwhile; each occurrence has an id of its own.
+            #expect(socket.titles.count <= 2 && Set(socket.titles) == ["kept"])
+            let rows = try await stack.query(
+                "SELECT count(*), count(DISTINCT job_id), min(job_id) FROM carillon.notifications")
+            let row = try #require(rows.first)
+            #expect(try row.int8(0) == row.int8(1))
+            #expect(try row.text(2).hasPrefix(kept))
+            #expect(try await gateway.call(.delete, "/v1/schedules/\(kept)", token: service).status == 204)
+            #expect(try await gateway.call(.get, "/v1/schedules/\(kept)", token: service).status == 404)
+        }
+    }
+
+    @Test("when a law changes, what waits for a zone's clocks is computed anew; a zone that comes back is used again")
+    func changedLaw() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Stack.token(user: "app", scope: .service)
+            let zones = try TemporaryDirectory("zones")
+            func install(_ zone: String, version: String) throws {
+                for name in ["Asia/Tokyo", "UTC"] {
+                    let file = URL(filePath: zones.path).appending(path: name)
+                    try FileManager.default.createDirectory(
+                        at: file.deletingLastPathComponent(), withIntermediateDirectories: true)
+                    let source = name == "UTC" ? name : zone
+                    try Data(contentsOf: URL(filePath: "/usr/share/zoneinfo/\(source)")).write(to: file)
+                }
+                try Data("\(version)\n".utf8).write(to: URL(filePath: zones.path).appending(path: "+VERSION"))
+            }
+            func start(_ name: String) async throws -> ChildProcess {
+                let process = try await stack.spawn(
+                    "dispatcher", ["run"], name: name, environment: ["TZDIR": zones.path])
+                _ = try await process.waitForLine("ready ")
+                return process
+            }
+            func moments() async throws -> [String] {
+                try await stack.query(
+                    """
+                    SELECT to_char(due_at AT TIME ZONE 'UTC', 'HH24:MI') || ' ' || state FROM carillon.schedules
+                    ORDER BY cron NULLS FIRST
+                    """
+                ).map { try $0.text(0) }
+            }
+            try install("Asia/Tokyo", version: "1")
+            let answer = try await gateway.call(
+                .post, "/v1/schedules", token: service,
+                json: #"""
+                    {"cron":"0 12 1 1 *","zone":"Asia/Tokyo","job":{"user":"ada","type":"invoice_created"}}
+                    """#
+            )
+            #expect(answer.status == 201)
+            let token = try await Stack.token(user: "ada")
+            _ = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"zone":"Asia/Tokyo"}"#)
+            let first = try await start("first")
+            try await stack.append([
+                ("user", "ada"), ("type", "invoice_created"), ("deliver_local", "2099-01-01T08:00"),
+            ])
+            try await eventually("both wait") { try await moments() == ["23:00 waiting", "03:00 waiting"] }
+            #expect(try await first.stop() == .code(0))
+
+            // An hour and three quarters less.
+            try install("Asia/Kathmandu", version: "2")
+            let second = try await start("second")
+            try await eventually("both follow") { try await moments() == ["02:15 waiting", "06:15 waiting"] }
+            #expect(try await second.stop() == .code(0))
+
+            try FileManager.default.removeItem(at: URL(filePath: zones.path).appending(path: "Asia"))
+            try Data("3\n".utf8).write(to: URL(filePath: zones.path).appending(path: "+VERSION"))
+            let third = try await start("third")
+            try await eventually("the recurring one has failed, the other keeps its moment") {
+                try await moments() == ["02:15 waiting", "06:15 failed"]
+            }
+            #expect(try await third.stop() == .code(0))
+
+            try install("Asia/Tokyo", version: "4")
+            _ = try await start("fourth")
+            try await eventually("both are back") { try await moments() == ["23:00 waiting", "03:00 waiting"] }
+        }
+    }
+
+    @Test("where each recipient's own zone counts, an occurrence is parted before it is time anywhere")
+    func recipients() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Stack.token(user: "app", scope: .service)
+            let answer = try await gateway.call(
+                .post, "/v1/schedules", token: service,
+                json: #"""
+                    {"cron":"0 9 * * *","zone":"recipient",
+                     "job":{"users":["ada","bob"],"type":"invoice_created","title":"daily"}}
+                    """#
+            )
+            #expect(answer.status == 201)
+            #expect(answer.body["next_at"] == .null)
+            #expect(answer.body["next_local"]?.string?.hasSuffix("T09:00") == true)
+            let token = try await Stack.token(user: "ada")
+            _ = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"zone":"America/New_York"}"#)
+            // It is time to part the occurrence whose day is tomorrow in UTC.
+            try await stack.query(
+                """
+                UPDATE carillon.schedules SET (due_at, wake_at) = (SELECT d, now() FROM (
+                    SELECT date_trunc('day', now() + interval '1 day', 'UTC') + interval '9 hours' - interval '15 hours' d) x)
+                """
+            )
+            _ = try await stack.startDispatcher(name: "one")
+            _ = try await stack.startDispatcher(name: "two")
+            if try await stack.query("SELECT 1 FROM carillon.schedules WHERE due_at > now()").isEmpty {
+                try await eventually("there is a part for each zone") {
+                    try await stack.query("SELECT 1 FROM carillon.schedules WHERE cron IS NULL").count == 2
+                }
+                let rows = try await stack.query(
+                    """
+                    SELECT a.due_at - b.due_at IN (interval '4 hours', interval '5 hours')
+                    FROM carillon.schedules a, carillon.schedules b
+                    WHERE a.zone = 'America/New_York' AND b.zone = 'UTC'
+                    """
+                )
+                #expect(try rows.first?.bool(0) == true)
+            }
+        }
+    }
+}

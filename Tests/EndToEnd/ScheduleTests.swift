@@ -1,0 +1,192 @@
+// Carillon · ScheduleTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Model
+import Postgres
+import Redis
+import Testing
+import Transfer
+
+/// Jobs that are due later reach their users then, once, whoever fires them.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct ScheduleTests {
+    @Test("deliver_at reaches the socket at its moment, once, with two dispatchers")
+    func deliverAt() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher(name: "one")
+            _ = try await stack.startDispatcher(name: "two")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            let due = Schedules.now() + .seconds(3)
+            for number in 0..<20 {
+                try await stack.append([
+                    ("user", "ada"), ("type", "invoice_created"), ("title", "later \(number)"),
+                    ("deliver_at", due.rfc3339),
+                ])
+            }
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "now")])
+            try await eventually("they wait in PostgreSQL, and the streams are done with them") {
+                let length = try await stack.connection.send("XLEN", "carillon:jobs").integer()
+                let waiting = try await Schedules.count(stack)
+                return length == 0 && waiting == 20
+            }
+            #expect(socket.titles == ["now"])
+            try await eventually("all have come", within: .seconds(20)) { socket.titles.count >= 21 }
+            #expect(Schedules.now() >= due)
+            #expect(Schedules.now() - due < .seconds(2))
+            #expect(Set(socket.titles).count == 21)
+            try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
+            // What was sent counts from the moment that was asked for.
+            let rows = try await stack.query(
+                "SELECT count(*) FROM carillon.notifications WHERE title LIKE 'later%' AND created_at = $1",
+                .timestamptz(due.microseconds / 1_000 * 1_000)
+            )
+            #expect(try rows.first?.int8(0) == 20)
+            #expect(socket.titles.count == 21)
+        }
+    }
+
+    @Test("the same job scheduled twice is notified once, and with other content it is set aside")
+    func sameID() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            let fields = [
+                ("user", "ada"), ("type", "invoice_created"), ("title", "once"), ("id", "i1"),
+                ("deliver_at", Schedules.later(.seconds(2))),
+            ]
+            try await stack.append(fields)
+            try await stack.append(fields)
+            let other = try await stack.append(fields.map { $0.0 == "title" ? ("title", "other") : $0 })
+            try await eventually("the other is told about") {
+                try await stack.deadReasons()[other]?.hasPrefix("id: is scheduled already") == true
+            }
+            try await eventually("it came", within: .seconds(20)) { !socket.titles.isEmpty }
+            try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
+            #expect(socket.titles == ["once"])
+        }
+    }
+
+    @Test("a dispatcher that dies between claim and delete loses nothing and doubles nothing")
+    func killed() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await gateway.register(user: "offline", platform: "android", token: "phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            let first = try await stack.startDispatcher(name: "first")
+            // The database lets what fired be stored, and holds its row back.
+            let titles = (0..<5).map { "job \($0)" }
+            for title in titles {
+                for user in ["ada", "offline"] {
+                    try await stack.append([
+                        ("user", user), ("type", "payment_received"), ("title", title),
+                        ("deliver_at", Schedules.later(.seconds(2))),
+                    ])
+                }
+            }
+            try await eventually("they wait") { try await Schedules.count(stack) == 10 }
+            let pool = try #require(stack.database?.pool)
+            try await pool.query(
+                """
+                CREATE FUNCTION carillon.stall() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN PERFORM pg_sleep(60); RETURN OLD; END $$
+                """
+            )
+            try await pool.query(
+                "CREATE TRIGGER stall BEFORE DELETE ON carillon.schedules FOR EACH ROW EXECUTE FUNCTION carillon.stall()"
+            )
+            try await eventually("they were sent", within: .seconds(20)) {
+                socket.titles.count == 5 && stack.pushed()["phone"]?.count == 5
+            }
+            first.send(SIGKILL)
+            try await first.waitForExit()
+            try await pool.query("DROP TRIGGER stall ON carillon.schedules")
+            #expect(try await Schedules.count(stack) == 10)
+            try await stack.query("UPDATE carillon.schedules SET wake_at = now() WHERE wake_at > now()")
+
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("nothing is left", within: .seconds(30)) { try await Schedules.count(stack) == 0 }
+            #expect(socket.titles.sorted() == titles)
+            #expect(stack.pushed()["phone"]?.sorted() == titles)
+            let rows = try await stack.query("SELECT count(*) FROM carillon.notifications")
+            #expect(try rows.first?.int8(0) == 10)
+        }
+    }
+
+    @Test("deliver_local is parted by the users' zones; unknown ones count to the default")
+    func deliverLocal() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            for (user, zone) in [("tokyo", "Asia/Tokyo"), ("tokyo2", "Asia/Tokyo"), ("york", "America/New_York")] {
+                let token = try await Stack.token(user: user)
+                let answer = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"zone":"\#(zone)"}"#)
+                #expect(answer.status == 200)
+            }
+            try await stack.query(
+                "INSERT INTO carillon.user_settings (user_id, zone) VALUES ('lost', 'Mars/Olympus')")
+            _ = try await stack.startDispatcher()
+            try await stack.append([
+                ("users", #"["tokyo","york","tokyo2","nowhere","lost","out"]"#), ("except", #"["out"]"#),
+                ("type", "invoice_created"), ("title", "morning"), ("deliver_local", "2099-06-01T08:30"),
+            ])
+            try await eventually("there is a part for each zone") { try await Schedules.count(stack) == 3 }
+            let rows = try await stack.query(
+                """
+                SELECT s.zone, s.due_at = CASE s.zone WHEN 'UTC' THEN timestamptz '2099-06-01T08:30:00Z'
+                    WHEN 'Asia/Tokyo' THEN timestamptz '2099-05-31T23:30:00Z'
+                    ELSE timestamptz '2099-06-01T12:30:00Z' END,
+                    (SELECT f ->> 1 FROM jsonb_array_elements(s.fields) f WHERE f ->> 0 = 'users')
+                FROM carillon.schedules s ORDER BY s.zone
+                """
+            )
+            #expect(try rows.map { try $0.text(0) } == ["America/New_York", "Asia/Tokyo", "UTC"])
+            #expect(try rows.map { try $0.bool(1) } == [true, true, true])
+            #expect(
+                try rows.map { try $0.text(2) } == [#"["york"]"#, #"["tokyo","tokyo2"]"#, #"["nowhere","lost"]"#])
+            // The day comes.
+            try await stack.query("UPDATE carillon.schedules SET due_at = now(), wake_at = now()")
+            try await eventually("everybody has it") {
+                try await stack.query("SELECT DISTINCT user_id FROM carillon.notifications").count == 5
+            }
+            try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
+        }
+    }
+
+    @Test("10,000 that are due in the same second are fired within two")
+    func burst() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = gateway
+            let count: Int64 = 10_000
+            try await stack.query(
+                """
+                INSERT INTO carillon.schedules (id, org_id, part, user_id, source, lane, fields, content, due_at, wake_at,
+                    created_at)
+                SELECT gen_random_uuid(), '', '', 'u' || n, 'x', 1, jsonb_build_array(
+                    jsonb_build_array('user', 'u' || n), jsonb_build_array('type', 'invoice_created'),
+                    jsonb_build_array('title', 'due')), n, t, t, now()
+                FROM generate_series(1, $1) n, (SELECT now() + interval '5 seconds' AS t) due
+                """,
+                .int8(count)
+            )
+            _ = try await stack.startDispatcher()
+            try await eventually("all have been fired", within: .seconds(60)) { try await Schedules.count(stack) == 0 }
+            let rows = try await stack.query(
+                """
+                SELECT count(*), (extract(epoch FROM max(stored_at) - min(created_at)) * 1000)::int8
+                FROM carillon.notifications
+                """
+            )
+            let row = try #require(rows.first)
+            #expect(try row.int8(0) == count)
+            let milliseconds = try row.int8(1)
+            print("10,000 due at once: the last was stored \(milliseconds) ms after")
+            // The tests' programs are built without optimisation and share their machine.
+            #expect(milliseconds < 8_000)
+        }
+    }
+}
