@@ -80,11 +80,12 @@ struct ScheduleTests {
             let first = try await stack.startDispatcher(name: "first")
             // The database lets what fired be stored, and holds its row back.
             let titles = (0..<5).map { "job \($0)" }
+            let due = Schedules.later(.seconds(3))
             for title in titles {
                 for user in ["ada", "offline"] {
                     try await stack.append([
                         ("user", user), ("type", "payment_received"), ("title", title),
-                        ("deliver_at", Schedules.later(.seconds(2))),
+                        ("deliver_at", due),
                     ])
                 }
             }
