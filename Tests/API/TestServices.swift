@@ -70,8 +70,10 @@ enum TestServices {
             topics: TopicStore(pool: pool),
             presence: presence,
             jobs: JobStream(connection: redis, keys: keys),
+            broadcasts: BroadcastStore(pool: pool),
             jobControl: JobControl(
                 cancellations: CancellationStore(pool: pool),
+                broadcasts: BroadcastStore(pool: pool),
                 publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
                 keys: keys,
                 now: now,

@@ -18,8 +18,9 @@ struct DispatcherCommand: AsyncParsableCommand {
             Examples:
               dispatcher run
               dispatcher enqueue --user u1 --type payment_received --title "Payment received"
+              dispatcher broadcast --topic news --type breaking_news --title "Extra"
             """,
-        subcommands: [RunCommand.self, EnqueueCommand.self]
+        subcommands: [RunCommand.self, EnqueueCommand.self, BroadcastCommand.self]
     )
 
     /// Runs a command's work; a faulty configuration is printed and ends the process with 78.

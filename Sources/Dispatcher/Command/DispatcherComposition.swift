@@ -78,6 +78,8 @@ enum DispatcherComposition {
             recipients: RecipientStore(pool: pool),
             deliveries: DeliveryStore(pool: pool),
             deadLetters: DeadLetterStore(pool: pool),
+            broadcasts: BroadcastStore(pool: pool),
+            cancellations: CancellationStore(pool: pool),
             presence: PresenceRegistry(connection: redis, keys: keys),
             providers: credentials.providers,
             now: now,
@@ -104,6 +106,19 @@ enum DispatcherComposition {
             readers: try self.readers { try connect(jobsLoop) },
             executor: EventLoopTaskExecutor(jobsLoop)
         )
+        // Their own connections, so that pages of a thousand hold up nothing urgent.
+        let broadcastPool = try PostgresPool(
+            self.database(settings, connections: BroadcastService.chains + 1),
+            logger: logger
+        )
+        let broadcastRedis = try connect(eventLoops.next())
+        let broadcasts = BroadcastService(
+            dispatcher: dispatcher.onConnections(broadcastPool, broadcastRedis),
+            configuration: BroadcastService.Configuration(
+                confirmAbove: Int64(settings.broadcastConfirmAbove),
+                highWaterMark: Int64(settings.broadcastHighWater)
+            )
+        )
         try await lease.acquire()
         logger.info("dispatcher starts", metadata: ["dispatcher.name": "\(name)"])
         let operations = OperationsServer.make(
@@ -117,7 +132,7 @@ enum DispatcherComposition {
         )
         // Shut down from the last to the first: nothing new is taken, what was taken is finished, the lease goes last.
         var services: [any Service] = [lease, operations, RetryService(dispatcher: dispatcher)]
-        services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher)]
+        services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher), broadcasts]
         services.append(contentsOf: deliveries)
         services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
         var configuration = ServiceGroupConfiguration(
@@ -136,16 +151,21 @@ enum DispatcherComposition {
         await lease.release()
         await transfer.shutdown()
         await redis.close()
+        await broadcastRedis.close()
+        broadcastPool.close()
         pool.close()
     }
 
-    private static func database(_ settings: DispatcherSettings) -> PostgresConfiguration {
+    private static func database(
+        _ settings: DispatcherSettings,
+        connections: Int? = nil
+    ) -> PostgresConfiguration {
         var configuration = PostgresConfiguration(
             connectionString: settings.common.database,
             applicationName: "carillon-dispatcher"
         )
         configuration.sessionSettings = StoreSession.settings
-        configuration.connections = settings.common.databaseConnections
+        configuration.connections = connections ?? settings.common.databaseConnections
         return configuration
     }
 

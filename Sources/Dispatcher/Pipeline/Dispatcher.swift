@@ -5,6 +5,7 @@ import Backoff
 package import Catalog
 package import Logging
 package import Model
+package import Postgres
 package import Redis
 package import Stores
 package import Streams
@@ -16,12 +17,14 @@ package struct Dispatcher: Sendable {
     package let catalog: Catalog
     package let keys: Keyspace
     /// Non-blocking commands of all stages, pipelined on one connection.
-    package let redis: RedisConnection
-    package let notifications: NotificationStore
-    package let recipients: RecipientStore
-    package let deliveries: DeliveryStore
+    package private(set) var redis: RedisConnection
+    package private(set) var notifications: NotificationStore
+    package private(set) var recipients: RecipientStore
+    package private(set) var deliveries: DeliveryStore
     package let deadLetters: DeadLetterStore
-    package let presence: PresenceRegistry
+    package private(set) var broadcasts: BroadcastStore
+    package private(set) var cancellations: CancellationStore
+    package private(set) var presence: PresenceRegistry
     /// The providers that are configured; the others' work is recorded as `no_provider`.
     package let providers: Set<Provider>
     package let now: @Sendable () -> Timestamp
@@ -39,6 +42,8 @@ package struct Dispatcher: Sendable {
         recipients: RecipientStore,
         deliveries: DeliveryStore,
         deadLetters: DeadLetterStore,
+        broadcasts: BroadcastStore,
+        cancellations: CancellationStore,
         presence: PresenceRegistry,
         providers: Set<Provider>,
         now: @escaping @Sendable () -> Timestamp,
@@ -52,10 +57,25 @@ package struct Dispatcher: Sendable {
         self.recipients = recipients
         self.deliveries = deliveries
         self.deadLetters = deadLetters
+        self.broadcasts = broadcasts
+        self.cancellations = cancellations
         self.presence = presence
         self.providers = providers
         self.now = now
         self.logger = logger
+    }
+
+    /// The same dispatcher on connections of its own, so that what a broadcast asks holds nobody up.
+    package func onConnections(_ pool: PostgresPool, _ redis: RedisConnection) -> Dispatcher {
+        var copy = self
+        copy.redis = redis
+        copy.presence = PresenceRegistry(connection: redis, keys: self.keys)
+        copy.notifications = NotificationStore(pool: pool)
+        copy.recipients = RecipientStore(pool: pool)
+        copy.deliveries = DeliveryStore(pool: pool)
+        copy.broadcasts = BroadcastStore(pool: pool)
+        copy.cancellations = CancellationStore(pool: pool)
+        return copy
     }
 
     func group(_ stream: String) -> ConsumerGroup {

@@ -23,6 +23,11 @@ enum PipelineMetrics {
     /// Notifications that were stored as cancelled, as their job had been called off before it came.
     static let cancelled = Counter(label: "carillon.notifications.cancelled")
 
+    /// Pages of broadcasts that were stored.
+    static let pages = Counter(label: "carillon.broadcasts.pages")
+    /// Times that a broadcast's expansion waited for room in the deliveries streams.
+    static let held = Counter(label: "carillon.broadcasts.held")
+
     /// The metrics of one provider.
     struct Deliveries: Sendable {
         let accepted: Counter

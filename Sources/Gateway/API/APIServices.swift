@@ -25,6 +25,7 @@ package struct APIServices: Sendable {
     package let topics: TopicStore
     package let presence: PresenceRegistry
     package let jobs: JobStream
+    package let broadcasts: BroadcastStore
     package let jobControl: JobControl
     package let catalog: Catalog
     package let redis: RedisConnection
@@ -55,6 +56,7 @@ package struct APIServices: Sendable {
         topics: TopicStore,
         presence: PresenceRegistry,
         jobs: JobStream,
+        broadcasts: BroadcastStore,
         jobControl: JobControl,
         catalog: Catalog,
         redis: RedisConnection,
@@ -79,6 +81,7 @@ package struct APIServices: Sendable {
         self.topics = topics
         self.presence = presence
         self.jobs = jobs
+        self.broadcasts = broadcasts
         self.jobControl = jobControl
         self.catalog = catalog
         self.redis = redis

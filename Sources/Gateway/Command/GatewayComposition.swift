@@ -153,8 +153,10 @@ enum GatewayComposition {
                 topics: TopicStore(pool: pool),
                 presence: presence,
                 jobs: JobStream(connection: redis, keys: keys),
+                broadcasts: BroadcastStore(pool: pool),
                 jobControl: JobControl(
                     cancellations: CancellationStore(pool: pool),
+                    broadcasts: BroadcastStore(pool: pool),
                     publisher: publisher,
                     keys: keys,
                     now: now,

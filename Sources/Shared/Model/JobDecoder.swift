@@ -6,7 +6,7 @@ import JSON
 /// Reads a job from the flat fields of a stream entry and names everything that is wrong with it.
 package struct JobDecoder {
     /// Fields of the contract that this release cannot honour yet: refused, rather than done wrong.
-    private static let unsupported = ["topic", "all", "template", "vars", "deliver_at", "deliver_local", "digest"]
+    private static let unsupported = ["template", "vars", "deliver_at", "deliver_local", "digest"]
 
     private var fields: [String: ArraySlice<UInt8>] = [:]
     private var faults: [JobFault] = []

@@ -17,6 +17,7 @@ package enum Migrations {
         Migration(number: 2, name: "people", script: PackageResources.V0002_people_sql),
         Migration(number: 3, name: "token_revocations", script: PackageResources.V0003_token_revocations_sql),
         Migration(number: 4, name: "cancellations", script: PackageResources.V0004_cancellations_sql),
+        Migration(number: 6, name: "broadcasts", script: PackageResources.V0006_broadcasts_sql),
     ]
 
     /// The advisory lock under which migrations are applied: "carillon" in ASCII.

@@ -51,6 +51,33 @@ package struct NotificationStore: Sendable {
         try await self.store(notifications, areRepeats: areRepeats, onlyUnwished: true)
     }
 
+    /// Stores a page of a broadcast, whose users are taken to have nothing of its job yet.
+    ///
+    /// - Parameters:
+    ///   - page: statements that run before, in the same transaction.
+    ///   - recount: runs after, in the same transaction, where some users had one of the same job.
+    package func store(
+        _ notifications: [Notification],
+        withPage page: [PostgresStatement],
+        recount: PostgresStatement
+    ) async throws(PostgresError) -> [Outcome] {
+        let companions = Companions(isFresh: true, before: page, after: [recount])
+        do throws(PostgresError) {
+            return try await self.attempt(notifications, areRepeats: false, companions: companions) ?? []
+        } catch  where error.sqlState == "23505" && error.table != BroadcastStore.pagesTable {
+            return try await self.attempt(notifications, areRepeats: true, companions: companions) ?? []
+        }
+    }
+
+    /// What runs in the same transaction.
+    private struct Companions {
+        /// Whether the notifications are taken to be new although their jobs have ids.
+        var isFresh = false
+        var before: [PostgresStatement] = []
+        /// Only where it was checked what is known.
+        var after: [PostgresStatement] = []
+    }
+
     private func store(
         _ notifications: [Notification],
         areRepeats: Bool,
@@ -67,16 +94,24 @@ package struct NotificationStore: Sendable {
     private func attempt(
         _ notifications: [Notification],
         areRepeats: Bool,
-        onlyUnwished: Bool
+        onlyUnwished: Bool = false,
+        companions: Companions = Companions()
     ) async throws(PostgresError) -> [Outcome]? {
-        let plan = Self.plan(for: notifications, areRepeats: areRepeats, onlyUnwished: onlyUnwished)
-        let results = try await self.pool.run(plan.statements)
-        guard let rows = results.last else { throw PostgresError(.decoding, "there are no outcomes") }
+        let plan = Self.plan(
+            for: notifications,
+            areRepeats: areRepeats || !companions.isFresh && notifications.contains { $0.jobID != nil },
+            onlyUnwished: onlyUnwished
+        )
+        let after = plan.places == nil ? companions.after : []
+        let results = try await self.pool.run(companions.before + plan.statements + after)
+        guard let rows = results.dropLast(after.count).last else {
+            throw PostgresError(.decoding, "there are no outcomes")
+        }
         guard let places = plan.places else { return try Self.checkedOutcomes(rows, notifications) }
         guard rows.count == 0 else { return try places.outcomes(rows) }
         if onlyUnwished { return nil }
         // Something was cancelled before it came; the check finds out what.
-        return try await self.attempt(notifications, areRepeats: true, onlyUnwished: false)
+        return try await self.attempt(notifications, areRepeats: true, companions: companions)
     }
 
     private static func checkedOutcomes(
@@ -103,7 +138,11 @@ package struct NotificationStore: Sendable {
         for notifications: [Notification],
         areRepeats: Bool
     ) -> [PostgresStatement] {
-        self.plan(for: notifications, areRepeats: areRepeats, onlyUnwished: false).statements
+        self.plan(
+            for: notifications,
+            areRepeats: areRepeats || notifications.contains { $0.jobID != nil },
+            onlyUnwished: false
+        ).statements
     }
 
     /// Asking what is known makes sixteen parts ready twice, so entries that are seen for the first time and have no job id
@@ -114,7 +153,7 @@ package struct NotificationStore: Sendable {
         onlyUnwished: Bool
     ) -> (statements: [PostgresStatement], places: InboxPlaces?) {
         let columns = NotificationColumns(notifications).parameters + [.bool(onlyUnwished)]
-        guard areRepeats || notifications.contains(where: { $0.jobID != nil }) else {
+        guard areRepeats else {
             let places = InboxPlaces(notifications)
             let insert = PostgresStatement(StoreSQL.insertFresh, columns + places.parameters)
             return ([CancellationSQL.beforeStoring, insert], places)

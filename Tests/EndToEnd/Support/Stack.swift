@@ -118,8 +118,11 @@ final class Stack: Sendable {
     }
 
     /// Starts a dispatcher and waits until it works.
-    func startDispatcher(name: String = "dispatcher") async throws -> ChildProcess {
-        let process = try await self.spawn("dispatcher", ["run"], name: name)
+    func startDispatcher(
+        name: String = "dispatcher",
+        environment: [String: String] = [:]
+    ) async throws -> ChildProcess {
+        let process = try await self.spawn("dispatcher", ["run"], name: name, environment: environment)
         _ = try await process.waitForLine("ready ")
         return process
     }

@@ -20,6 +20,7 @@ struct JobIntake: Sendable {
 
     /// Up to this many notifications, a batch is stored before its users' wishes are known.
     private static let smallBatch = 8
+    static let conflictReason = "id: was used before with other content; give another id"
 
     let dispatcher: Dispatcher
 
@@ -31,18 +32,35 @@ struct JobIntake: Sendable {
         stored.finished = batch.entries.map(\.id)
         let now = self.dispatcher.now()
         var prepared: [Prepared] = []
+        var broadcasts: [Broadcast] = []
         for entry in batch.entries {
             // An entry that was deleted while it was pending only has to be acknowledged.
             guard let fields = entry.fields else { continue }
             do throws(JobFaults) {
                 let job = try JobDecoder.decode(fields) { self.dispatcher.catalog[$0] != nil }
+                if let broadcast = self.broadcast(job, entry: entry, batch: batch, now: now) {
+                    broadcasts.append(broadcast)
+                    continue
+                }
                 switch job.payload {
+                case .event(let name, let arguments) where job.audience == .everyone:
+                    stored.eventsForEveryone.append(
+                        StoredBatch.EventForEveryone(name: name, arguments: arguments, except: job.except)
+                    )
                 case .event(let name, let arguments):
                     for user in Self.users(job) {
                         stored.events.append(StoredBatch.Event(user: user, name: name, arguments: arguments))
                     }
                 case .notification(let content):
-                    let notifications = try self.notifications(job, content, entry: entry, batch: batch, now: now)
+                    let notifications = try self.notifications(
+                        job,
+                        content,
+                        users: Self.users(job),
+                        entry: entry,
+                        stream: batch.group.stream,
+                        lane: batch.lane,
+                        now: now
+                    )
                     prepared.append(Prepared(entry: entry, notifications: notifications))
                 }
             } catch {
@@ -53,9 +71,9 @@ struct JobIntake: Sendable {
             try await self.storeAsWished(&prepared, areRepeats: areRepeats, now: now, into: &stored)
         }
         for job in prepared where stored.conflicts.contains("\(batch.group.stream)/\(job.entry.id)") {
-            let reason = "id: was used before with other content; give another id"
-            stored.dead.append(self.letter(job.entry, batch.group.stream, reason: reason, now: now))
+            stored.dead.append(self.letter(job.entry, batch.group.stream, reason: Self.conflictReason, now: now))
         }
+        try await self.store(broadcasts, into: &stored)
         return stored
     }
 
@@ -118,32 +136,34 @@ struct JobIntake: Sendable {
         return users.filter { !except.contains(ExactText($0)) }
     }
 
-    private func notifications(
+    func notifications(
         _ job: Job,
         _ content: JobContent,
+        users: [String],
         entry: StreamEntry,
-        batch: LaneBatch,
+        stream: String,
+        lane: Lane,
         now: Timestamp
     ) throws(JobFaults) -> [Notification] {
         guard let type = self.dispatcher.catalog[content.type] else {
             throw JobFaults([JobFault("type", "is not in the catalog")])
         }
-        let digest = EntryDigest(stream: batch.group.stream, entry: entry.id, fields: entry.fields ?? [])
+        let digest = EntryDigest(stream: stream, entry: entry.id, fields: entry.fields ?? [])
         let milliseconds = Int64(entry.id.prefix { $0 != "-" }) ?? now.milliseconds
         let createdAt = min(Timestamp(milliseconds: milliseconds), now)
-        return Self.users(job).map { user in
+        return users.map { user in
             var notification = Notification(
                 id: NotificationID(origin: digest, user: user),
                 user: user,
                 type: type.name,
                 createdAt: createdAt
             )
-            notification.jobEntry = "\(batch.group.stream)/\(entry.id)"
+            notification.jobEntry = "\(stream)/\(entry.id)"
             notification.org = job.org
             notification.jobID = job.id
             notification.severity = content.severity ?? type.severity
             notification.delivery = content.delivery ?? type.delivery
-            notification.lane = Lane.mostUrgent(content.lane ?? type.lane, batch.lane)
+            notification.lane = Lane.mostUrgent(content.lane ?? type.lane, lane)
             notification.channels = content.channels ?? .all
             notification.title = content.title
             notification.body = content.body
@@ -162,20 +182,28 @@ struct JobIntake: Sendable {
 
     /// Fills in status and channels from what the users want.
     private func decideStoring(_ prepared: inout [Prepared], wishes: [RecipientStore.Wishes], now: Timestamp) {
-        var position = 0
+        var rest = wishes[...]
         for job in prepared.indices {
-            for index in prepared[job].notifications.indices {
-                let notification = prepared[job].notifications[index]
-                defer { position += 1 }
-                guard let type = self.dispatcher.catalog[notification.type] else { continue }
-                var facts = DecisionFacts(notification: notification, type: type, progress: .arrived, now: now)
-                facts.preference = wishes[position].preference
-                facts.settings.isOptedOut = wishes[position].isOptedOut
-                for case .store(let status, let reason, let channels) in decide(facts) {
-                    prepared[job].notifications[index].status = status
-                    prepared[job].notifications[index].statusReason = reason?.rawValue
-                    prepared[job].notifications[index].channels = channels
-                }
+            let count = prepared[job].notifications.count
+            self.decideStoring(&prepared[job].notifications, wishes: rest.prefix(count), now: now)
+            rest = rest.dropFirst(count)
+        }
+    }
+
+    func decideStoring(
+        _ notifications: inout [Notification],
+        wishes: ArraySlice<RecipientStore.Wishes>,
+        now: Timestamp
+    ) {
+        for (index, wish) in zip(notifications.indices, wishes) {
+            guard let type = self.dispatcher.catalog[notifications[index].type] else { continue }
+            var facts = DecisionFacts(notification: notifications[index], type: type, progress: .arrived, now: now)
+            facts.preference = wish.preference
+            facts.settings.isOptedOut = wish.isOptedOut
+            for case .store(let status, let reason, let channels) in decide(facts) {
+                notifications[index].status = status
+                notifications[index].statusReason = reason?.rawValue
+                notifications[index].channels = channels
             }
         }
     }

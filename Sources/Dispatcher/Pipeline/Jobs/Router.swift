@@ -22,6 +22,7 @@ struct Router: Sendable {
     func finish(_ batch: StoredBatch) async throws {
         try await self.route(batch.open)
         try await self.publish(batch.events)
+        try await self.publish(batch.eventsForEveryone)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(batch.dead)
         try await self.dispatcher.acknowledge(batch.finished, batch.group)
         PipelineMetrics.jobs.increment(by: batch.finished.count)
@@ -194,7 +195,22 @@ struct Router: Sendable {
         }
     }
 
-    private func publish(_ events: [StoredBatch.Event]) async throws {
+    private func publish(_ events: [StoredBatch.EventForEveryone]) async throws {
+        guard !events.isEmpty else { return }
+        var batch = RedisBatch()
+        for event in events {
+            let message = RedisArgument.bytes(RoutePlan.frames(event).bytes)
+            batch.append("PUBLISH", .text(self.dispatcher.keys.allNodesChannel), message)
+        }
+        let request = batch
+        try await self.dispatcher.untilDone("publish events") {
+            for reply in try await self.dispatcher.redis.send(request) { _ = try reply.checked() }
+        }
+        PipelineMetrics.published.increment(by: events.count)
+    }
+
+    /// Publishes events to the sockets of their users.
+    func publish(_ events: [StoredBatch.Event]) async throws {
         guard !events.isEmpty else { return }
         let users = ExactText.distinct(events.map(\.user))
         let presence = Dictionary(

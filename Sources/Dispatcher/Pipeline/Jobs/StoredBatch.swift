@@ -21,9 +21,17 @@ struct StoredBatch: Sendable {
         let arguments: [UInt8]
     }
 
+    /// An event that goes to every socket but those of some users.
+    struct EventForEveryone: Sendable {
+        let name: String
+        let arguments: [UInt8]
+        let except: [String]
+    }
+
     let group: ConsumerGroup
     var open: [Open] = []
     var events: [Event] = []
+    var eventsForEveryone: [EventForEveryone] = []
     var dead: [DeadLetter] = []
     var finished: [String] = []
     /// Entries, each with its stream, whose job id somebody has who was told something else.
