@@ -75,8 +75,10 @@ enum TestServices {
             recipients: RecipientStore(pool: pool),
             traces: TraceStore(pool: pool),
             jobs: JobStream(connection: redis, keys: keys),
+            broadcasts: BroadcastStore(pool: pool),
             jobControl: JobControl(
                 cancellations: CancellationStore(pool: pool),
+                broadcasts: BroadcastStore(pool: pool),
                 publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
                 keys: keys,
                 now: now,

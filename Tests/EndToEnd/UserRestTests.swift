@@ -111,10 +111,15 @@ struct UserRestTests {
                 try await stack.append([("user", user), ("type", "unheard_of")])
             }
             try await stack.append([("users", #"["ada","eve"]"#), ("type", "unheard_of")])
-            try await eventually("both were pushed, and the letters set aside") {
+            // Jobs for a topic that leave the user out, alone and with another.
+            for except in [#"["ada"]"#, #"["ada","eve"]"#] {
+                try await stack.append([("topic", "quiet"), ("type", "invoice_created"), ("except", except)])
+            }
+            try await eventually("both were pushed, the letters set aside and the broadcasts done") {
+                let done = try await stack.query("SELECT FROM carillon.broadcasts WHERE state = 'done'").count
                 let attempts = try await stack.query("SELECT FROM carillon.delivery_attempts").count
                 let letters = try await stack.query("SELECT FROM carillon.dead_letters").count
-                return attempts == 2 && letters == 3
+                return attempts == 2 && letters == 3 && done == 2
             }
             let behaviour = TestSocket.Behaviour(answersPings: false)
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada", behaviour: behaviour)
@@ -145,6 +150,9 @@ struct UserRestTests {
             let letters = try await stack.query("SELECT fields::text FROM carillon.dead_letters")
             #expect(letters.count == 2)
             for row in letters { #expect(try row.text(0).contains("ada") == false) }
+            let broadcasts = try await stack.query("SELECT fields::text FROM carillon.broadcasts ORDER BY id")
+            #expect(try broadcasts.map { try $0.text(0).contains("ada") } == [false, false])
+            #expect(try broadcasts.map { try $0.text(0).contains("eve") } == [false, true])
             #expect(try await gateway.call(.get, "/v1/users/ada", token: service).status == 404)
             let eve = try await gateway.call(.get, "/v1/users/eve", token: service)
             #expect(eve.body["notifications"]?.array?.count == 1)

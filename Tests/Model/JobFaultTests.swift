@@ -18,12 +18,8 @@ struct JobFaultTests {
             (["user": nil], ["user: give one of user, users, topic, all"]),
             (["user": ""], ["user: is empty"]),
             (["user": "a", "users": #"["b"]"#], [#"user: give only one of ["user", "users"]"#]),
-            (
-                ["user": "a", "all": "true"],
-                ["all: is not supported by this release", #"user: give only one of ["user", "all"]"#]
-            ),
-            (["topic": "news"], ["topic: is not supported by this release"]),
-            (["all": "true"], ["all: is not supported by this release"]),
+            (["user": "a", "all": "true"], [#"user: give only one of ["user", "all"]"#]),
+            (["all": "no"], ["all: must be true"]),
             (["users": "[]"], ["users: \(usersRule)"]),
             (["users": "u1"], ["users: is not valid JSON at byte 0"]),
             (["users": #""u1""#], ["users: \(usersRule)"]),

@@ -18,10 +18,12 @@ struct DispatcherCommand: AsyncParsableCommand {
             Examples:
               dispatcher run
               dispatcher enqueue --user u1 --type payment_received --title "Payment received"
+              dispatcher broadcast --topic news --type breaking_news --title "Extra"
               dispatcher schedules list
             """,
         subcommands: [
-            RunCommand.self, EnqueueCommand.self, SchedulesCommand.self, OutboxSQLCommand.self, DeadCommand.self,
+            RunCommand.self, EnqueueCommand.self, BroadcastCommand.self, SchedulesCommand.self, OutboxSQLCommand.self,
+            DeadCommand.self,
         ]
     )
 

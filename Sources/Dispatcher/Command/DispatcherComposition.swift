@@ -91,6 +91,8 @@ enum DispatcherComposition {
             schedules: ScheduleStore(pool: pool),
             zones: zones,
             defaultZone: settings.common.defaultZone,
+            broadcasts: BroadcastStore(pool: pool),
+            cancellations: CancellationStore(pool: pool),
             presence: PresenceRegistry(connection: redis, keys: keys),
             events: EventLog(keys: keys, length: settings.common.eventsLength),
             providers: credentials.providers,
@@ -119,6 +121,19 @@ enum DispatcherComposition {
             executor: EventLoopTaskExecutor(jobsLoop),
             overflow: settings.overflowBacklog.map { .init(backlog: $0, leastShare: settings.overflowShare) }
         )
+        // Their own connections, so that pages of a thousand hold up nothing urgent.
+        let broadcastPool = try PostgresPool(
+            self.database(settings, connections: BroadcastService.chains + 1),
+            logger: logger
+        )
+        let broadcastRedis = try connect(eventLoops.next())
+        let broadcasts = BroadcastService(
+            dispatcher: dispatcher.onConnections(broadcastPool, broadcastRedis),
+            configuration: BroadcastService.Configuration(
+                confirmAbove: Int64(settings.broadcastConfirmAbove),
+                highWaterMark: Int64(settings.broadcastHighWater)
+            )
+        )
         try await lease.acquire()
         logger.info("dispatcher starts", metadata: ["dispatcher.name": "\(name)"])
         let operations = OperationsServer.make(
@@ -139,7 +154,7 @@ enum DispatcherComposition {
             logger: logger
         )
         var services: [any Service] = [lease, operations, reload, RetryService(dispatcher: dispatcher)]
-        services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher)]
+        services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher), broadcasts]
         services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
         services.append(ScheduleService(dispatcher: dispatcher))
         services.append(contentsOf: deliveries)
@@ -184,16 +199,21 @@ enum DispatcherComposition {
         await transfer.shutdown()
         await webhookTransfer.shutdown()
         await redis.close()
+        await broadcastRedis.close()
+        broadcastPool.close()
         pool.close()
     }
 
-    private static func database(_ settings: DispatcherSettings) -> PostgresConfiguration {
+    private static func database(
+        _ settings: DispatcherSettings,
+        connections: Int? = nil
+    ) -> PostgresConfiguration {
         var configuration = PostgresConfiguration(
             connectionString: settings.common.database,
             applicationName: "carillon-dispatcher"
         )
         configuration.sessionSettings = StoreSession.settings
-        configuration.connections = settings.common.databaseConnections
+        configuration.connections = connections ?? settings.common.databaseConnections
         return configuration
     }
 

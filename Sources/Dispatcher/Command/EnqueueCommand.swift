@@ -2,14 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Catalog
 import JSON
-import Logging
-import Model
-import NIOPosix
-import Redis
 import Settings
-import Streams
 import Telemetry
 
 /// `dispatcher enqueue`.
@@ -59,66 +53,19 @@ struct EnqueueCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await DispatcherCommand.run {
-            let fields = try self.jobFields()
+            let users = self.users.map { users in
+                let list = users.split(separator: ",").map { JSONValue.string(String($0)) }
+                return String(decoding: JSONWriter.bytes(of: .array(list)), as: UTF8.self)
+            }
+            let submission = try JobSubmission(
+                [
+                    ("user", self.user), ("type", self.type), ("title", self.title), ("body", self.body),
+                    ("data", self.data), ("id", self.id), ("lane", self.lane), ("users", users),
+                ],
+                others: self.fields
+            )
             let reader = try await SettingsReader.process(file: self.options.config)
-            let catalogPath = reader.text("CATALOG")
-            let catalog = await reader.load("CATALOG", isSet: catalogPath != nil) {
-                try CatalogLoader.load(path: catalogPath ?? "")
-            }
-            let address = await reader.load("REDIS_URL", isSet: true) {
-                try RedisAddress(url: reader.text("REDIS_URL") ?? "redis://127.0.0.1:6379/0")
-            }
-            try reader.finish()
-            guard let address else { return }
-            let job: Job
-            do throws(JobFaults) {
-                let slices = fields.map { (name: $0.name, value: $0.value[...]) }
-                job = if let catalog { try catalog.job(slices) } else { try JobDecoder.decode(slices) }
-            } catch {
-                throw ValidationError(error.faults.map { "\($0)" }.joined(separator: "\n"))
-            }
-            let entry = try await Self.append(fields, lane: Self.lane(of: job, catalog), to: address)
-            Terminal.line(entry)
+            Terminal.line(try await submission.submit(reader).entry)
         }
-    }
-
-    private func jobFields() throws -> [(name: String, value: [UInt8])] {
-        var fields: [(name: String, value: [UInt8])] = []
-        let named: [(String, String?)] = [
-            ("user", self.user), ("type", self.type), ("title", self.title), ("body", self.body),
-            ("data", self.data), ("id", self.id), ("lane", self.lane),
-        ]
-        for case (let name, .some(let value)) in named { fields.append((name, Array(value.utf8))) }
-        if let users {
-            let list = users.split(separator: ",").map { JSONValue.string(String($0)) }
-            fields.append(("users", JSONWriter.bytes(of: .array(list))))
-        }
-        for field in self.fields {
-            guard let equals = field.firstIndex(of: "=") else {
-                throw ValidationError("--field takes name=value, not \(field)")
-            }
-            fields.append((String(field[..<equals]), Array(field[field.index(after: equals)...].utf8)))
-        }
-        return fields
-    }
-
-    private static func lane(of job: Job, _ catalog: Catalog?) -> Lane {
-        guard case .notification(let content) = job.payload else { return .normal }
-        return content.lane ?? catalog?[content.type]?.lane ?? .normal
-    }
-
-    private static func append(
-        _ fields: [(name: String, value: [UInt8])],
-        lane: Lane,
-        to address: RedisAddress
-    ) async throws -> String {
-        let connection = try RedisConnection(
-            RedisConfiguration(address: address, clientName: "carillon-enqueue"),
-            on: MultiThreadedEventLoopGroup.singleton.next(),
-            logger: Logger(label: "carillon.enqueue")
-        )
-        let entries = try await JobStream(connection: connection, keys: Keyspace()).append([(lane, fields)])
-        await connection.close()
-        return entries.first ?? ""
     }
 }

@@ -7,6 +7,7 @@ import CoreMetrics
 import Decision
 package import Logging
 package import Model
+package import Postgres
 package import Redis
 package import Stores
 package import Streams
@@ -19,18 +20,20 @@ package struct Dispatcher: Sendable {
     package let catalogs: CatalogRegister
     package let keys: Keyspace
     /// Non-blocking commands of all stages, pipelined on one connection.
-    package let redis: RedisConnection
-    package let notifications: NotificationStore
-    package let recipients: RecipientStore
-    package let deliveries: DeliveryStore
+    package private(set) var redis: RedisConnection
+    package private(set) var notifications: NotificationStore
+    package private(set) var recipients: RecipientStore
+    package private(set) var deliveries: DeliveryStore
     package let deadLetters: DeadLetterStore
-    package let followUps: FollowUpStore
-    package let digests: DigestStore
-    package let schedules: ScheduleStore
+    package private(set) var broadcasts: BroadcastStore
+    package private(set) var cancellations: CancellationStore
+    package private(set) var followUps: FollowUpStore
+    package private(set) var digests: DigestStore
+    package private(set) var schedules: ScheduleStore
     package let zones: ZoneDatabase
     /// The zone of users who have set none, or one that is no more.
     package let defaultZone: String
-    package let presence: PresenceRegistry
+    package private(set) var presence: PresenceRegistry
     /// What became of notifications, for upstream apps.
     package let events: EventLog
     /// The providers that are configured; the others' work is recorded as `no_provider`.
@@ -56,6 +59,8 @@ package struct Dispatcher: Sendable {
         schedules: ScheduleStore,
         zones: ZoneDatabase,
         defaultZone: String,
+        broadcasts: BroadcastStore,
+        cancellations: CancellationStore,
         presence: PresenceRegistry,
         events: EventLog,
         providers: Set<Provider>,
@@ -75,6 +80,8 @@ package struct Dispatcher: Sendable {
         self.schedules = schedules
         self.zones = zones
         self.defaultZone = defaultZone
+        self.broadcasts = broadcasts
+        self.cancellations = cancellations
         self.presence = presence
         self.events = events
         self.providers = providers
@@ -125,6 +132,22 @@ package struct Dispatcher: Sendable {
         guard facts.hasQuietHours else { return nil }
         facts.zone = self.zone(of: wishes.settings)
         return facts.quietEnd
+    }
+
+    /// The same dispatcher on connections of its own, so that what a broadcast asks holds nobody up.
+    package func onConnections(_ pool: PostgresPool, _ redis: RedisConnection) -> Dispatcher {
+        var copy = self
+        copy.redis = redis
+        copy.presence = PresenceRegistry(connection: redis, keys: self.keys)
+        copy.notifications = NotificationStore(pool: pool)
+        copy.recipients = RecipientStore(pool: pool)
+        copy.deliveries = DeliveryStore(pool: pool)
+        copy.broadcasts = BroadcastStore(pool: pool)
+        copy.followUps = FollowUpStore(pool: pool)
+        copy.digests = DigestStore(pool: pool)
+        copy.schedules = ScheduleStore(pool: pool)
+        copy.cancellations = CancellationStore(pool: pool)
+        return copy
     }
 
     func group(_ stream: String) -> ConsumerGroup {

@@ -62,6 +62,11 @@ enum PipelineMetrics {
     /// Times that a user's zone was none, and the default counted.
     static let unknownZones = Counter(label: "carillon.zones.unknown")
 
+    /// Pages of broadcasts that were stored.
+    static let pages = Counter(label: "carillon.broadcasts.pages")
+    /// Times that a broadcast's expansion waited for room in the deliveries streams.
+    static let heldBroadcasts = Counter(label: "carillon.broadcasts.held")
+
     /// The metrics of one provider.
     struct Deliveries: Sendable {
         let accepted: Counter

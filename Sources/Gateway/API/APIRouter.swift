@@ -28,6 +28,7 @@ package enum APIRouter {
         JobRoutes(services: services).add(to: version)
         JobControlRoutes(services: services).add(to: version)
         ScheduleRoutes(services: services).add(to: version)
+        BroadcastRoutes(services: services).add(to: version)
         TokenRoutes(services: services).add(to: version)
         UserRoutes(services: services).add(to: version)
         TopicRoutes(services: services).add(to: version)

@@ -30,6 +30,7 @@ package struct APIServices: Sendable {
     package let recipients: RecipientStore
     package let traces: TraceStore
     package let jobs: JobStream
+    package let broadcasts: BroadcastStore
     package let jobControl: JobControl
     package let zones: ZoneDatabase
     /// The zone of users who have said none.
@@ -73,6 +74,7 @@ package struct APIServices: Sendable {
         recipients: RecipientStore,
         traces: TraceStore,
         jobs: JobStream,
+        broadcasts: BroadcastStore,
         jobControl: JobControl,
         zones: ZoneDatabase,
         defaultZone: ZoneRules = .utc,
@@ -106,6 +108,7 @@ package struct APIServices: Sendable {
         self.recipients = recipients
         self.traces = traces
         self.jobs = jobs
+        self.broadcasts = broadcasts
         self.jobControl = jobControl
         self.zones = zones
         self.defaultZone = defaultZone

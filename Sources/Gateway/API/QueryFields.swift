@@ -54,10 +54,11 @@ struct QueryFields {
         return nil
     }
 
-    /// `true` or `false`; false if it is absent.
-    mutating func flag(_ name: String) -> Bool {
+    /// `true` or `false`; the default if it is absent.
+    mutating func flag(_ name: String, default value: Bool = false) -> Bool {
         switch self.values[name] {
-        case nil, "false": return false
+        case nil: return value
+        case "false": return false
         case "true": return true
         default:
             self.fault(name, "must be true or false")

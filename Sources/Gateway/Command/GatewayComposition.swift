@@ -168,8 +168,10 @@ enum GatewayComposition {
                 recipients: RecipientStore(pool: pool),
                 traces: TraceStore(pool: pool),
                 jobs: JobStream(connection: redis, keys: keys),
+                broadcasts: BroadcastStore(pool: pool),
                 jobControl: JobControl(
                     cancellations: CancellationStore(pool: pool),
+                    broadcasts: BroadcastStore(pool: pool),
                     publisher: publisher,
                     keys: keys,
                     now: now,

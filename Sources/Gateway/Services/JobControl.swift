@@ -12,10 +12,37 @@ package struct JobControl: Sendable {
     /// How a job stands.
     package struct Report: Sendable {
         package let name: CancellationStore.Name
-        package let tally: CancellationStore.Tally
+        /// Nil if nobody wanted them counted.
+        package let tally: CancellationStore.Tally?
         package let cancelledAt: Timestamp?
-        /// Whether nothing of it is under way any more.
+        /// How far it has come, if it is for a topic's subscribers or for everyone.
+        package let progress: Broadcast.Progress?
+        /// Whether nothing of it is under way any more, so far as it was counted.
         package let isFinal: Bool
+    }
+
+    /// What services say about a broadcast.
+    package enum Order: Sendable {
+        case pause, resume, confirm
+
+        fileprivate var state: Broadcast.State { self == .pause ? .paused : .expanding }
+
+        /// From which states it leads there.
+        fileprivate var states: Set<Broadcast.State> {
+            switch self {
+            case .pause: [.counting, .expanding]
+            case .resume: [.paused]
+            case .confirm: [.awaitingConfirmation]
+            }
+        }
+
+        /// In which states it has been obeyed before.
+        fileprivate var obeyed: Set<Broadcast.State> {
+            switch self {
+            case .pause: [.paused]
+            case .resume, .confirm: [.counting, .expanding, .done]
+            }
+        }
     }
 
     private static let pageSize = 500
@@ -25,6 +52,7 @@ package struct JobControl: Sendable {
     private static let longestFlight: Duration = .seconds(120)
 
     private let cancellations: CancellationStore
+    private let broadcasts: BroadcastStore
     private let publisher: FramePublisher
     private let keys: Keyspace
     private let now: @Sendable () -> Timestamp
@@ -32,12 +60,14 @@ package struct JobControl: Sendable {
 
     package init(
         cancellations: CancellationStore,
+        broadcasts: BroadcastStore,
         publisher: FramePublisher,
         keys: Keyspace,
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger
     ) {
         self.cancellations = cancellations
+        self.broadcasts = broadcasts
         self.publisher = publisher
         self.keys = keys
         self.now = now
@@ -63,27 +93,74 @@ package struct JobControl: Sendable {
     }
 
     /// How a job stands; nil if nothing is known of it.
-    package func find(_ name: CancellationStore.Name) async throws -> Report? {
+    ///
+    /// - Parameter isCounted: whether its notifications are counted, which takes a while where they are a million.
+    package func find(_ name: CancellationStore.Name, isCounted: Bool = true) async throws -> Report? {
+        if let progress = try await self.broadcasts.find(name) {
+            return try await self.report(name, progress, isCounted: isCounted)
+        }
         let tally = try await self.cancellations.tally(name)
         let cancelledAt = try await self.cancellations.cancelledAt(name)
         guard tally.total > 0 || cancelledAt != nil else { return nil }
-        let isSettled = tally.inFlight == 0 || cancelledAt.map { $0 + Self.longestFlight < self.now() } ?? false
-        let isOpen = [.pending, .deferred].contains { tally.counts[$0, default: 0] > 0 }
+        let isSettled = tally.total > 0 && self.isSettled(tally, cancelledAt)
+        return Report(name: name, tally: tally, cancelledAt: cancelledAt, progress: nil, isFinal: isSettled)
+    }
+
+    private func report(
+        _ name: CancellationStore.Name,
+        _ progress: Broadcast.Progress,
+        isCounted: Bool
+    ) async throws -> Report {
+        let own = CancellationStore.Name(org: progress.broadcast.org, id: progress.broadcast.job)
+        let cancelledAt = try await self.cancellations.cancelledAt(own)
+        let tally = isCounted ? try await self.cancellations.tally(own) : nil
+        let isSettled = tally.map { self.isSettled($0, cancelledAt) } ?? false
         return Report(
             name: name,
             tally: tally,
             cancelledAt: cancelledAt,
-            isFinal: tally.total > 0 && !isOpen && isSettled
+            progress: progress,
+            isFinal: progress.broadcast.state.isFinal && isSettled
         )
+    }
+
+    /// Whether nothing of a job is under way.
+    private func isSettled(_ tally: CancellationStore.Tally, _ cancelledAt: Timestamp?) -> Bool {
+        let isSettled = tally.inFlight == 0 || cancelledAt.map { $0 + Self.longestFlight < self.now() } ?? false
+        return isSettled && ![.pending, .deferred].contains { tally.counts[$0, default: 0] > 0 }
+    }
+
+    /// Pauses, resumes or confirms a broadcast; may be repeated.
+    ///
+    /// - Returns: how it stands, and whether it is as it was ordered; nil if the job is no broadcast.
+    package func order(
+        _ order: Order,
+        _ name: CancellationStore.Name
+    ) async throws -> (report: Report, isObeyed: Bool)? {
+        guard let found = try await self.broadcasts.find(name) else { return nil }
+        let isChanged = try await self.broadcasts.steer(found.broadcast, to: order.state, from: order.states)
+        guard let progress = try await self.broadcasts.find(name) else { return nil }
+        let report = try await self.report(name, progress, isCounted: false)
+        return (report, isChanged || order.obeyed.contains(progress.broadcast.state))
     }
 
     /// Calls a job off: what of it comes later is stored as cancelled, what nobody has got yet is cancelled and leaves the
     /// inboxes.
     ///
-    /// May be repeated. One that was cut short has done a part of it, and goes on from there.
+    /// May be repeated. One that was cut short has done a part of it, and goes on from there. A broadcast expands no more when
+    /// this returns; what it stored is withdrawn by the dispatchers.
     package func cancel(_ name: CancellationStore.Name) async throws -> Report? {
         let at = self.now()
         try await self.cancellations.record(name, at: at)
+        if let broadcast = try await self.broadcasts.find(name)?.broadcast {
+            try await self.cancellations.record(.init(org: broadcast.org, id: broadcast.job), at: at)
+            _ = try await self.broadcasts.steer(
+                broadcast,
+                to: .cancelling,
+                from: [.counting, .awaitingConfirmation, .expanding, .paused, .done, .failed]
+            )
+            return try await self.find(name)
+        }
         var last = ""
         while true {
             let page = try await self.cancellations.page(

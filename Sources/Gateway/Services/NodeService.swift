@@ -1,6 +1,7 @@
 // Carillon · NodeService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import JSON
 package import Logging
 package import NIOCore
 package import Redis
@@ -90,8 +91,10 @@ extension NodeChange {
             case .notification: .notification
             case .read: .read
             case .deleted: .deleted
-            case .event: .event
+            case .event, .eventForEveryone: .event
             }
+        let isForEveryone = frame.kind == .eventForEveryone
+        let excepted = isForEveryone ? (try? JSONParser.parse(frame.camelCaseBody))?.strings ?? [] : []
         self.init(
             kind: kind,
             user: frame.user,
@@ -100,7 +103,8 @@ extension NodeChange {
             unread: frame.unread,
             id: frame.id,
             awaitingLane: frame.awaitingLane,
-            body: NodeChange.Body(canonical: frame.body, camelCase: frame.camelCaseBody)
+            body: NodeChange.Body(canonical: frame.body, camelCase: isForEveryone ? [] : frame.camelCaseBody),
+            everyoneBut: isForEveryone ? Set(excepted.map { ExactText($0) }) : nil
         )
     }
 }

@@ -5,9 +5,6 @@ import JSON
 
 /// Reads a job from the flat fields of a stream entry and names everything that is wrong with it.
 package struct JobDecoder {
-    /// Fields of the contract that this release cannot honour yet: refused, rather than done wrong.
-    private static let unsupported = ["topic", "all"]
-
     private var fields: [String: ArraySlice<UInt8>] = [:]
     private var faults: [JobFault] = []
 
@@ -26,9 +23,6 @@ package struct JobDecoder {
         var decoder = JobDecoder()
         for (name, value) in entry where decoder.fields.updateValue(value, forKey: name) != nil {
             decoder.fault(name, "occurs twice")
-        }
-        for name in Self.unsupported where decoder.fields[name] != nil {
-            decoder.fault(name, "is not supported by this release")
         }
         let job = decoder.job()
         if case .notification(let content) = job?.payload, !content.type.isEmpty, !isKnown(content.type) {

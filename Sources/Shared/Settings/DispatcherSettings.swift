@@ -30,6 +30,10 @@ package struct DispatcherSettings: Sendable {
     package let common: CommonSettings
     package let metricsHost: String
     package let metricsPort: Int
+    /// An audience larger than this waits for a confirmation; 0 for none.
+    package let broadcastConfirmAbove: Int
+    /// A broadcast pauses while this many deliveries of its lane wait.
+    package let broadcastHighWater: Int
     package let fcm: FCM?
     package let apns: APNS?
     /// A CA file for the providers' endpoints.
@@ -47,6 +51,8 @@ package struct DispatcherSettings: Sendable {
         self.common = CommonSettings(reader)
         self.metricsHost = reader.text("METRICS_HOST") ?? "127.0.0.1"
         self.metricsPort = reader.integer("METRICS_PORT", default: 9_091, in: 0...65_535)
+        self.broadcastConfirmAbove = reader.integer("BROADCAST_CONFIRM_ABOVE", default: 100_000, in: 0...1_000_000_000)
+        self.broadcastHighWater = reader.integer("BROADCAST_HIGH_WATER", default: 100_000, in: 1...100_000_000)
         self.fcm = reader.text("FCM_CREDENTIALS").map { path in
             FCM(credentials: path, endpoint: reader.text("FCM_ENDPOINT") ?? "https://fcm.googleapis.com")
         }

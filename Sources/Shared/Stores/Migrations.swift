@@ -18,6 +18,7 @@ package enum Migrations {
         Migration(number: 3, name: "token_revocations", script: PackageResources.V0003_token_revocations_sql),
         Migration(number: 4, name: "cancellations", script: PackageResources.V0004_cancellations_sql),
         Migration(number: 5, name: "outbox", script: PackageResources.V0005_outbox_sql),
+        Migration(number: 6, name: "broadcasts", script: PackageResources.V0006_broadcasts_sql),
         Migration(number: 7, name: "schedules", script: PackageResources.V0007_schedules_sql),
         Migration(number: 8, name: "webhooks", script: PackageResources.V0008_webhooks_sql),
         Migration(number: 9, name: "retention", script: PackageResources.V0009_retention_sql),

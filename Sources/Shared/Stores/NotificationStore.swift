@@ -80,6 +80,33 @@ package struct NotificationStore: Sendable {
         try await self.store(notifications, areRepeats: areRepeats, onlyUnwished: true)?.outcomes
     }
 
+    /// Stores a page of a broadcast, whose users are taken to have nothing of its job yet.
+    ///
+    /// - Parameters:
+    ///   - page: statements that run before, in the same transaction.
+    ///   - recount: runs after, in the same transaction, where some users had one of the same job.
+    package func store(
+        _ notifications: [Notification],
+        withPage page: [PostgresStatement],
+        recount: PostgresStatement
+    ) async throws(PostgresError) -> Batch {
+        let companions = Companions(isFresh: true, before: page, after: [recount])
+        do throws(PostgresError) {
+            return try await self.attempt(notifications, areRepeats: false, companions: companions) ?? Batch()
+        } catch  where error.sqlState == "23505" && error.table != BroadcastStore.pagesTable {
+            return try await self.attempt(notifications, areRepeats: true, companions: companions) ?? Batch()
+        }
+    }
+
+    /// What runs in the same transaction.
+    private struct Companions {
+        /// Whether the notifications are taken to be new although their jobs have ids.
+        var isFresh = false
+        var before: [PostgresStatement] = []
+        /// Only where it was checked what is known.
+        var after: [PostgresStatement] = []
+    }
+
     private func store(
         _ notifications: [Notification],
         areRepeats: Bool,
@@ -96,10 +123,17 @@ package struct NotificationStore: Sendable {
     private func attempt(
         _ notifications: [Notification],
         areRepeats: Bool,
-        onlyUnwished: Bool
+        onlyUnwished: Bool = false,
+        companions: Companions = Companions()
     ) async throws(PostgresError) -> Batch? {
-        let plan = Self.plan(for: notifications, areRepeats: areRepeats, onlyUnwished: onlyUnwished)
-        var results = try await self.pool.run(plan.statements)
+        let plan = Self.plan(
+            for: notifications,
+            areRepeats: areRepeats || !companions.isFresh && notifications.contains { $0.jobID != nil },
+            onlyUnwished: onlyUnwished
+        )
+        let after = plan.places == nil ? companions.after : []
+        var results = try await self.pool.run(companions.before + plan.statements + after)
+        results.removeLast(after.count)
         let replaced = plan.collapses ? results.popLast() : nil
         guard let rows = results.last else { throw PostgresError(.decoding, "there are no outcomes") }
         guard let places = plan.places else {
@@ -109,7 +143,7 @@ package struct NotificationStore: Sendable {
         guard rows.count == 0 else { return Batch(outcomes: try places.outcomes(rows)) }
         if onlyUnwished { return nil }
         // Something was cancelled before it came; the check finds out what.
-        return try await self.attempt(notifications, areRepeats: true, onlyUnwished: false)
+        return try await self.attempt(notifications, areRepeats: true, companions: companions)
     }
 
     /// Parts what is replaced into what was there before and what came too late.
@@ -163,7 +197,11 @@ package struct NotificationStore: Sendable {
         for notifications: [Notification],
         areRepeats: Bool
     ) -> [PostgresStatement] {
-        self.plan(for: notifications, areRepeats: areRepeats, onlyUnwished: false).statements
+        self.plan(
+            for: notifications,
+            areRepeats: areRepeats || notifications.contains { $0.jobID != nil },
+            onlyUnwished: false
+        ).statements
     }
 
     /// How a batch is stored.
@@ -184,7 +222,7 @@ package struct NotificationStore: Sendable {
     ) -> Plan {
         let columns = NotificationColumns(notifications).parameters + [.bool(onlyUnwished)]
         let collapsing = notifications.filter { $0.collapseKey != nil }
-        guard areRepeats || !collapsing.isEmpty || notifications.contains(where: { $0.jobID != nil }) else {
+        guard areRepeats || !collapsing.isEmpty else {
             let places = InboxPlaces(notifications)
             let insert = PostgresStatement(StoreSQL.insertFresh, columns + places.parameters)
             return Plan(statements: [CancellationSQL.beforeStoring, insert], places: places)

@@ -120,6 +120,7 @@ package struct UserStore: Sendable {
         statements += tables.map {
             PostgresStatement("DELETE FROM carillon.\($0.quoted) WHERE user_id = $1", [.text(user)])
         }
+        statements += BroadcastSQL.forgetUser.map { PostgresStatement($0, [.text(user)]) }
         let results = try await self.pool.run(statements, timeout: .seconds(60))
         guard results.count == statements.count else { throw PostgresError(.decoding, "an erasure gave no result") }
         var erasure = Erasure()

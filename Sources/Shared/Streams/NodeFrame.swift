@@ -14,6 +14,8 @@ package struct NodeFrame: Sendable, Equatable {
         case deleted = 3
         /// The body is `{"name":…,"args":[…]}`.
         case event = 4
+        /// The body as of an event; it is for all users but those that the other body names, a JSON array.
+        case eventForEveryone = 5
     }
 
     package var kind: Kind

@@ -8,24 +8,23 @@ import Stores
 
 /// The batches that all contenders of `persist` store.
 struct PersistWork: Sendable {
-    static let batchSize = 256
-
     let batches: [[Model.Notification]]
 
     /// - Parameters:
     ///   - rows: how many notifications.
     ///   - users: out of how many users each one's is drawn.
-    init(rows: Int, users: Int) {
+    ///   - batchSize: how many rows one transaction has.
+    init(rows: Int, users: Int, batchSize: Int = 256) {
         let now = Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
         var batches: [[Model.Notification]] = []
         var number = 0
         while number < rows {
             batches.append(
-                (number..<min(number + Self.batchSize, rows)).map { number in
+                (number..<min(number + batchSize, rows)).map { number in
                     Self.notification(number, user: "user-\(Int.random(in: 0..<users))", now: now)
                 }
             )
-            number += Self.batchSize
+            number += batchSize
         }
         self.batches = batches
     }
@@ -74,11 +73,16 @@ struct PersistWork: Sendable {
 
     /// Writes the plain inserts for `Yardsticks/persist.c`.
     func writePlainInserts(to path: String) throws {
-        try self.write(to: path) { batch in
-            // The last of the store's statements has the columns first.
-            let columns = NotificationStore.statements(for: batch, areRepeats: false).last?.parameters.prefix(25) ?? []
-            return [PostgresStatement(Self.plainInsert, Array(columns))]
-        }
+        try self.write(to: path) { [Self.plainInsert(of: $0)] }
+    }
+
+    /// Each batch as a plain insert.
+    var plainInserts: some Sequence<PostgresStatement> { self.batches.lazy.map { Self.plainInsert(of: $0) } }
+
+    private static func plainInsert(of batch: [Model.Notification]) -> PostgresStatement {
+        // The last of the store's statements has the columns first.
+        let columns = NotificationStore.statements(for: batch, areRepeats: false).last?.parameters.prefix(25) ?? []
+        return PostgresStatement(Self.plainInsert, Array(columns))
     }
 
     /// The file's form stands in `Yardsticks/persist.c`.

@@ -88,11 +88,13 @@ final class ScratchStack: Sendable {
     }
 
     /// Starts a dispatcher.
-    func dispatcher(log: String = "dispatcher") async throws -> ChildProgram {
+    ///
+    /// - Parameter settings: more of its variables.
+    func dispatcher(log: String = "dispatcher", settings: [String: String] = [:]) async throws -> ChildProgram {
         try await ChildProgram(
             self.programs.dispatcherPath,
             ["run"],
-            environment: self.variables.merging(["METRICS_PORT": "0"]) { $1 },
+            environment: self.variables.merging(["METRICS_PORT": "0"]) { $1 }.merging(settings) { $1 },
             logFile: "\(self.folder)/\(log).log"
         )
     }

@@ -14,6 +14,7 @@ import Streams
 struct JobIntake: Sendable {
     /// Up to this many notifications, a batch is stored before its users' wishes are known.
     private static let smallBatch = 8
+    static let conflictReason = "id: was used before with other content; give another id"
 
     let dispatcher: Dispatcher
 
@@ -27,31 +28,38 @@ struct JobIntake: Sendable {
         let now = self.dispatcher.now()
         var prepared: [PreparedJob] = []
         var waiting: [ScheduleIntake.Waiting] = []
+        var broadcasts: [Broadcast] = []
         for entry in batch.entries {
             // An entry that was deleted while it was pending only has to be acknowledged.
             guard let fields = entry.fields else { continue }
             let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: fields)
             do throws(JobFaults) {
                 let job = try catalog.job(origin.fields)
+                // One that was moved keeps the lane that it came by.
+                let isMoved = origin.latestStream != batch.group.stream
+                let lane = (isMoved ? self.dispatcher.keys.lane(ofJobs: origin.latestStream) : nil) ?? batch.lane
+                if case .notification(let content) = job.payload, ScheduleIntake.isLater(job, content, now: now) {
+                    let wanted = content.lane ?? catalog[content.type]?.lane ?? .normal
+                    waiting.append(.init(origin: origin, job: job, content: content, lane: .mostUrgent(wanted, lane)))
+                    continue
+                }
+                if let broadcast = self.broadcast(job, catalog, origin: origin, lane: lane, now: now) {
+                    broadcasts.append(broadcast)
+                    continue
+                }
                 switch job.payload {
+                case .event(let name, let arguments) where job.audience == .everyone:
+                    stored.eventsForEveryone.append(
+                        StoredBatch.EventForEveryone(name: name, arguments: arguments, except: job.except)
+                    )
                 case .event(let name, let arguments):
                     for user in Self.users(job) {
                         stored.events.append(StoredBatch.Event(user: user, name: name, arguments: arguments))
                     }
-                case .notification(let content) where ScheduleIntake.isLater(job, content, now: now):
-                    let lane = content.lane ?? catalog[content.type]?.lane ?? .normal
-                    waiting.append(
-                        .init(origin: origin, job: job, content: content, lane: .mostUrgent(lane, batch.lane)))
                 case .notification(let content):
-                    // One that was moved keeps the lane that it came by.
-                    let isMoved = origin.latestStream != batch.group.stream
-                    let first = isMoved ? self.dispatcher.keys.lane(ofJobs: origin.latestStream) : nil
-                    let notifications = try self.notifications(
-                        job, content, catalog, origin: origin, lane: first ?? batch.lane, now: now)
                     prepared.append(
-                        try PreparedJob(
-                            origin: origin, notifications: notifications,
-                            wording: JobWording(content, catalog: catalog), digest: catalog.digest(of: content)))
+                        try self.prepare(
+                            job, content, catalog, users: Self.users(job), origin: origin, lane: lane, now: now))
                 }
             } catch {
                 stored.dead.append(self.letter(origin, reason: error.description, now: now))
@@ -62,9 +70,9 @@ struct JobIntake: Sendable {
             try await self.storeAsWished(&prepared, catalog, areRepeats: areRepeats, now: now, into: &stored)
         }
         for job in prepared where stored.conflicts.contains(job.origin.text) {
-            let reason = "id: was used before with other content; give another id"
-            stored.dead.append(self.letter(job.origin, reason: reason, now: now))
+            stored.dead.append(self.letter(job.origin, reason: Self.conflictReason, now: now))
         }
+        try await self.store(broadcasts, into: &stored)
         return stored
     }
 
@@ -75,13 +83,35 @@ struct JobIntake: Sendable {
         now: Timestamp,
         into stored: inout StoredBatch
     ) async throws {
+        let wishes = try await self.complete(&prepared, catalog, now: now, dead: &stored.dead)
+        try await self.store(prepared[...], areRepeats: areRepeats, into: &stored)
+        let nothing = RecipientStore.Wishes()
+        stored.setWishes { wishes[$0] ?? nothing }
+    }
+
+    /// Asks what the users want, decides how their notifications are stored, puts the words in and holds back what waits for a
+    /// digest.
+    ///
+    /// - Parameter dead: gets letters for those whose locale has no words.
+    /// - Returns: the wishes of those who have said anything.
+    func complete(
+        _ prepared: inout [PreparedJob],
+        _ catalog: Catalog,
+        now: Timestamp,
+        dead: inout [DeadLetter]
+    ) async throws -> [NotificationID: RecipientStore.Wishes] {
         let keys = prepared.flatMap { job in
             job.notifications.map { catalog.wishKey(user: $0.user, type: $0.type, needsLocale: job.needsLocale) }
         }
         let wishes = try await self.dispatcher.untilDone("look up preferences") {
             try await self.dispatcher.recipients.wishes(keys)
         }
-        let decided = prepared.flatMap(\.notifications)
+        // Most users have said nothing.
+        let nothing = RecipientStore.Wishes()
+        var special: [NotificationID: RecipientStore.Wishes] = [:]
+        for (notification, wish) in zip(prepared.flatMap(\.notifications), wishes) where wish != nothing {
+            special[notification.id] = wish
+        }
         StageClock.decide.measure { self.decideStoring(&prepared, catalog, wishes: wishes, now: now) }
         var position = 0
         for job in prepared.indices {
@@ -89,17 +119,10 @@ struct JobIntake: Sendable {
             position += locales.count
             guard let refusal = prepared[job].word(locales) else { continue }
             let reason = refusal.faults.description
-            stored.dead.append(self.letter(prepared[job].origin, reason: reason, now: now, refusal.fields))
+            dead.append(self.letter(prepared[job].origin, reason: reason, now: now, refusal.fields))
         }
         try await self.gather(&prepared, now: now)
-        try await self.store(prepared[...], areRepeats: areRepeats, into: &stored)
-        // Most users have said nothing.
-        let nothing = RecipientStore.Wishes()
-        var special: [NotificationID: RecipientStore.Wishes] = [:]
-        for (notification, wish) in zip(decided, wishes) where wish != nothing {
-            special[notification.id] = wish
-        }
-        stored.setWishes { special[$0] ?? nothing }
+        return special
     }
 
     /// Stores a small batch as if its users had said nothing about what they want, which most have not; saves the round
@@ -160,10 +183,30 @@ struct JobIntake: Sendable {
         return users.filter { !except.contains(ExactText($0)) }
     }
 
+    /// A job and its notifications, before what their users want is known.
+    func prepare(
+        _ job: Job,
+        _ content: JobContent,
+        _ catalog: Catalog,
+        users: [String],
+        origin: JobOrigin,
+        lane: Lane,
+        now: Timestamp
+    ) throws(JobFaults) -> PreparedJob {
+        try PreparedJob(
+            origin: origin,
+            notifications: try self.notifications(
+                job, content, catalog, users: users, origin: origin, lane: lane, now: now),
+            wording: JobWording(content, catalog: catalog),
+            digest: catalog.digest(of: content)
+        )
+    }
+
     private func notifications(
         _ job: Job,
         _ content: JobContent,
         _ catalog: Catalog,
+        users: [String],
         origin: JobOrigin,
         lane: Lane,
         now: Timestamp
@@ -176,7 +219,7 @@ struct JobIntake: Sendable {
         let draft = NotificationDraft(
             content, type: type, actions: catalog.actions(of: type.name)?.rule(for: content.extras.state)?.category,
             lane: lane, createdAt: createdAt)
-        return Self.users(job).map { user in
+        return users.map { user in
             var notification = draft.notification(id: NotificationID(origin: digest, user: user), user: user)
             notification.jobEntry = origin.text
             notification.org = job.org

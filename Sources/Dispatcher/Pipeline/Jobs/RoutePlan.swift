@@ -82,14 +82,33 @@ struct RoutePlan {
     }
 
     mutating func publish(_ event: StoredBatch.Event, to presence: Presence) {
+        let body = Self.body(event.name, event.arguments)
+        self.append(NodeFrame(kind: .event, user: event.user, body: body), to: presence)
+    }
+
+    /// The message that all nodes hear.
+    static func frames(_ event: StoredBatch.EventForEveryone) -> NodeFrameBatch {
+        var frames = NodeFrameBatch()
+        frames.append(
+            NodeFrame(
+                kind: .eventForEveryone,
+                user: "",
+                body: Self.body(event.name, event.arguments),
+                camelCaseBody: JSONWriter.bytes(of: .array(event.except.map { .string($0) }))
+            )
+        )
+        return frames
+    }
+
+    private static func body(_ name: String, _ arguments: [UInt8]) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         writer.key("name")
-        writer.string(event.name)
+        writer.string(name)
         writer.key("args")
-        writer.raw(event.arguments)
+        writer.raw(arguments)
         writer.endObject()
-        self.append(NodeFrame(kind: .event, user: event.user, body: writer.bytes), to: presence)
+        return writer.bytes
     }
 
     private mutating func append(_ frame: NodeFrame, to presence: Presence) {

@@ -24,6 +24,7 @@ struct Router: Sendable {
         try await self.show(batch.shown)
         try await self.publish(batch.replaced)
         try await self.publish(batch.events)
+        try await self.publish(batch.eventsForEveryone)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(batch.dead)
         try await self.dispatcher.acknowledge(batch.finished, batch.group, telling: batch.told + told)
         PipelineMetrics.jobs.increment(by: batch.finished.count)
@@ -230,7 +231,7 @@ struct Router: Sendable {
     }
 
     /// Takes what was replaced off the sockets.
-    private func publish(_ replaced: [NotificationStore.Replacement]) async throws {
+    func publish(_ replaced: [NotificationStore.Replacement]) async throws {
         let listed = replaced.filter { $0.version > 0 }
         guard !listed.isEmpty else { return }
         let presence = try await RouteFacts.presence(of: listed.map(\.user), self.dispatcher)
@@ -242,7 +243,22 @@ struct Router: Sendable {
         try await self.publish(plan)
     }
 
-    private func publish(_ events: [StoredBatch.Event]) async throws {
+    private func publish(_ events: [StoredBatch.EventForEveryone]) async throws {
+        guard !events.isEmpty else { return }
+        var batch = RedisBatch()
+        for event in events {
+            let message = RedisArgument.bytes(RoutePlan.frames(event).bytes)
+            batch.append("PUBLISH", .text(self.dispatcher.keys.allNodesChannel), message)
+        }
+        let request = batch
+        try await self.dispatcher.untilDone("publish events") {
+            for reply in try await self.dispatcher.redis.send(request) { _ = try reply.checked() }
+        }
+        PipelineMetrics.published.increment(by: events.count)
+    }
+
+    /// Publishes events to the sockets of their users.
+    func publish(_ events: [StoredBatch.Event]) async throws {
         guard !events.isEmpty else { return }
         let presence = try await RouteFacts.presence(of: events.map(\.user), self.dispatcher)
         var plan = RoutePlan()

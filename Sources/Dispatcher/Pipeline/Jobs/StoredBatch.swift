@@ -58,11 +58,19 @@ struct StoredBatch: Sendable {
         let arguments: [UInt8]
     }
 
+    /// An event that goes to every socket but those of some users.
+    struct EventForEveryone: Sendable {
+        let name: String
+        let arguments: [UInt8]
+        let except: [String]
+    }
+
     let group: ConsumerGroup
     /// The one that the batch began with.
     let catalog: Catalog
     var open: [Open] = []
     var events: [Event] = []
+    var eventsForEveryone: [EventForEveryone] = []
     /// What was stored before and has an owner: sockets may still lack it.
     var shown: [Open] = []
     /// What newer notifications took the place of.

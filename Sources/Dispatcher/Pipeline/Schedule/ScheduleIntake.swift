@@ -17,13 +17,15 @@ struct ScheduleIntake: Sendable {
         let job: Job
         let content: JobContent
         let lane: Lane
+        /// Which page of a broadcast it is; empty for a job that names its users.
+        var page = ""
     }
 
     /// What is due sooner than this goes on its way now.
     private static let tolerance: Duration = .seconds(1)
     /// The fields that say when, and those that a part has its own of.
     private static let times: Set<String> = ["deliver_at", "deliver_local"]
-    private static let audience: Set<String> = ["user", "users", "except"]
+    private static let audience: Set<String> = ["user", "users", "topic", "all", "except"]
 
     let dispatcher: Dispatcher
 
@@ -127,7 +129,8 @@ struct ScheduleIntake: Sendable {
         return delivery.parts.map { part in
             let list = JSONWriter.bytes(of: .array(part.users.map { .string($0) }))
             let fields = kept.filter { !Self.audience.contains($0.name) } + [(name: "users", value: list)] + id
-            var result = schedule(part: part.zone, fields: fields, users: part.users, at: part.at)
+            let name = item.page.isEmpty ? part.zone : "\(part.zone) \(item.page)"
+            var result = schedule(part: name, fields: fields, users: part.users, at: part.at)
             result.zone = part.zone
             result.wall = part.wall
             return result

@@ -16,59 +16,77 @@ struct JobControlRoutes {
         group.delete("jobs/:id", use: self.cancel)
     }
 
-    private func name(_ request: Request, _ context: APIContext) throws -> CancellationStore.Name {
+    /// The job that a path and its `org` name.
+    func name(_ request: Request, _ context: APIContext) throws -> CancellationStore.Name {
+        var query = QueryFields(request, allowing: ["org"])
+        return try self.name(context, &query)
+    }
+
+    private func name(_ context: APIContext, _ query: inout QueryFields) throws -> CancellationStore.Name {
         try context.requireService()
         let id = try context.pathText("id", limit: JobLimits.id)
-        var query = QueryFields(request, allowing: ["org"])
         let org = query.text("org", limit: JobLimits.org)
         try query.finish()
         return self.services.jobControl.name(org: org ?? "", id: id)
     }
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
-        guard let report = try await self.services.jobControl.find(try self.name(request, context)) else {
+        var query = QueryFields(request, allowing: ["org", "recipients"])
+        let isCounted = query.flag("recipients", default: true)
+        let name = try self.name(context, &query)
+        guard let report = try await self.services.jobControl.find(name, isCounted: isCounted) else {
             throw Problem.notFound
         }
-        return Response.object { writer in
-            self.write(report, to: &writer)
-            writer.key("cancelled_at")
-            writer.string(report.cancelledAt?.rfc3339)
-            writer.key("recipients")
-            writer.beginObject()
-            for status in NotificationStatus.allCases {
-                writer.key(escaping: status.rawValue)
-                writer.integer(report.tally.counts[status, default: 0])
-            }
-            writer.endObject()
-        }
+        return Response.object { Self.write(report, to: &$0) }
     }
 
     private func cancel(_ request: Request, _ context: APIContext) async throws -> Response {
         let name = try self.name(request, context)
-        guard let report = try await self.services.jobControl.cancel(name) else { throw Problem.notFound }
+        guard let report = try await self.services.jobControl.cancel(name), let tally = report.tally else {
+            throw Problem.notFound
+        }
         return Response.object { writer in
-            self.write(report, to: &writer)
-            let counts = report.tally.counts
-            let cancelled = counts[.cancelled, default: 0]
-            let tooLate = [NotificationStatus.sent, .delivered].reduce(0) { $0 + counts[$1, default: 0] }
+            Self.writeHead(report, to: &writer)
+            let cancelled = tally.counts[.cancelled, default: 0]
+            let tooLate = [NotificationStatus.sent, .delivered].reduce(0) { $0 + tally.counts[$1, default: 0] }
+            let isPending = tally.total == 0 && report.progress == nil
             writer.key("status")
-            let isTooLate = tooLate > 0 && cancelled == 0
-            writer.string(report.tally.total == 0 ? "pending" : isTooLate ? "too_late" : "cancelled")
+            writer.string(isPending ? "pending" : tooLate > 0 && cancelled == 0 ? "too_late" : "cancelled")
             writer.key("cancelled")
             writer.integer(cancelled)
             writer.key("too_late")
             writer.integer(tooLate)
             writer.key("not_sent")
-            writer.integer(report.tally.total - cancelled - tooLate)
+            writer.integer(tally.total - cancelled - tooLate)
         }
     }
 
-    private func write(_ report: JobControl.Report, to writer: inout JSONWriter) {
+    private static func writeHead(_ report: JobControl.Report, to writer: inout JSONWriter) {
         writer.key("id")
         writer.string(report.name.id)
         writer.key("org")
         writer.string(report.name.org)
         writer.key("final")
         writer.bool(report.isFinal)
+    }
+
+    /// Writes how a job stands.
+    static func write(_ report: JobControl.Report, to writer: inout JSONWriter) {
+        Self.writeHead(report, to: &writer)
+        writer.key("cancelled_at")
+        writer.string(report.cancelledAt?.rfc3339)
+        writer.key("recipients")
+        if let tally = report.tally {
+            writer.beginObject()
+            for status in NotificationStatus.allCases {
+                writer.key(escaping: status.rawValue)
+                writer.integer(tally.counts[status, default: 0])
+            }
+            writer.endObject()
+        } else {
+            writer.null()
+        }
+        writer.key("broadcast")
+        if let progress = report.progress { BroadcastRoutes.write(progress, to: &writer) } else { writer.null() }
     }
 }

@@ -135,6 +135,14 @@ final class HubShard {
         var touched: [SocketSession] = []
         var missing: Set<ExactText> = []
         for change in changes {
+            if let excepted = change.everyoneBut {
+                let change = LoopChange(change)
+                for (user, sockets) in self.byUser where !excepted.contains(user) {
+                    for socket in sockets { socket.deliver(change) }
+                    touched += sockets
+                }
+                continue
+            }
             guard let sockets = self.byUser[change.user] else {
                 missing.insert(change.user)
                 continue

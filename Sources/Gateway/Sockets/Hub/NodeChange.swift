@@ -1,7 +1,7 @@
 // Carillon · NodeChange.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
+package import JSON
 package import Model
 
 /// What a node was told about one user: a change of the inbox or an event.
@@ -38,6 +38,8 @@ package struct NodeChange: Sendable {
     let kind: Kind
     let unread: Int32
     let body: Body
+    /// Who does not get what all others get; nil for a change that is for its user alone.
+    let everyoneBut: Set<ExactText>?
 
     package init(
         kind: Kind,
@@ -47,7 +49,8 @@ package struct NodeChange: Sendable {
         unread: Int32,
         id: NotificationID,
         awaitingLane: Lane?,
-        body: Body
+        body: Body,
+        everyoneBut: Set<ExactText>? = nil
     ) {
         self.kind = kind
         self.user = ExactText(user)
@@ -57,6 +60,7 @@ package struct NodeChange: Sendable {
         self.id = id
         self.awaitingLane = awaitingLane
         self.body = body
+        self.everyoneBut = everyoneBut
     }
 
     /// Whether a dialect can tell it with what came along.

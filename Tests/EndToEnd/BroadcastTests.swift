@@ -1,0 +1,256 @@
+// Carillon · BroadcastTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Postgres
+import Redis
+import Services
+import Testing
+import Transfer
+
+/// Jobs for a topic's subscribers and for everyone.
+@Suite(.serialized, .timeLimit(.minutes(4)))
+struct BroadcastTests {
+    private static let count = 3_000
+    private static let type = "breaking_news"
+
+    /// Makes users u1 to uN, subscribed to `news`: every tenth has refused the type, every tenth after it everything.
+    private static func makeUsers(_ count: Int = Self.count, in stack: Stack) async throws {
+        for statement in [
+            "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, $1::int4) n",
+            """
+            INSERT INTO carillon.subscriptions (topic, user_id)
+            SELECT 'news', 'u' || n FROM generate_series(1, $1::int4) n
+            """,
+            """
+            INSERT INTO carillon.preferences (user_id, type, in_app, push)
+            SELECT 'u' || n, 'breaking_news', false, false FROM generate_series(10, $1::int4, 10) n
+            """,
+            """
+            INSERT INTO carillon.user_settings (user_id, opted_out)
+            SELECT 'u' || n, true FROM generate_series(11, $1::int4, 10) n
+            """,
+        ] { _ = try await stack.query(statement, .int4(Int32(count))) }
+    }
+
+    private static func post(_ gateway: Gateway, _ json: String) async throws -> Gateway.Answer {
+        try await gateway.call(.post, "/v1/jobs", token: try await Self.service(), json: json)
+    }
+
+    private static func service() async throws -> String { try await Stack.token(user: "backend", scope: .service) }
+
+    private static func report(_ gateway: Gateway, _ id: String) async throws -> JSONValue {
+        try await gateway.call(.get, "/v1/jobs/\(id)", token: try await Self.service()).body
+    }
+
+    private static func waitFor(_ state: String, _ gateway: Gateway, _ id: String) async throws -> JSONValue {
+        try await eventualValue("\(id) is \(state)") {
+            let report = try await Self.report(gateway, id)
+            return report["broadcast"]?["state"]?.string == state ? report : nil
+        }
+    }
+
+    private static func number(_ stack: Stack, _ sql: String) async throws -> Int64 {
+        try await stack.query(sql).first?.int8(0) ?? -1
+    }
+
+    @Test("two dispatchers share a broadcast and one is killed: each who wants it has it once, the counts are true")
+    func crash() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await Self.makeUsers(in: stack)
+            let doomed = try await stack.startDispatcher(name: "doomed")
+            _ = try await stack.startDispatcher(name: "second")
+            let entry = try await stack.append(
+                [("topic", "news"), ("type", Self.type), ("title", "Extra"), ("except", #"["u1","u2","nobody"]"#)],
+                stream: "carillon:jobs:bulk"
+            )
+            try await eventually("the first page is stored") {
+                try await !stack.query("SELECT 1 FROM carillon.broadcast_pages").isEmpty
+            }
+            doomed.send(SIGKILL)
+            let report = try await Self.waitFor("done", gateway, entry)
+            let broadcast = try #require(report["broadcast"])
+            let wanted = Int64(Self.count - 2 - 300 - 299)
+            #expect(broadcast["selected"]?.integer == Int64(Self.count) - 2)
+            #expect(broadcast["stored"]?.integer == wanted)
+            #expect(broadcast["audience"]?.integer == Int64(Self.count))
+            #expect(broadcast["chains_done"]?.integer == 16)
+            #expect(broadcast["pages"]?.integer == 16)
+            #expect(broadcast["not_stored"]?["opted_out_of_type"]?.integer == 300)
+            #expect(broadcast["not_stored"]?["opted_out"]?.integer == 299)
+            #expect(broadcast["lane"]?.string == "bulk")
+            #expect(try await Self.number(stack, "SELECT count(*) FROM carillon.notifications") == wanted)
+            let distinct = "SELECT count(DISTINCT user_id) FROM carillon.notifications"
+            #expect(try await Self.number(stack, distinct) == wanted)
+            let left = "SELECT count(*) FROM carillon.notifications WHERE user_id IN ('u1', 'u2', 'u10', 'u11')"
+            #expect(try await Self.number(stack, left) == 0)
+            // What the dead one stored and did not hand on has no owner, and is found.
+            for statement in [
+                """
+                UPDATE carillon.notifications SET stored_at = stored_at - interval '10 minutes'
+                WHERE status = 'pending'
+                """,
+                "UPDATE carillon.sweep SET swept_until = swept_until - interval '20 minutes'",
+            ] { _ = try await stack.query(statement) }
+            let last = try await eventualValue("all of it is settled", within: .seconds(90)) {
+                let report = try await Self.report(gateway, entry)
+                return report["final"]?.bool == true ? report : nil
+            }
+            #expect(last["recipients"]?["sent"]?.integer == wanted)
+        }
+    }
+
+    /// Starts a broadcast of which half the chains seem to be somebody else's, and waits until the other half is done.
+    private static func expandHalf(_ id: String, _ gateway: Gateway, in stack: Stack) async throws {
+        let stream = "carillon:{fcm}:deliveries:bulk"
+        // Work of a newer program stays in the stream, and holds the broadcast back.
+        let work = try await stack.connection.send("XADD", .text(stream), "*", "d", "99 from the future").string() ?? ""
+        let job = #"{"id":"\#(id)","topic":"news","type":"breaking_news","title":"Extra"}"#
+        #expect(try await Self.post(gateway, job).status == 202)
+        try await eventually("it is held back") {
+            try await Self.report(gateway, id)["broadcast"]?["held"]?.bool == true
+        }
+        _ = try await stack.query(
+            """
+            UPDATE carillon.broadcast_chains SET claimed_by = 'ghost', claimed_until = now() + interval '1 hour'
+            WHERE part >= 8
+            """
+        )
+        try await stack.connection.send("XDEL", .text(stream), .text(work))
+        try await eventually("half of it is expanded") {
+            try await Self.report(gateway, id)["broadcast"]?["chains_done"]?.integer == 8
+        }
+    }
+
+    private static let highWater = ["BROADCAST_HIGH_WATER": "1"]
+
+    @Test("a broadcast is held back by a full stream, paused, and resumed where it was; its id is good for one")
+    func pause() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Self.service()
+            try await Self.makeUsers(in: stack)
+            _ = try await stack.startDispatcher(environment: Self.highWater)
+            try await Self.expandHalf("b1", gateway, in: stack)
+            for _ in 0..<2 {
+                let paused = try await gateway.call(.post, "/v1/jobs/b1/pause", token: service)
+                #expect(paused.status == 200)
+                #expect(paused.body["broadcast"]?["state"]?.string == "paused")
+            }
+            _ = try await stack.query("UPDATE carillon.broadcast_chains SET claimed_by = NULL, claimed_until = NULL")
+            // Another one goes by it.
+            #expect(try await Self.post(gateway, #"{"id":"b2","all":true,"type":"invoice_created"}"#).status == 202)
+            _ = try await Self.waitFor("done", gateway, "b2")
+            #expect(try await Self.report(gateway, "b1")["broadcast"]?["chains_done"]?.integer == 8)
+            #expect(try await gateway.call(.post, "/v1/jobs/b1/confirm", token: service).status == 409)
+            for _ in 0..<2 {
+                #expect(try await gateway.call(.post, "/v1/jobs/b1/resume", token: service).status == 200)
+            }
+            let report = try await Self.waitFor("done", gateway, "b1")
+            #expect(report["broadcast"]?["stored"]?.integer == 2_401)
+            let again = #"{"id":"b1","topic":"news","type":"breaking_news","title":"Extra"}"#
+            #expect(try await Self.post(gateway, again).status == 202)
+            let other = #"{"id":"b1","topic":"news","type":"breaking_news","title":"Other"}"#
+            #expect(try await Self.post(gateway, other).status == 202)
+            try await eventually("the other content is refused") { try await stack.deadReasons().count == 1 }
+            #expect(try await stack.deadReasons().values.first?.hasPrefix("id: was used before") == true)
+            let stored = "SELECT count(*) FROM carillon.notifications WHERE type = 'breaking_news'"
+            #expect(try await Self.number(stack, stored) == 2_401)
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            let page = try await gateway.call(.get, "/v1/admin/broadcasts?limit=1", token: admin)
+            #expect(page.body["broadcasts"]?.array?.compactMap { $0["job_id"]?.string } == ["b2"])
+            let cursor = try #require(page.body["next_cursor"]?.string)
+            let rest = try await gateway.call(.get, "/v1/admin/broadcasts?state=done&cursor=\(cursor)", token: admin)
+            #expect(rest.body["broadcasts"]?.array?.compactMap { $0["job_id"]?.string } == ["b1"])
+            #expect(rest.body["next_cursor"] == .null)
+        }
+    }
+
+    @Test("a broadcast that is cancelled half-way is withdrawn from the inboxes; one cancelled before stores nothing")
+    func cancel() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Self.service()
+            try await Self.makeUsers(in: stack)
+            #expect(
+                try await gateway.call(.delete, "/v1/jobs/b0", token: service).body["status"]?.string == "pending")
+            _ = try await stack.startDispatcher(environment: Self.highWater)
+            #expect(try await Self.post(gateway, #"{"id":"b0","all":true,"type":"invoice_created"}"#).status == 202)
+            let early = try await Self.waitFor("cancelled", gateway, "b0")
+            #expect(early["broadcast"]?["stored"]?.integer == 0)
+            #expect(early["final"]?.bool == true)
+
+            try await Self.expandHalf("b1", gateway, in: stack)
+            let stored = try #require(try await Self.report(gateway, "b1")["broadcast"]?["stored"]?.integer)
+            #expect((1..<2_401).contains(stored))
+            let answer = try await gateway.call(.delete, "/v1/jobs/b1", token: service)
+            #expect(answer.status == 200)
+            let report = try await eventualValue("it is withdrawn") {
+                let report = try await Self.report(gateway, "b1")
+                return report["final"]?.bool == true ? report : nil
+            }
+            #expect(report["broadcast"]?["state"]?.string == "cancelled")
+            #expect(report["broadcast"]?["withdrawn"]?.integer == stored)
+            #expect(report["recipients"]?["cancelled"]?.integer == stored)
+            let again = try await gateway.call(.delete, "/v1/jobs/b1", token: service)
+            #expect(again.body["status"]?.string == "cancelled")
+            #expect(again.body["cancelled"]?.integer == stored)
+            #expect(again.body["too_late"]?.integer == 0)
+            #expect(try await gateway.call(.post, "/v1/jobs/b1/resume", token: service).status == 409)
+            let inboxes = "SELECT count(*) FROM carillon.inboxes WHERE unread > 0 OR total > 0"
+            #expect(try await Self.number(stack, inboxes) == 0)
+        }
+    }
+
+    @Test("an audience above the limit waits for its confirmation")
+    func confirmation() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Self.service()
+            try await Self.makeUsers(30, in: stack)
+            _ = try await stack.startDispatcher(environment: ["BROADCAST_CONFIRM_ABOVE": "29"])
+            #expect(try await Self.post(gateway, #"{"id":"b1","all":true,"type":"invoice_created"}"#).status == 202)
+            let waiting = try await Self.waitFor("awaiting_confirmation", gateway, "b1")
+            #expect(waiting["broadcast"]?["audience"]?.integer == 30)
+            #expect(waiting["broadcast"]?["stored"]?.integer == 0)
+            #expect(try await gateway.call(.post, "/v1/jobs/b1/pause", token: service).status == 409)
+            #expect(try await gateway.call(.post, "/v1/jobs/nothing/confirm", token: service).status == 404)
+            let user = try await Stack.token(user: "u1")
+            #expect(try await gateway.call(.post, "/v1/jobs/b1/confirm", token: user).status == 403)
+            for _ in 0..<2 {
+                #expect(try await gateway.call(.post, "/v1/jobs/b1/confirm", token: service).status == 200)
+            }
+            let done = try await Self.waitFor("done", gateway, "b1")
+            #expect(done["broadcast"]?["stored"]?.integer == 28)
+        }
+    }
+
+    @Test("events for everyone and for a topic reach the sockets of those they are for")
+    func events() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await Self.makeUsers(3, in: stack)
+            _ = try await stack.startDispatcher()
+            var sockets: [String: TestSocket] = [:]
+            for user in ["u1", "u2", "guest"] {
+                sockets[user] = try await TestSocket.synced(port: gateway.port, user: user)
+            }
+            try await stack.append([("topic", "news"), ("event", "topic"), ("except", #"["u2"]"#), ("args", "[1]")])
+            _ = try await sockets["u1"]?.first("event")
+            try await stack.append([("all", "true"), ("event", "all"), ("except", #"["u1"]"#)])
+            _ = try await sockets["u2"]?.first("event")
+            _ = try await sockets["guest"]?.first("event")
+            try await stack.append([("users", #"["u1","u2","guest"]"#), ("event", "last")])
+            for (user, expected) in [("u1", ["topic", "last"]), ("u2", ["all", "last"]), ("guest", ["all", "last"])] {
+                let socket = try #require(sockets[user])
+                func names() -> [String] { socket.all("event").compactMap { $0["event"]?["name"]?.string } }
+                try await eventually("\(user) has the last one") { names().last == "last" }
+                #expect(names() == expected, "\(user)")
+            }
+            #expect(try await stack.query("SELECT 1 FROM carillon.notifications").isEmpty)
+        }
+    }
+}
