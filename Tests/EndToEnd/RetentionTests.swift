@@ -45,7 +45,7 @@ struct RetentionTests {
             try await stack.connection.send("DEL", "carillon:retention")
             let second = try await stack.startDispatcher(name: "dispatcher-1")
             try await eventually("the socket is told") {
-                socket.all("deleted").flatMap { $0["ids"]?.array ?? [] }.count == 3
+                socket.all("deleted").flatMap { $0["change"]?["ids"]?.array ?? [] }.count == 3
             }
             let after = try await gateway.call(.get, "/v1/notifications", token: token).body
             #expect(after["notifications"]?.array?.compactMap { $0["title"]?.string } == ["new"])

@@ -34,6 +34,22 @@ struct CommandTests {
     }
 
     @Test
+    func argumentsInTheirWireFormAreThoseThatWereMeant() async throws {
+        try await TestRedis.with { redis, prefix in
+            let values =
+                [0, 1, 9, 10, 11, 99, 100, 101, 128, 4_096].map { String(repeating: "é", count: $0) + "x" } + [""]
+            var bytes = RedisBatch.encoded("RPUSH", .text(prefix + "list"))
+            for value in values { RedisBatch.encode(value, to: &bytes) }
+            var batch = RedisBatch()
+            batch.begin(argumentCount: 2 + values.count)
+            batch.arguments(encoded: bytes)
+            let replies = try await redis.send(batch)
+            #expect(try replies.first?.integer() == Int64(values.count))
+            #expect(try await redis.send("LRANGE", .text(prefix + "list"), "0", "-1").strings() == values)
+        }
+    }
+
+    @Test
     func batchIsAnsweredInOrderWithItsErrorsInPlace() async throws {
         try await TestRedis.with { redis, prefix in
             let key = RedisArgument.text(prefix + "key")

@@ -64,15 +64,34 @@ package struct RedisBatch: Sendable {
     }
 
     /// Arguments in their wire form, to be encoded once and added often.
-    package static func encoded(_ arguments: RedisArgument...) -> ByteBuffer {
-        var bytes = ByteBuffer()
-        for argument in arguments { bytes.writeRedisArgument(argument) }
-        return bytes
+    package static func encoded(_ arguments: RedisArgument...) -> [UInt8] {
+        var buffer = ByteBuffer()
+        for argument in arguments { buffer.writeRedisArgument(argument) }
+        return Array(buffer.readableBytesView)
     }
 
-    /// Adds the next arguments of the command that was begun, as ``encoded(_:)`` gave them.
-    package mutating func arguments(encoded bytes: ByteBuffer) {
-        self.bytes.writeImmutableBuffer(bytes)
+    /// Appends a text as an argument in its wire form.
+    package static func encode(_ text: String, to bytes: inout [UInt8]) {
+        let count = text.utf8.count
+        bytes.append(UInt8(ascii: "$"))
+        if count < 10 {
+            bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: count))
+        } else if count < 100 {
+            bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: count / 10))
+            bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: count % 10))
+        } else {
+            bytes.append(contentsOf: String(count).utf8)
+        }
+        bytes.append(UInt8(ascii: "\r"))
+        bytes.append(UInt8(ascii: "\n"))
+        bytes.append(contentsOf: text.utf8)
+        bytes.append(UInt8(ascii: "\r"))
+        bytes.append(UInt8(ascii: "\n"))
+    }
+
+    /// Adds the next arguments of the command that was begun, in their wire form.
+    package mutating func arguments(encoded bytes: [UInt8]) {
+        self.bytes.writeBytes(bytes)
     }
 
     /// Adds a script call.

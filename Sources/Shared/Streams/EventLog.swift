@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 package import Model
-import NIOCore
 package import Redis
 
 /// The stream on which upstream apps read what became of their notifications.
@@ -18,12 +17,12 @@ package struct EventLog: Sendable {
         "reason",
     ]
 
+    /// Each field's name in its wire form.
     private static let names = Self.fields.map { RedisBatch.encoded(.text($0)) }
-    private static let empty = RedisBatch.encoded("")
 
     private let length: Int
     /// The command up to its fields.
-    private let head: ByteBuffer
+    private let head: [UInt8]
 
     /// - Parameter length: about how many entries are kept; nil to write none.
     package init(keys: Keyspace, length: Int?) {
@@ -36,34 +35,34 @@ package struct EventLog: Sendable {
     package var isOn: Bool { self.length > 0 }
 
     /// Adds an event to a batch, as one command; nothing if events are off.
+    ///
+    /// It is put together in an array, which takes half the time of as many arguments.
     package func add(_ event: LifecycleEvent, in batch: inout RedisBatch) {
         guard self.isOn else { return }
-        batch.begin(argumentCount: 6 + 2 * Self.fields.count)
-        batch.arguments(encoded: self.head)
-        var place = 0
-        func next(_ value: String?) {
-            batch.arguments(encoded: Self.names[place])
-            place += 1
-            if let value, !value.isEmpty {
-                batch.argument(.text(value))
-            } else {
-                batch.arguments(encoded: Self.empty)
-            }
-        }
         let label = event.label
-        next(event.kind.rawValue)
-        next(event.at.rfc3339)
-        next(label.id.description)
-        next(label.job)
-        next(label.user)
-        next(label.org)
-        next(label.type)
-        next(label.category)
-        next(event.channel?.rawValue)
-        next(event.platform?.rawValue)
-        next(event.app)
-        next(event.device?.description)
-        next(event.reason)
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(640)
+        bytes += self.head
+        Self.write(0, event.kind.rawValue, to: &bytes)
+        Self.write(1, event.at.rfc3339, to: &bytes)
+        Self.write(2, label.id.description, to: &bytes)
+        Self.write(3, label.job, to: &bytes)
+        Self.write(4, label.user, to: &bytes)
+        Self.write(5, label.org, to: &bytes)
+        Self.write(6, label.type, to: &bytes)
+        Self.write(7, label.category, to: &bytes)
+        Self.write(8, event.channel?.rawValue, to: &bytes)
+        Self.write(9, event.platform?.rawValue, to: &bytes)
+        Self.write(10, event.app, to: &bytes)
+        Self.write(11, event.device?.description, to: &bytes)
+        Self.write(12, event.reason, to: &bytes)
+        batch.begin(argumentCount: 6 + 2 * Self.fields.count)
+        batch.arguments(encoded: bytes)
+    }
+
+    private static func write(_ place: Int, _ value: String?, to bytes: inout [UInt8]) {
+        bytes += Self.names[place]
+        RedisBatch.encode(value ?? "", to: &bytes)
     }
 
     /// Appends events by themselves, in batches.
