@@ -5,6 +5,7 @@ import Catalog
 import HTTPTypes
 import Hummingbird
 import JSON
+import Logging
 import Model
 import Services
 import Streams
@@ -30,10 +31,16 @@ struct CatalogRoutes {
         do throws(CatalogFaults) {
             outcome = try self.services.catalogs.reload()
         } catch {
+            for fault in error.faults {
+                context.logger.error("catalog refused; the one before stays", metadata: ["fault": "\(fault)"])
+            }
             let faults = error.faults.map { JobFault("catalog", $0.description) }
             throw Problem(.unprocessableContent, "the catalog is faulty; the one before stays", faults: faults)
         }
         let entry = self.services.catalogs.entry
+        if outcome == .replaced {
+            context.logger.notice("catalog read again", metadata: ["catalog.digest": "\(entry.catalog.digest)"])
+        }
         let told = try await self.services.catalogAnnouncer.announce(digest: entry.catalog.digest)
         return Response.object { writer in
             writer.key("outcome")
