@@ -371,8 +371,10 @@ let package = Package(
             name: "Fuzz",
             dependencies: [
                 "Model", "Redis", "Services", "SignalR", "SocketIO", "Transports", "WebSocket",
+                .product(name: "_CryptoExtras", package: "swift-crypto"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: nio),
                 .product(name: "NIOEmbedded", package: nio),
             ],
@@ -455,7 +457,10 @@ let package = Package(
         .testTarget(
             name: "SocketsTests",
             dependencies: [
-                "JSON", "Model", "SignalR", "SocketIO", "Sockets", .product(name: "NIOCore", package: nio),
+                "JSON", "Model", "SignalR", "SocketIO", "Sockets", "WebSocket",
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOEmbedded", package: nio),
             ],
             path: "Tests/Sockets"
         ),
