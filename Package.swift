@@ -53,11 +53,7 @@ let package = Package(
             providers: [.apt(["libcurl4-openssl-dev"])]
         ),
         .systemLibrary(name: "CLinux", path: "Sources/Shared/CLinux"),
-        .target(
-            name: "Threads",
-            dependencies: ["CLinux", .product(name: "NIOCore", package: nio)],
-            path: "Sources/Shared/Threads"
-        ),
+        .target(name: "Threads", dependencies: ["CLinux"], path: "Sources/Shared/Threads"),
         .target(name: "Backoff", path: "Sources/Shared/Backoff"),
         .target(
             name: "Queues",
@@ -165,7 +161,7 @@ let package = Package(
             dependencies: [
                 "Catalog", "JSON", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Settings", "Stores",
                 "Streams",
-                "Telemetry", "Threads", "Transfer",
+                "Telemetry", "Transfer",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -196,7 +192,7 @@ let package = Package(
         .target(
             name: "Transports",
             dependencies: [
-                "JSON", "Threads", "WebSocket",
+                "JSON", "WebSocket",
                 .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
