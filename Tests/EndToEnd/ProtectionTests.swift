@@ -214,10 +214,12 @@ struct ProtectionTests {
                 FROM generate_series(1, 3000) AS n
                 """
             )
+            _ = try await stack.query("INSERT INTO carillon.users (user_id) VALUES ('reader')")
             let slow = try await TestSocket.connect(port: gateway.port, behaviour: .init(isReading: false))
             let head = "GET /v1/users/reader HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \(service)\r\n\r\n"
             try await slow.send(raw: Array(head.utf8))
-            try await eventually("it is cut off", within: .seconds(60)) {
+            // Thirty seconds after the last byte that went into the system's buffers.
+            try await eventually("it is cut off", within: .seconds(90)) {
                 let answer = try await gateway.call(.get, "/metrics", token: nil)
                 let text = String(decoding: answer.response.body, as: UTF8.self)
                 return text.contains(#"carillon_door_refused{reason="slow"} 1"#)
