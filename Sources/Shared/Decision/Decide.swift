@@ -34,6 +34,8 @@ private func storing(_ facts: DecisionFacts) -> Step {
             (Channels.inApp, facts.preference.inApp), (.push, facts.preference.push), (.email, facts.preference.email),
         ]
         for (channel, wish) in wishes where wish == false { channels.remove(channel) }
+        // E-mail is what one asks for.
+        if facts.preference.email == nil, !facts.type.isEmailOnByDefault { channels.remove(.email) }
         // A type that is off by default reaches only those channels that the user switched on.
         if !facts.type.isOnByDefault {
             for (channel, wish) in wishes where wish == nil { channels.remove(channel) }

@@ -36,6 +36,11 @@ package struct NotificationType: Sendable, Equatable {
     package init(name: String) {
         self.name = name
     }
+
+    /// Whether e-mail goes to users who have not said anything about it: where nothing else is, or the type insists.
+    package var isEmailOnByDefault: Bool {
+        self.isOnByDefault && (self.isRequired || self.emailDelay != nil || self.channels == [.email])
+    }
 }
 
 /// What happens in a user's quiet hours to what would interrupt.

@@ -76,7 +76,7 @@ struct PreferenceRoutes {
         writer.key("push")
         writer.bool(effective(wish.push, .push))
         writer.key("email")
-        writer.bool(effective(wish.email, .email))
+        writer.bool(effective(wish.email ?? type.isEmailOnByDefault, .email))
         writer.key("quiet_hours")
         switch own.quietHours {
         case .some(QuietOverride.none): writer.string("none")

@@ -15,6 +15,6 @@ enum EffectiveWish {
 
     /// E-mail is what one asks for.
     static func email(_ wish: TypePreference, _ type: NotificationType) -> Bool {
-        wish.email ?? (type.isRequired && type.channels.contains(.email))
+        type.channels.contains(.email) && (wish.email ?? type.isEmailOnByDefault)
     }
 }
