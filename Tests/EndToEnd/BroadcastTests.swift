@@ -228,6 +228,26 @@ struct BroadcastTests {
         }
     }
 
+    @Test("the command line sends a broadcast and tells how it ended")
+    func command() async throws {
+        try await Stack.with { stack in
+            _ = try await stack.startGateway()
+            try await Self.makeUsers(30, in: stack)
+            _ = try await stack.startDispatcher(environment: ["BROADCAST_CONFIRM_ABOVE": "29"])
+            let job = ["broadcast", "--type", "invoice_created", "--title", "Extra"]
+            let waiting = try await stack.spawn("dispatcher", job + ["--all"], name: "waiting")
+            #expect(try await waiting.waitForExit() == .code(75))
+            #expect(waiting.errors().contains("30 users; confirm it"))
+            let meant = try await stack.spawn("dispatcher", job + ["--all", "--confirm"], name: "meant")
+            _ = try await meant.waitForLine("done: selected 30, stored 28, not stored {\"opted_out\": 2}")
+            #expect(try await meant.waitForExit() == .code(0))
+            let topic = try await stack.spawn("dispatcher", job + ["--topic", "none"], name: "topic")
+            _ = try await topic.waitForLine("done: selected 0, stored 0, not stored {}")
+            let nobody = try await stack.spawn("dispatcher", job, name: "nobody")
+            #expect(try await nobody.waitForExit() == .code(64))
+        }
+    }
+
     @Test("events for everyone and for a topic reach the sockets of those they are for")
     func events() async throws {
         try await Stack.with { stack in

@@ -63,7 +63,7 @@ struct NodeFrameBatchTests {
         bytes[0] = 1
         #expect(NodeFrameBatch.decode(bytes[...]) == nil)
         bytes[0] = 2
-        for kind: UInt8 in [0, 5, 255] {
+        for kind: UInt8 in [0, 6, 255] {
             bytes[1] = kind
             #expect(NodeFrameBatch.decode(bytes[...]) == nil)
         }

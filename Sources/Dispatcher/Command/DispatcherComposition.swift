@@ -121,10 +121,10 @@ enum DispatcherComposition {
             overflow: settings.overflowBacklog.map { .init(backlog: $0, leastShare: settings.overflowShare) }
         )
         // Their own connections, so that pages of a thousand hold up nothing urgent.
-        let broadcastPool = try PostgresPool(
-            self.database(settings, connections: BroadcastService.chains + 1),
-            logger: logger
-        )
+        var broadcastDatabase = self.database(settings)
+        broadcastDatabase.connections = BroadcastService.chains + 1
+        broadcastDatabase.sessionSettings = StoreSession.pageSettings
+        let broadcastPool = try PostgresPool(broadcastDatabase, logger: logger)
         let broadcastRedis = try connect(eventLoops.next())
         let broadcasts = BroadcastService(
             dispatcher: dispatcher.onConnections(broadcastPool, broadcastRedis),
@@ -203,16 +203,13 @@ enum DispatcherComposition {
         pool.close()
     }
 
-    private static func database(
-        _ settings: DispatcherSettings,
-        connections: Int? = nil
-    ) -> PostgresConfiguration {
+    private static func database(_ settings: DispatcherSettings) -> PostgresConfiguration {
         var configuration = PostgresConfiguration(
             connectionString: settings.common.database,
             applicationName: "carillon-dispatcher"
         )
         configuration.sessionSettings = StoreSession.settings
-        configuration.connections = connections ?? settings.common.databaseConnections
+        configuration.connections = settings.common.databaseConnections
         return configuration
     }
 

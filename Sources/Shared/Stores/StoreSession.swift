@@ -14,4 +14,9 @@ package enum StoreSession {
         ("enable_hashjoin", "off"),
         ("enable_mergejoin", "off"),
     ]
+
+    /// For connections that read users page by page: each page goes on in the index where the last one ended, whatever
+    /// the statistics make the planner expect, rather than reading and sorting all that are left.
+    package static let pageSettings: [(name: String, value: String)] =
+        Self.settings + [("enable_bitmapscan", "off"), ("enable_sort", "off")]
 }
