@@ -25,8 +25,9 @@ struct StoringTests {
     func channels() {
         let table: [(job: Channels, type: Channels, delivery: DeliveryClass, steps: [Step])] = [
             (.all, [.inApp, .push], .push, Self.pending([.inApp, .push])),
-            (.all, .all, .push, Self.pending(.all)),
-            (.all, .all, .inApp, Self.pending([.inApp, .email])),
+            (.all, .all, .push, Self.pending([.inApp, .push])),
+            (.all, .all, .inApp, Self.pending([.inApp])),
+            (.all, [.email], .push, Self.pending([.email])),
             ([.push], .all, .push, Self.pending([.push])),
             ([.push], .all, .inApp, Self.refused(.noChannel)),
             ([.push], [.inApp], .push, Self.refused(.noChannel)),
@@ -87,12 +88,14 @@ struct StoringTests {
     func wishes() {
         typealias Row = (isOnByDefault: Bool, inApp: Bool?, push: Bool?, email: Bool?, steps: [Step])
         let table: [Row] = [
-            (true, nil, nil, nil, Self.pending(.all)),
+            (true, nil, nil, nil, Self.pending([.inApp, .push])),
+            (true, nil, nil, true, Self.pending(.all)),
             (true, true, true, true, Self.pending(.all)),
-            (true, false, nil, nil, Self.pending([.push, .email])),
-            (true, nil, false, nil, Self.pending([.inApp, .email])),
+            (true, false, nil, nil, Self.pending([.push])),
+            (true, nil, false, nil, Self.pending([.inApp])),
             (true, nil, nil, false, Self.pending([.inApp, .push])),
-            (true, false, false, nil, Self.pending([.email])),
+            (true, false, false, nil, Self.refused(.optedOutOfType)),
+            (true, false, false, true, Self.pending([.email])),
             (true, false, false, false, Self.refused(.optedOutOfType)),
             (false, nil, nil, nil, Self.refused(.notOptedIn)),
             (false, true, nil, nil, Self.pending([.inApp])),
@@ -110,6 +113,20 @@ struct StoringTests {
             }
             #expect(steps == row.steps, "\(row)")
         }
+    }
+
+    @Test("E-mail goes unasked where the type insists, or asks for it when it is unread")
+    func unasked() {
+        let insists = Self.steps {
+            $0.type.channels = .all
+            $0.type.isRequired = true
+        }
+        #expect(insists == Self.pending(.all))
+        let escalates = Self.steps {
+            $0.type.channels = [.inApp, .email]
+            $0.type.emailDelay = .seconds(60)
+        }
+        #expect(escalates == Self.pending([.inApp, .email]))
     }
 
     @Test("A wish does not open what the type or the job closes")
