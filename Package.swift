@@ -54,11 +54,7 @@ let package = Package(
             providers: [.apt(["libcurl4-openssl-dev"])]
         ),
         .systemLibrary(name: "CLinux", path: "Sources/Shared/CLinux"),
-        .target(
-            name: "Threads",
-            dependencies: ["CLinux", .product(name: "NIOCore", package: nio)],
-            path: "Sources/Shared/Threads"
-        ),
+        .target(name: "Threads", dependencies: ["CLinux"], path: "Sources/Shared/Threads"),
         .target(name: "Backoff", path: "Sources/Shared/Backoff"),
         .target(
             name: "Queues",
@@ -190,7 +186,7 @@ let package = Package(
             name: "DispatcherCommand",
             dependencies: [
                 "Catalog", "JSON", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Reload", "Settings",
-                "Stores", "Streams", "Telemetry", "Threads", "Transfer", "Zones",
+                "Stores", "Streams", "Telemetry", "Transfer", "Zones",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -221,7 +217,7 @@ let package = Package(
         .target(
             name: "Transports",
             dependencies: [
-                "JSON", "Threads", "WebSocket",
+                "JSON", "WebSocket",
                 .product(name: "CoreMetrics", package: "swift-metrics"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "Logging", package: "swift-log"),
@@ -398,8 +394,10 @@ let package = Package(
             dependencies: [
                 "Randomness",
                 "Model", "Redis", "Services", "SignalR", "SocketIO", "Transports", "WebSocket",
+                .product(name: "_CryptoExtras", package: "swift-crypto"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOCore", package: nio),
                 .product(name: "NIOEmbedded", package: nio),
             ],
@@ -489,7 +487,10 @@ let package = Package(
         .testTarget(
             name: "SocketsTests",
             dependencies: [
-                "JSON", "Model", "SignalR", "SocketIO", "Sockets", .product(name: "NIOCore", package: nio),
+                "JSON", "Model", "SignalR", "SocketIO", "Sockets", "WebSocket",
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOCore", package: nio),
+                .product(name: "NIOEmbedded", package: nio),
             ],
             path: "Tests/Sockets"
         ),

@@ -32,6 +32,9 @@ struct Conformance: AsyncParsableCommand {
     @Flag(help: "Let clients come back to their connection.")
     var recovery = false
 
+    @Option(help: "Event loops: with one, requests on several connections are served in the order of their arrival.")
+    var eventLoops = System.coreCount
+
     mutating func run() async throws {
         let logger = Logger(label: "carillon.conformance")
         let options = ConformanceOptions(
@@ -53,7 +56,9 @@ struct Conformance: AsyncParsableCommand {
             onServerRunning: { channel in
                 Self.say("ready http://127.0.0.1:\(channel.localAddress?.port ?? 0)")
             },
-            eventLoopGroupProvider: .shared(MultiThreadedEventLoopGroup.singleton),
+            eventLoopGroupProvider: .shared(
+                MultiThreadedEventLoopGroup(numberOfThreads: max(1, self.eventLoops))
+            ),
             logger: logger
         )
         var configuration = ServiceGroupConfiguration(

@@ -33,7 +33,10 @@ final class ConformanceSocketIO: SocketIOApplication {
 
     static func endpoint(_ options: ConformanceOptions) -> EngineIOEndpoint {
         let configuration = SocketIOConfiguration(
-            connectTimeout: Int64(options.pingInterval + options.pingTimeout), offersRecovery: options.allowsRecovery)
+            // A client that only answers pings is there for three of them before.
+            connectTimeout: 2 * Int64(options.pingInterval + options.pingTimeout),
+            offersRecovery: options.allowsRecovery
+        )
         let memory = options.allowsRecovery ? Memory() : nil
         return EngineIOEndpoint(path: "/socket.io", configuration: options.engineIO, origins: .any) { _, _ in
             SocketIOPeer(ConformanceSocketIO(memory: memory), configuration: configuration)

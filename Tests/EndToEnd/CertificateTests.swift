@@ -75,4 +75,17 @@ struct CertificateTests {
             #expect(stale?.status == nil)
         }
     }
+
+    @Test("a SIGHUP that comes before anything runs does not end a gateway")
+    func early() async throws {
+        try await Stack.with { stack in
+            let process = try await stack.spawn(
+                "gateway", ["serve"], name: "early",
+                environment: ["DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"])
+            try await eventually("it waits for PostgreSQL") { process.errors().contains("postgres connection failed") }
+            process.send(SIGHUP)
+            // Signals are dealt with in the order of their numbers.
+            #expect(try await process.stop() != .signal(SIGHUP))
+        }
+    }
 }

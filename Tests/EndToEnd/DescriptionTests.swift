@@ -61,4 +61,27 @@ struct DescriptionTests {
             #expect(try await stack.connection.send("XLEN", "carillon:jobs").integer() == 0)
         }
     }
+
+    @Test(
+        "what is made up from the description is answered as it says, and never with a 5xx",
+        .enabled(if: PythonClient.has("schemathesis")), arguments: [nil, Caller.Scope.service, .admin])
+    func schema(scope: Caller.Scope?) async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "0"])
+            // A name that no call makes up, so that nobody takes its tokens back.
+            let token = try await Stack.token(user: "the-caller-of-this-test", scope: scope)
+            let process = try await ChildProcess.spawn(
+                PythonClient.interpreter,
+                [
+                    "-m", "schemathesis.cli", "run", "http://127.0.0.1:\(gateway.port)/openapi.json",
+                    "--header", "Authorization: Bearer \(token)", "--seed", "1", "--max-examples", "5",
+                    "--phases", "coverage,fuzzing", "--suppress-health-check", "all", "--generation-database", "none",
+                    "--checks",
+                    "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
+                ],
+                name: "schemathesis", directory: stack.directory.path)
+            let exit = try await process.waitForExit(within: .seconds(120))
+            #expect(exit == .code(0), "\(process.output().suffix(4_000))")
+        }
+    }
 }

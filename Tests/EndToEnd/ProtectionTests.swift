@@ -91,7 +91,7 @@ struct ProtectionTests {
                     #expect(answer.header("vary")?.contains("Origin") == true, "\(path)")
                 }
             }
-            for path in ["/v1/notifications", "/v1/stream", "/socket.io/"] {
+            for path in ["/v1/notifications", "/v1/stream", "/socket.io/", "\(TestSignalR.path)/negotiate"] {
                 let allowedAnswer = try await Self.preflight(gateway, path, origin: allowed)
                 #expect(allowedAnswer.contains(" 204 "), "\(path)")
                 #expect(allowedAnswer.contains("access-control-allow-origin: \(allowed)\r\n"), "\(path)")
@@ -171,6 +171,60 @@ struct ProtectionTests {
                 let socket = try await open("192.0.2.1")
                 return socket.status == 101
             }
+        }
+    }
+
+    @Test("streams and polls of every dialect count for their address, once a connection, until it ends")
+    func streams() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: ["ADDRESS_CONNECTIONS": "1"])
+            func hub() async throws -> String {
+                "\(TestSignalR.path)?id=\(try await TestSignalR.negotiate(gateway, user: "u"))"
+            }
+            let refused = try await hub()
+            let first = try await TestStream.open(port: gateway.port, user: "u", path: try await hub())
+            try await eventually("it is answered") { first.status == 200 }
+            let token = try await Stack.token(user: "u")
+            let poll = "/socket.io/?EIO=4&transport=polling"
+            for path in [refused, poll, "/v1/stream"] {
+                #expect(try await gateway.call(.get, path, token: token).status == 429, "\(path)")
+            }
+            // What is no stream goes on.
+            #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 200)
+            await first.close()
+            // The polls of one connection count once.
+            try await eventually("there is room again") {
+                try await gateway.call(.get, poll, token: nil).status == 200
+            }
+            for _ in 0..<3 { #expect(try await gateway.call(.get, poll, token: nil).status == 200) }
+        }
+    }
+
+    @Test("a client that does not read what a route answers is cut off, others are served meanwhile")
+    func slowReader() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Stack.token(user: "backend", scope: .service)
+            _ = try await stack.query(
+                """
+                INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
+                    channels, title, body, status, created_at)
+                SELECT 'reader', gen_random_uuid(), n, 'jobs/' || n, '', 'invoice_created', 'info', 'in_app', 'normal', 1,
+                    't', repeat('x', 8000), 'delivered', now()
+                FROM generate_series(1, 3000) AS n
+                """
+            )
+            _ = try await stack.query("INSERT INTO carillon.users (user_id) VALUES ('reader')")
+            let slow = try await TestSocket.connect(port: gateway.port, behaviour: .init(isReading: false))
+            let head = "GET /v1/users/reader HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \(service)\r\n\r\n"
+            try await slow.send(raw: Array(head.utf8))
+            // Thirty seconds after the last byte that went into the system's buffers.
+            try await eventually("it is cut off", within: .seconds(90)) {
+                let answer = try await gateway.call(.get, "/metrics", token: nil)
+                let text = String(decoding: answer.response.body, as: UTF8.self)
+                return text.contains(#"carillon_door_refused{reason="slow"} 1"#)
+            }
+            #expect(try await gateway.call(.get, "/healthz", token: nil).status == 200)
         }
     }
 

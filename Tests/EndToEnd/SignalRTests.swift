@@ -164,4 +164,35 @@ struct SignalRTests {
             #expect(try await gateway.process.waitForExit(within: .seconds(20)) == .code(0))
         }
     }
+
+    @Test("two gateways are as one: what is sent and what is read on one is told on the other")
+    func twoGateways() async throws {
+        try await Stack.with { stack in
+            let gateways = [try await stack.startGateway(name: "one"), try await stack.startGateway(name: "two")]
+            _ = try await stack.startDispatcher()
+            // Negotiated here, opened there: it begins anew by its own token.
+            let id = try await TestSignalR.negotiate(gateways[0], user: "ada")
+            let here = try await TestSignalR.synced(gateways[0], user: "ada")
+            let there = try await TestSignalR.synced(gateways[1], user: "ada", query: "?id=\(id)")
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "n1")])
+            for socket in [here, there] {
+                try await eventually("it comes") { socket.messages.receivedTitles == ["n1"] }
+            }
+            let first = try #require(here.messages.arguments("ReceiveNotification").first?["id"]?.string)
+            try await here.send(opcode: 1, payload: TestSignalR.call("MarkAsRead", "\"\(first)\"", id: "a"))
+            for socket in [here, there] {
+                try await eventually("the read is told") {
+                    socket.messages.arguments("NotificationRead") == [.string(first)]
+                }
+            }
+            // Whoever's gateway dies goes on with the other.
+            gateways[1].process.send(SIGKILL)
+            try await eventually("it is cut off") { there.isClosed }
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "n2")])
+            let back = try await TestSignalR.synced(gateways[0], user: "ada")
+            try await eventually("it comes") {
+                here.messages.receivedTitles == ["n1", "n2"] && back.messages.counts.last == 1
+            }
+        }
+    }
 }

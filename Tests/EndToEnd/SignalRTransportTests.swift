@@ -4,6 +4,7 @@
 import Fixtures
 import Foundation
 import JSON
+import Services
 import Testing
 import Transfer
 
@@ -66,6 +67,28 @@ struct SignalRTransportTests {
             #expect(try await gateway.call(.get, path, token: other).status == 404)
             #expect(try await gateway.call(.delete, path, token: token).status == 202)
             #expect(try await gateway.call(.get, path, token: token).status == 404)
+        }
+    }
+
+    @Test("an offer that nobody takes up, and a connection that nobody polls, are gone after fifteen seconds")
+    func limits() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "ada")
+            let unused = "\(TestSignalR.path)?id=\(try await TestSignalR.negotiate(gateway, user: "ada"))"
+            let polled = "\(TestSignalR.path)?id=\(try await TestSignalR.negotiate(gateway, user: "ada"))"
+            #expect(try await gateway.call(.get, polled, token: token).status == 200)
+            try await gateway.say(TestSignalR.handshake, polled, user: "ada")
+            let began = ContinuousClock.now
+            try await eventually("its user is offline", within: .seconds(40)) {
+                let service = try await Stack.token(user: "backend", scope: .admin)
+                let answer = try await gateway.call(.get, "/v1/admin/presence/ada", token: service)
+                return answer.body["online"]?.bool == false && ContinuousClock.now - began > .seconds(2)
+            }
+            #expect(ContinuousClock.now - began > .seconds(14))
+            for path in [unused, polled] {
+                #expect(try await gateway.call(.get, path, token: token).status == 404, "\(path)")
+            }
         }
     }
 

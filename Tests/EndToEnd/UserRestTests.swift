@@ -133,6 +133,11 @@ struct UserRestTests {
                 try await stack.connection.send(
                     "ZADD", retries, "99999999999999", .text("1 \(zero) \(zero) 1 - \(user)"))
             }
+            _ = try await stack.query(
+                """
+                INSERT INTO carillon.token_revocations (user_id, revoked_before, version) VALUES ('ada', now(), 1)
+                """
+            )
             let answer = try await gateway.call(.delete, "/v1/users/ada", token: service)
             #expect(answer.status == 200)
             let rows = answer.body["postgres"]
@@ -158,6 +163,9 @@ struct UserRestTests {
             #expect(eve.body["notifications"]?.array?.count == 1)
             #expect(eve.body["devices"]?.array?.count == 1)
 
+            // Tokens that were taken back before stay so.
+            let revoked = try await stack.query("SELECT FROM carillon.token_revocations WHERE user_id = 'ada'")
+            #expect(revoked.count == 1)
             let again = try await gateway.call(.delete, "/v1/users/ada", token: service)
             #expect(again.status == 200)
             for part in ["postgres", "redis"] {

@@ -84,6 +84,21 @@ struct RevocationRegisterTests {
         }
     }
 
+    @Test("what outlived an erasure is forgotten 400 days later, and nothing else")
+    func forget() async throws {
+        try await self.with { store, database, make in
+            let day: Int64 = 86_400
+            let now = Tokens.now.seconds
+            for (user, age) in [("gone", 401), ("recent", 399), ("here", 401)] as [(String, Int64)] {
+                _ = try await store.revoke(user: user, before: Timestamp(seconds: now - age * day))
+            }
+            try await database.pool.query("INSERT INTO carillon.users (user_id) VALUES ('here')")
+            try await make(100).forgetErased()
+            let left = try await store.changes(since: 0, limit: 10).map(\.user)
+            #expect(left == ["recent", "here"])
+        }
+    }
+
     @Test("a gateway that has read nothing yet looks users up")
     func cold() async throws {
         try await self.with { store, _, make in

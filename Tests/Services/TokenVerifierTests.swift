@@ -3,10 +3,11 @@
 
 import Crypto
 import Model
-@testable import Services
 import Synchronization
 import Testing
 import _CryptoExtras
+
+@testable import Services
 
 @Suite("Tokens", .timeLimit(.minutes(1)))
 struct TokenVerifierTests {

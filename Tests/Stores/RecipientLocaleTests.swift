@@ -24,11 +24,12 @@ struct RecipientLocaleTests {
             settings.locale = "pt-BR"
             try await PreferenceStore(pool: pool).set(user: "both", settings: settings)
             try await PreferenceStore(pool: pool).set(user: "both", preferences: ["x": TypePreference(push: false)])
-            let wishes = try await RecipientStore(pool: pool).wishes([
-                ("none", "x", true), ("devices", "x", true), ("both", "x", true), ("both", "x", false),
-                ("devices", "x", false),
-            ])
-            #expect(wishes.map(\.locale) == [nil, "de-CH", "pt-BR", nil, nil])
+            let asked = [
+                ("none", true), ("devices", true), ("both", true), ("both", false), ("devices", false),
+            ]
+            let wishes = try await RecipientStore(pool: pool).wishes(
+                asked.map { RecipientStore.Key(user: $0.0, type: "x", category: nil, needsLocale: $0.1) })
+            #expect(wishes.map(\.settings.locale) == [nil, "de-CH", "pt-BR", "pt-BR", nil])
             #expect(wishes.map(\.preference.push) == [nil, nil, false, false, nil])
         }
     }

@@ -19,7 +19,6 @@ import Settings
 import Stores
 import Streams
 import Telemetry
-import Threads
 import Transfer
 import UnixSignals
 import Zones

@@ -15,7 +15,6 @@ package enum APIRouter {
         extend: (Router<APIContext>, APIServices) -> Void = { _, _ in }
     ) -> Router<APIContext> {
         let router = Router(context: APIContext.self, options: .autoGenerateHeadEndpoints)
-        router.add(middleware: HeavyRequestMiddleware())
         router.add(middleware: ProblemMiddleware())
         OperationRoutes(services: services).add(to: router)
         UnsubscribeRoutes(services: services).add(to: router)

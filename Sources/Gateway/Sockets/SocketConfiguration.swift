@@ -20,6 +20,8 @@ package struct SocketConfiguration: Sendable {
     package var messagesPerReport = 16
     /// Sockets and streams of one user on this node: beyond, the oldest is closed with 4409.
     package var connectionsPerUser = 32
+    /// Sockets that may wait for their presence and their inbox: beyond, closed with 1013.
+    package var waitingOpenings = 50_000
     /// Changes that may wait for an event loop: beyond, its sockets get what they miss from their inboxes.
     package var changesPerLoop = 50_000
     /// How long a change may wait for the one before it until the hole is filled from the inbox.

@@ -6,7 +6,6 @@ package import Logging
 package import NIOCore
 import NIOHTTP1
 package import NIOHTTPTypes
-import Threads
 
 /// A server channel whose requests go to the endpoints that claim them; the rest is the HTTP server's.
 ///
@@ -76,11 +75,7 @@ package struct DoorChannel: HTTPChannelHandler {
 
     package func handle(value: Value, logger: Logger) async {
         guard let outcome = try? await value.outcome.get() else { return }
-        guard case .http(let channel) = outcome else { return }
-        // Requests are short, or leave (``HeavyRequestMiddleware``); their answers go back without a change of threads.
-        await withTaskExecutorPreference(EventLoopTaskExecutor(channel.channel.eventLoop)) {
-            await self.handleHTTP(asyncChannel: channel, logger: logger)
-        }
+        if case .http(let channel) = outcome { await self.handleHTTP(asyncChannel: channel, logger: logger) }
     }
 }
 

@@ -107,6 +107,10 @@ package final class WebSocketHandler: ChannelInboundHandler {
         case .violation(let code, let reason):
             self.application?.webSocketFailed(code, reason: reason)
             self.close(code, reason: reason)
+            self.flush()
+            // What the peer says from now on is not read, its answer included (RFC 6455 section 7.1.7): so it is the server
+            // that ends the connection, behind the close frame. The other half stays until the peer has seen that.
+            self.context?.close(mode: .output, promise: nil)
         }
     }
 

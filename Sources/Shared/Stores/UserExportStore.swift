@@ -47,7 +47,8 @@ package struct UserExportStore: Sendable {
         )
         var rows: [Single: [UInt8]] = [:]
         for (single, result) in zip(Single.allCases, results) { rows[single] = try result.first?.optionalJSON(0) }
-        return rows
+        // A revocation alone is what an erasure leaves.
+        return rows.keys.contains { $0 != .revocation } ? rows : [:]
     }
 
     /// A page of a table, in the order of its key.

@@ -54,7 +54,10 @@ final class ChildProgram: Sendable {
                 self?.state.withLock { $0.pid = pid }
                 Spawn.wait(for: pid)
                 // Until it is collected, which happens under the lock, its id cannot be another's.
-                guard let self else { return _ = Spawn.collect(pid) }
+                guard let self else {
+                    _ = Spawn.collect(pid)
+                    return
+                }
                 self.state.withLock { state in
                     switch Spawn.collect(pid) {
                     case .code(let code): state.exit = Int(code)

@@ -83,7 +83,8 @@ package final class RevocationRegister: Sendable {
     package func forgetErased() async throws(PostgresError) {
         let life = Self.longestTokenLife
         let count = try await self.store.forget(before: self.now() + (.zero - life))
-        if count > 0 { self.logger.info("revocations of erased users forgotten", metadata: ["users.count": "\(count)"]) }
+        guard count > 0 else { return }
+        self.logger.info("revocations of erased users forgotten", metadata: ["users.count": "\(count)"])
     }
 
     // MARK: The copy

@@ -34,7 +34,7 @@ package final class SocketHub: Service {
     private let backlogs: [LoopBacklog]
     private let openCount = Atomic<Int>(0)
 
-    private let openings = BatchQueue<(SocketOpening, LoopReference<SocketSession>)>(capacity: 50_000)
+    private let openings: BatchQueue<(SocketOpening, LoopReference<SocketSession>)>
     private let requests = BatchQueue<Request>(capacity: 10_000)
     private let holes = BatchQueue<(question: InboxQuestion, reference: LoopReference<SocketSession>)>(
         capacity: 100_000)
@@ -58,6 +58,7 @@ package final class SocketHub: Service {
         now: @escaping @Sendable () -> Timestamp
     ) {
         self.configuration = configuration
+        self.openings = BatchQueue(capacity: configuration.waitingOpenings)
         self.backend = backend
         self.logger = logger
         self.now = now
