@@ -285,7 +285,8 @@ let package = Package(
         .target(
             name: "API",
             dependencies: [
-                "Catalog", "Decision", "JSON", "Model", "Postgres", "Redis", "Schedules", "Services", "Shapes", "Stores",
+                "Catalog", "Decision", "JSON", "Model", "Postgres", "Redis", "Schedules", "Services", "Shapes",
+                "Stores",
                 "Streams", "Telemetry", "Templates", "Zones",
                 .product(name: "HTTPTypes", package: "swift-http-types"),
                 .product(name: "Hummingbird", package: "hummingbird"),

@@ -215,8 +215,9 @@ struct Router: Sendable {
         }
     }
 
-    /// Publishes again what a dispatcher that died may not have published; nodes drop what they have. Nothing else is done
-    /// about it, as it has an owner.
+    /// Publishes again what a dispatcher that died may not have published; nodes drop what they have.
+    ///
+    /// Nothing else is done about it, as it has an owner.
     private func show(_ shown: [StoredBatch.Open]) async throws {
         guard !shown.isEmpty else { return }
         let presence = try await RouteFacts.presence(of: shown.map(\.notification.user), self.dispatcher)
