@@ -79,6 +79,7 @@ enum TestServices {
             jobControl: JobControl(
                 cancellations: CancellationStore(pool: pool),
                 broadcasts: BroadcastStore(pool: pool),
+                schedules: ScheduleStore(pool: pool),
                 publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
                 keys: keys,
                 now: now,

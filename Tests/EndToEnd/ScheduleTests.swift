@@ -7,6 +7,7 @@ import JSON
 import Model
 import Postgres
 import Redis
+import Services
 import Testing
 import Transfer
 
@@ -68,6 +69,37 @@ struct ScheduleTests {
             try await eventually("it came", within: .seconds(20)) { !socket.titles.isEmpty }
             try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
             #expect(socket.titles == ["once"])
+        }
+    }
+
+    @Test("a job that is called off while it waits is stored as cancelled, or gone where it has no id")
+    func cancelled() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let service = try await Stack.token(user: "app", scope: .service)
+            let at = Schedules.later(.seconds(30 * 24 * 3_600))
+            try await stack.append([
+                ("users", #"["ada","bob"]"#), ("type", "invoice_created"), ("id", "j1"), ("deliver_at", at),
+            ])
+            let entry = try await stack.append([("user", "ada"), ("type", "invoice_created"), ("deliver_at", at)])
+            try await eventually("both wait") { try await Schedules.count(stack) == 2 }
+            for name in ["j1", entry] {
+                let answer = try await gateway.call(.get, "/v1/jobs/\(name)", token: service)
+                #expect(answer.status == 200)
+                #expect(answer.body["scheduled"]?.integer == 1)
+                #expect(answer.body["final"]?.bool == false)
+                #expect(try await gateway.call(.delete, "/v1/jobs/\(name)", token: service).status == 200)
+            }
+            try await eventually("nobody gets it, and the answer says so") {
+                let answer = try await gateway.call(.delete, "/v1/jobs/j1", token: service)
+                return answer.body["cancelled"]?.integer == 2 && answer.body["final"]?.bool == true
+            }
+            try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
+            let rows = try await stack.query("SELECT count(*) FROM carillon.notifications WHERE status = 'cancelled'")
+            #expect(try rows.first?.int8(0) == 2)
+            let all = try await stack.query("SELECT count(*) FROM carillon.notifications")
+            #expect(try all.first?.int8(0) == 2)
         }
     }
 

@@ -172,6 +172,7 @@ enum GatewayComposition {
                 jobControl: JobControl(
                     cancellations: CancellationStore(pool: pool),
                     broadcasts: BroadcastStore(pool: pool),
+                    schedules: ScheduleStore(pool: pool),
                     publisher: publisher,
                     keys: keys,
                     now: now,

@@ -17,6 +17,8 @@ package struct JobControl: Sendable {
         package let cancelledAt: Timestamp?
         /// How far it has come, if it is for a topic's subscribers or for everyone.
         package let progress: Broadcast.Progress?
+        /// How many rows of it wait for their moment.
+        package let scheduled: Int
         /// Whether nothing of it is under way any more, so far as it was counted.
         package let isFinal: Bool
     }
@@ -53,6 +55,7 @@ package struct JobControl: Sendable {
 
     private let cancellations: CancellationStore
     private let broadcasts: BroadcastStore
+    private let schedules: ScheduleStore
     private let publisher: FramePublisher
     private let keys: Keyspace
     private let now: @Sendable () -> Timestamp
@@ -61,6 +64,7 @@ package struct JobControl: Sendable {
     package init(
         cancellations: CancellationStore,
         broadcasts: BroadcastStore,
+        schedules: ScheduleStore,
         publisher: FramePublisher,
         keys: Keyspace,
         now: @escaping @Sendable () -> Timestamp,
@@ -68,6 +72,7 @@ package struct JobControl: Sendable {
     ) {
         self.cancellations = cancellations
         self.broadcasts = broadcasts
+        self.schedules = schedules
         self.publisher = publisher
         self.keys = keys
         self.now = now
@@ -101,9 +106,11 @@ package struct JobControl: Sendable {
         }
         let tally = try await self.cancellations.tally(name)
         let cancelledAt = try await self.cancellations.cancelledAt(name)
-        guard tally.total > 0 || cancelledAt != nil else { return nil }
-        let isSettled = tally.total > 0 && self.isSettled(tally, cancelledAt)
-        return Report(name: name, tally: tally, cancelledAt: cancelledAt, progress: nil, isFinal: isSettled)
+        let scheduled = try await self.schedules.count(org: name.org, job: name.id, entries: name.entries)
+        guard tally.total > 0 || cancelledAt != nil || scheduled > 0 else { return nil }
+        let isSettled = tally.total > 0 && scheduled == 0 && self.isSettled(tally, cancelledAt)
+        return Report(
+            name: name, tally: tally, cancelledAt: cancelledAt, progress: nil, scheduled: scheduled, isFinal: isSettled)
     }
 
     private func report(
@@ -120,6 +127,7 @@ package struct JobControl: Sendable {
             tally: tally,
             cancelledAt: cancelledAt,
             progress: progress,
+            scheduled: 0,
             isFinal: progress.broadcast.state.isFinal && isSettled
         )
     }
@@ -152,6 +160,8 @@ package struct JobControl: Sendable {
     package func cancel(_ name: CancellationStore.Name) async throws -> Report? {
         let at = self.now()
         try await self.cancellations.record(name, at: at)
+        // What waits for its moment may wait longer than cancellations are kept.
+        try await self.schedules.callOff(org: name.org, job: name.id, entries: name.entries, at: at)
         if let broadcast = try await self.broadcasts.find(name)?.broadcast {
             try await self.cancellations.record(.init(org: broadcast.org, id: broadcast.job), at: at)
             _ = try await self.broadcasts.steer(

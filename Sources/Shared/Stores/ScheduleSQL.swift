@@ -51,6 +51,13 @@ package enum ScheduleSQL {
         ORDER BY s.id LIMIT $3
         """
 
+    /// $1: organisation, $2: a job's id, $3: entries.
+    static let count = """
+        SELECT (SELECT count(*) FROM carillon.schedules WHERE org_id = $1 AND job_id = $2 AND cron IS NULL)
+            + (SELECT count(*) FROM carillon.schedules
+                WHERE org_id = $1 AND source = ANY($3) AND job_id IS NULL AND source <> 'api')
+        """
+
     /// $1: the last id, $2: an organisation or null, $3: limit.
     static let page = """
         SELECT \(ScheduleColumns.list) FROM carillon.schedules s

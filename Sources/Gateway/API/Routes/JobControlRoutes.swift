@@ -86,6 +86,8 @@ struct JobControlRoutes {
         } else {
             writer.null()
         }
+        writer.key("scheduled")
+        writer.integer(report.scheduled)
         writer.key("broadcast")
         if let progress = report.progress { BroadcastRoutes.write(progress, to: &writer) } else { writer.null() }
     }

@@ -40,6 +40,8 @@ CREATE TABLE carillon.schedules (
 CREATE INDEX schedules_wake ON carillon.schedules (lane, wake_at);
 -- The same (org, job id) is scheduled once.
 CREATE UNIQUE INDEX schedules_job ON carillon.schedules (org_id, job_id, part) WHERE job_id IS NOT NULL AND cron IS NULL;
+-- A job without an id is known by its entry.
+CREATE INDEX schedules_entry ON carillon.schedules (source) WHERE job_id IS NULL AND source <> 'api';
 CREATE INDEX schedules_user ON carillon.schedules (user_id) WHERE user_id IS NOT NULL;
 CREATE INDEX schedules_zone ON carillon.schedules (id) WHERE zone IS NOT NULL;
 CREATE INDEX schedules_api ON carillon.schedules (org_id) WHERE source = 'api';
