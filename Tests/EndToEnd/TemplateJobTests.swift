@@ -43,6 +43,10 @@ struct TemplateJobTests {
                 let json = #"{"locale":"\#(locale)"}"#
                 #expect(try await gateway.call(.put, "/v1/settings", token: token, json: json).status == 200)
             }
+            let mail = try await gateway.call(
+                .put, "/v1/preferences", token: try await Stack.token(user: "none"),
+                json: #"{"types":[{"type":"paid","email":true}]}"#)
+            #expect(mail.status == 200)
             let device = #"{"platform":"android","token":"phone","locale":"pt_BR"}"#
             let token = try await Stack.token(user: "device")
             #expect(try await gateway.call(.post, "/v1/devices", token: token, json: device).status == 201)

@@ -15,6 +15,6 @@ enum EffectiveWish {
 
     /// E-mail is what one asks for.
     static func email(_ wish: TypePreference, _ type: NotificationType) -> Bool {
-        type.channels.contains(.email) && (wish.email ?? type.isEmailOnByDefault)
+        wish.email ?? (type.channels.contains(.email) && type.isEmailOnByDefault)
     }
 }
