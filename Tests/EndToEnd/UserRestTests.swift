@@ -16,7 +16,7 @@ struct UserRestTests {
     private static let record = """
         {"settings":{"zone":"Europe/Zurich","locale":"de-CH","email":"ada@example.com",
         "quiet_hours":{"start":"22:00","end":"07:00"}},
-        "preferences":[{"type":"invoice_created","push":false}],
+        "preferences":[{"type":"invoice_created","push":false},{"type":"payment_received","quiet_hours":"none"}],
         "devices":[{"platform":"android","token":"ada-phone","name":"phone"}],"topics":["news"]}
         """
 
