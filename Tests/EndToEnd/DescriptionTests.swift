@@ -71,9 +71,11 @@ struct DescriptionTests {
             // A name that no call makes up, so that nobody takes its tokens back.
             let token = try await Stack.token(user: "the-caller-of-this-test", scope: scope)
             let process = try await ChildProcess.spawn(
-                PythonClient.interpreter,
+                // It leaves a folder where it runs.
+                "env",
                 [
-                    "-m", "schemathesis.cli", "run", "http://127.0.0.1:\(gateway.port)/openapi.json",
+                    "-C", stack.directory.path, PythonClient.interpreter, "-m", "schemathesis.cli", "run",
+                    "http://127.0.0.1:\(gateway.port)/openapi.json",
                     "--header", "Authorization: Bearer \(token)", "--seed", "1", "--max-examples", "5",
                     "--phases", "coverage,fuzzing", "--suppress-health-check", "all", "--generation-database", "none",
                     "--checks",
