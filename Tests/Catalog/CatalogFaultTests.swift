@@ -115,6 +115,7 @@ struct CatalogFaultTests {
         let long = String(repeating: "n", count: 129)
         #expect(Self.fault("types:\n  \(long): {}\n").hasSuffix("a name has 1 to 128 characters"))
         #expect(Self.fault("types:\n  '': {}\n").hasSuffix("a name has 1 to 128 characters"))
+        #expect(Self.fault("types:\n  'category:x': {}\n").hasSuffix("must not begin with category:"))
     }
 
     @Test(

@@ -23,6 +23,11 @@ struct TypeReader {
     /// The entry as far as it is right; nil if it has no name.
     func read() -> TypeEntry? {
         guard let name = self.reader.name(self.name) else { return nil }
+        // Preferences for categories are stored under such names.
+        guard PreferenceKey.category(of: name) == nil else {
+            self.reader.fault(self.name, "a type's name must not begin with \(PreferenceKey.categoryPrefix)")
+            return nil
+        }
         var entry = TypeEntry(type: NotificationType(name: name))
         if let defaults { Self.readAll(defaults, self.reader, into: &entry) }
         Self.readAll(self.entry, self.reader, into: &entry)

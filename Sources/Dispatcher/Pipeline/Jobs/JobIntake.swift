@@ -26,9 +26,29 @@ struct JobIntake: Sendable {
         var stored = StoredBatch(group: batch.group, catalog: catalog)
         stored.finished = batch.entries.map(\.id)
         let now = self.dispatcher.now()
-        var prepared: [PreparedJob] = []
+        var sorted = StageClock.decode.measure { self.sort(batch, catalog, now: now, into: &stored) }
+        stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(sorted.waiting, now: now)
+        if try await !self.storeUnlessWished(&sorted.jobs, catalog, areRepeats: areRepeats, now: now, into: &stored) {
+            try await self.storeAsWished(&sorted.jobs, catalog, areRepeats: areRepeats, now: now, into: &stored)
+        }
+        for job in sorted.jobs where stored.conflicts.contains(job.origin.text) {
+            stored.dead.append(self.letter(job.origin, reason: Self.conflictReason, now: now))
+        }
+        try await self.store(sorted.broadcasts, into: &stored)
+        return stored
+    }
+
+    /// The jobs of a batch by what is done about them.
+    private struct Sorted {
+        var jobs: [PreparedJob] = []
+        /// What is due later.
         var waiting: [ScheduleIntake.Waiting] = []
         var broadcasts: [Broadcast] = []
+    }
+
+    /// Decodes a batch; events and letters go to `stored`.
+    private func sort(_ batch: LaneBatch, _ catalog: Catalog, now: Timestamp, into stored: inout StoredBatch) -> Sorted {
+        var sorted = Sorted()
         for entry in batch.entries {
             // An entry that was deleted while it was pending only has to be acknowledged.
             guard let fields = entry.fields else { continue }
@@ -40,11 +60,11 @@ struct JobIntake: Sendable {
                 let lane = (isMoved ? self.dispatcher.keys.lane(ofJobs: origin.latestStream) : nil) ?? batch.lane
                 if case .notification(let content) = job.payload, ScheduleIntake.isLater(job, content, now: now) {
                     let wanted = content.lane ?? catalog[content.type]?.lane ?? .normal
-                    waiting.append(.init(origin: origin, job: job, content: content, lane: .mostUrgent(wanted, lane)))
+                    sorted.waiting.append(.init(origin: origin, job: job, content: content, lane: .mostUrgent(wanted, lane)))
                     continue
                 }
                 if let broadcast = self.broadcast(job, catalog, origin: origin, lane: lane, now: now) {
-                    broadcasts.append(broadcast)
+                    sorted.broadcasts.append(broadcast)
                     continue
                 }
                 switch job.payload {
@@ -57,7 +77,7 @@ struct JobIntake: Sendable {
                         stored.events.append(StoredBatch.Event(user: user, name: name, arguments: arguments))
                     }
                 case .notification(let content):
-                    prepared.append(
+                    sorted.jobs.append(
                         try self.prepare(
                             job, content, catalog, users: Self.users(job), origin: origin, lane: lane, now: now))
                 }
@@ -65,15 +85,7 @@ struct JobIntake: Sendable {
                 stored.dead.append(self.letter(origin, reason: error.description, now: now))
             }
         }
-        stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(waiting, now: now)
-        if try await !self.storeUnlessWished(&prepared, catalog, areRepeats: areRepeats, now: now, into: &stored) {
-            try await self.storeAsWished(&prepared, catalog, areRepeats: areRepeats, now: now, into: &stored)
-        }
-        for job in prepared where stored.conflicts.contains(job.origin.text) {
-            stored.dead.append(self.letter(job.origin, reason: Self.conflictReason, now: now))
-        }
-        try await self.store(broadcasts, into: &stored)
-        return stored
+        return sorted
     }
 
     private func storeAsWished(
