@@ -74,6 +74,7 @@ enum TestServices {
             presence: presence,
             recipients: RecipientStore(pool: pool),
             traces: TraceStore(pool: pool),
+            survey: StreamSurvey(connection: redis, keys: keys),
             jobs: JobStream(connection: redis, keys: keys),
             broadcasts: BroadcastStore(pool: pool),
             jobControl: JobControl(

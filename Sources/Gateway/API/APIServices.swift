@@ -29,6 +29,7 @@ package struct APIServices: Sendable {
     package let presence: PresenceRegistry
     package let recipients: RecipientStore
     package let traces: TraceStore
+    package let survey: StreamSurvey
     package let jobs: JobStream
     package let broadcasts: BroadcastStore
     package let jobControl: JobControl
@@ -73,6 +74,7 @@ package struct APIServices: Sendable {
         presence: PresenceRegistry,
         recipients: RecipientStore,
         traces: TraceStore,
+        survey: StreamSurvey,
         jobs: JobStream,
         broadcasts: BroadcastStore,
         jobControl: JobControl,
@@ -107,6 +109,7 @@ package struct APIServices: Sendable {
         self.presence = presence
         self.recipients = recipients
         self.traces = traces
+        self.survey = survey
         self.jobs = jobs
         self.broadcasts = broadcasts
         self.jobControl = jobControl

@@ -167,6 +167,7 @@ enum GatewayComposition {
                 presence: presence,
                 recipients: RecipientStore(pool: pool),
                 traces: TraceStore(pool: pool),
+                survey: StreamSurvey(connection: redis, keys: keys),
                 jobs: JobStream(connection: redis, keys: keys),
                 broadcasts: BroadcastStore(pool: pool),
                 jobControl: JobControl(

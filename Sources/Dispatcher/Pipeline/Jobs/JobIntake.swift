@@ -47,7 +47,12 @@ struct JobIntake: Sendable {
     }
 
     /// Decodes a batch; events and letters go to `stored`.
-    private func sort(_ batch: LaneBatch, _ catalog: Catalog, now: Timestamp, into stored: inout StoredBatch) -> Sorted {
+    private func sort(
+        _ batch: LaneBatch,
+        _ catalog: Catalog,
+        now: Timestamp,
+        into stored: inout StoredBatch
+    ) -> Sorted {
         var sorted = Sorted()
         for entry in batch.entries {
             // An entry that was deleted while it was pending only has to be acknowledged.
@@ -60,7 +65,8 @@ struct JobIntake: Sendable {
                 let lane = (isMoved ? self.dispatcher.keys.lane(ofJobs: origin.latestStream) : nil) ?? batch.lane
                 if case .notification(let content) = job.payload, ScheduleIntake.isLater(job, content, now: now) {
                     let wanted = content.lane ?? catalog[content.type]?.lane ?? .normal
-                    sorted.waiting.append(.init(origin: origin, job: job, content: content, lane: .mostUrgent(wanted, lane)))
+                    sorted.waiting.append(
+                        .init(origin: origin, job: job, content: content, lane: .mostUrgent(wanted, lane)))
                     continue
                 }
                 if let broadcast = self.broadcast(job, catalog, origin: origin, lane: lane, now: now) {

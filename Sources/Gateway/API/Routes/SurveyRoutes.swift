@@ -1,0 +1,81 @@
+// Carillon · SurveyRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Hummingbird
+import JSON
+import Model
+import Services
+import Streams
+
+/// How much waits where, and who works, for admins: `/v1/admin/streams` and `/v1/admin/nodes`.
+struct SurveyRoutes {
+    let services: APIServices
+
+    func add(to group: RouterGroup<APIContext>) {
+        group.get("admin/streams", use: self.streams)
+        group.get("admin/nodes", use: self.nodes)
+    }
+
+    private func streams(_ request: Request, _ context: APIContext) async throws -> Response {
+        try context.requireAdmin()
+        let streams = try await self.services.survey.streams()
+        let now = self.services.now()
+        return Response.object { writer in
+            writer.key("streams")
+            writer.beginArray()
+            for stream in streams {
+                writer.beginObject()
+                writer.key("name")
+                writer.string(stream.name)
+                writer.key("length")
+                writer.integer(stream.length)
+                writer.key("lag")
+                if let lag = stream.lag { writer.integer(lag) } else { writer.null() }
+                writer.key("pending")
+                writer.integer(stream.pending)
+                writer.key("oldest_pending_seconds")
+                if let oldest = stream.oldestPending {
+                    writer.integer(max(0, (now - oldest).components.seconds))
+                } else {
+                    writer.null()
+                }
+                writer.key("retries")
+                writer.integer(stream.retries)
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+    }
+
+    private func nodes(_ request: Request, _ context: APIContext) async throws -> Response {
+        try context.requireAdmin()
+        let nodes = try await self.services.survey.nodes()
+        let dispatchers = try await self.services.survey.dispatchers()
+        return Response.object { writer in
+            writer.key("gateways")
+            writer.beginArray()
+            for node in nodes {
+                writer.beginObject()
+                writer.key("id")
+                writer.string(node.id)
+                writer.key("alive")
+                writer.bool(node.isAlive)
+                writer.endObject()
+            }
+            writer.endArray()
+            writer.key("dispatchers")
+            writer.beginArray()
+            for dispatcher in dispatchers {
+                writer.beginObject()
+                writer.key("name")
+                writer.string(dispatcher.name)
+                writer.key("alive")
+                writer.bool(dispatcher.isAlive)
+                writer.key("pending")
+                writer.integer(dispatcher.pending)
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+    }
+}
