@@ -559,7 +559,8 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "Fixtures", "JSON", "Model", "Postgres", "ProviderSandbox", "Redis", "Services", "Streams", "Transfer",
+                "Fixtures", "JSON", "Model", "Postgres", "ProviderSandbox", "Queues", "Redis", "Services", "Streams",
+                "Transfer",
                 .product(name: "_CryptoExtras", package: "swift-crypto"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),

@@ -8,6 +8,7 @@ import Logging
 import Model
 import Postgres
 import ProviderSandbox
+import Queues
 import Redis
 import Services
 import Streams
@@ -55,8 +56,13 @@ final class Stack: Sendable {
         ]
     }
 
+    /// More of them at once, on a machine of two cores, and servers do not answer in time.
+    private static let turns = Permits(14)
+
     /// Runs `body` with a stack that is taken down whatever `body` does.
     static func with<Value>(_ body: (Stack) async throws -> Value) async throws -> Value {
+        await self.turns.acquire()
+        defer { self.turns.release() }
         let directory = try TemporaryDirectory("stack")
         let redis = try await RedisServer.start()
         return try await TestDatabase.with { database in
@@ -74,6 +80,8 @@ final class Stack: Sendable {
 
     /// Runs `body` with a stack on a database server of the test's own.
     static func with<Value>(database url: String, _ body: (Stack) async throws -> Value) async throws -> Value {
+        await self.turns.acquire()
+        defer { self.turns.release() }
         let directory = try TemporaryDirectory("stack")
         let redis = try await RedisServer.start()
         return try await ProviderSandbox.with { sandbox in
