@@ -4,6 +4,8 @@
 import Fixtures
 import Foundation
 import JSON
+import NIOCore
+import NIOPosix
 import Testing
 
 /// The conformance program's `/hub` and `/echo`, byte by byte.
@@ -125,8 +127,10 @@ struct SignalRConformanceTests {
 
     @Test("text and binary messages are echoed, up to 16 MiB")
     func echo() async throws {
+        // Taking so long a message apart holds a thread up, which others' connections would wait for.
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         try await Self.with { port in
-            let socket = try await TestSocket.open(port: port, token: nil, path: "/echo")
+            let socket = try await TestSocket.open(port: port, token: nil, path: "/echo", group: group)
             try await eventually("it is up") { socket.status == 101 }
             try await socket.send(opcode: 1, payload: Array(#"{"type":"small"}"#.utf8))
             _ = try await socket.first("small")
@@ -139,5 +143,6 @@ struct SignalRConformanceTests {
             try? await socket.send(opcode: 1, payload: [UInt8](repeating: 0x78, count: 16 * 1024 * 1024 + 1))
             #expect(try await socket.waitForClose() == 1009)
         }
+        try await group.shutdownGracefully()
     }
 }

@@ -38,10 +38,11 @@ final class TestSocket: Sendable {
     static func connect(
         port: Int,
         behaviour: Behaviour = Behaviour(),
-        tls: NIOSSLContext? = nil
+        tls: NIOSSLContext? = nil,
+        group: MultiThreadedEventLoopGroup = .singleton
     ) async throws -> TestSocket {
         let handler = NIOLoopBoundHandlerBox()
-        let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+        let channel = try await ClientBootstrap(group: group)
             .channelOption(.autoRead, value: behaviour.isReading)
             .channelOption(.socketOption(.so_rcvbuf), value: behaviour.isReading ? 262_144 : 4_096)
             .channelInitializer { channel in
@@ -69,9 +70,10 @@ final class TestSocket: Sendable {
         headers: [String: String] = [:],
         path: String = "/v1/socket",
         behaviour: Behaviour = Behaviour(),
-        tls: NIOSSLContext? = nil
+        tls: NIOSSLContext? = nil,
+        group: MultiThreadedEventLoopGroup = .singleton
     ) async throws -> TestSocket {
-        let socket = try await Self.connect(port: port, behaviour: behaviour, tls: tls)
+        let socket = try await Self.connect(port: port, behaviour: behaviour, tls: tls, group: group)
         var lines = [
             "GET \(path)\(query) HTTP/1.1", "Host: 127.0.0.1:\(port)", "Upgrade: websocket", "Connection: Upgrade",
             "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
