@@ -55,6 +55,7 @@ struct WebhookTests {
     private static func warmUp(_ stack: Stack, _ stub: HTTPStub, org: String = "") async throws {
         try await eventually("the webhook is known") {
             try await Self.notify(stack, "warm-up", org: org)
+            // Not more notifications than it takes: each waits for the dispatcher's next look at its webhooks.
             try await Task.sleep(for: .milliseconds(500))
             return stub.requests > 0
         }

@@ -109,6 +109,7 @@ struct BroadcastCommand: AsyncParsableCommand {
                     return try Self.end(progress)
                 }
             }
+            // The pace of the progress bar; a broadcast tells nobody how far it is.
             try await Task.sleep(for: Self.interval)
         }
     }

@@ -61,7 +61,7 @@ struct SchedulesCommand: AsyncParsableCommand {
                     rest -= page.count
                     if self.json { page.forEach { Terminal.line(Self.json($0)) } } else { rows += page.map(Self.row) }
                 }
-                if !self.json { Self.print(rows) }
+                if !self.json { Self.show(rows) }
             }
         }
 
@@ -89,7 +89,7 @@ struct SchedulesCommand: AsyncParsableCommand {
             ]
         }
 
-        private static func print(_ rows: [[String]]) {
+        private static func show(_ rows: [[String]]) {
             let widths = Self.headings.indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
             for row in rows {
                 let cells = zip(row, widths).map { text, width in

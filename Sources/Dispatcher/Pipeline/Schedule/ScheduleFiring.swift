@@ -97,6 +97,7 @@ struct ScheduleFiring: Sendable {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
                 while true {
+                    // Well before the claim lapses; the end of the work cuts it short.
                     try await Task.sleep(for: Self.renewal)
                     try? await self.dispatcher.schedules.hold(ids, until: self.dispatcher.now() + Self.hold)
                 }
