@@ -4,7 +4,33 @@
 
 import PackageDescription
 
-let nio = "swift-nio"
+// What targets take from other packages.
+let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+let configuration = Target.Dependency.product(name: "Configuration", package: "swift-configuration")
+let coreMetrics = Target.Dependency.product(name: "CoreMetrics", package: "swift-metrics")
+let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
+let cryptoExtras = Target.Dependency.product(name: "_CryptoExtras", package: "swift-crypto")
+let dequeModule = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
+let httpTypes = Target.Dependency.product(name: "HTTPTypes", package: "swift-http-types")
+let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
+let hummingbirdCore = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
+let jwtKit = Target.Dependency.product(name: "JWTKit", package: "jwt-kit")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
+let metrics = Target.Dependency.product(name: "Metrics", package: "swift-metrics")
+let mustache = Target.Dependency.product(name: "Mustache", package: "swift-mustache")
+let nIOHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
+let nIOHTTP2 = Target.Dependency.product(name: "NIOHTTP2", package: "swift-nio-http2")
+let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
+let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
+let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let niohpack = Target.Dependency.product(name: "NIOHPACK", package: "swift-nio-http2")
+let niohttpTypes = Target.Dependency.product(name: "NIOHTTPTypes", package: "swift-nio-extras")
+let niohttpTypesHTTP1 = Target.Dependency.product(name: "NIOHTTPTypesHTTP1", package: "swift-nio-extras")
+let niossl = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
+let serviceLifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+let systemPackage = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
+let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
+let yams = Target.Dependency.product(name: "Yams", package: "Yams")
 
 let package = Package(
     name: "carillon",
@@ -58,104 +84,68 @@ let package = Package(
         .target(name: "Backoff", path: "Sources/Shared/Backoff"),
         .target(
             name: "Queues",
-            dependencies: ["Model", .product(name: "DequeModule", package: "swift-collections")],
+            dependencies: ["Model", dequeModule],
             path: "Sources/Shared/Queues"
         ),
         .target(name: "JSON", path: "Sources/Shared/JSON"),
         .target(
             name: "Model",
-            dependencies: ["JSON", .product(name: "Crypto", package: "swift-crypto")],
+            dependencies: ["JSON", crypto],
             path: "Sources/Shared/Model"
         ),
         .target(name: "Zones", dependencies: ["Model"], path: "Sources/Shared/Zones"),
         .target(name: "Schedules", dependencies: ["Model", "Zones"], path: "Sources/Shared/Schedules"),
         .target(
             name: "Telemetry",
-            dependencies: [
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "CoreMetrics", package: "swift-metrics"),
-                .product(name: "Metrics", package: "swift-metrics"),
-            ],
+            dependencies: [logging, coreMetrics, metrics],
             path: "Sources/Shared/Telemetry"
         ),
         .target(
             name: "Transfer",
-            dependencies: ["CCurl", "Threads", .product(name: "Logging", package: "swift-log")],
+            dependencies: ["CCurl", "Threads", logging],
             path: "Sources/Shared/Transfer"
         ),
         .target(
             name: "Redis",
-            dependencies: [
-                "Backoff", "CHiredis",
-                .product(name: "DequeModule", package: "swift-collections"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOPosix", package: nio),
-                .product(name: "NIOSSL", package: "swift-nio-ssl"),
-            ],
+            dependencies: ["Backoff", "CHiredis", dequeModule, logging, nioCore, nioPosix, niossl],
             path: "Sources/Shared/Redis"
         ),
         .target(
             name: "Settings",
-            dependencies: [
-                "Redis", "Telemetry",
-                .product(name: "Configuration", package: "swift-configuration"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "SystemPackage", package: "swift-system"),
-            ],
+            dependencies: ["Redis", "Telemetry", configuration, logging, systemPackage],
             path: "Sources/Shared/Settings"
         ),
         .target(
             name: "Postgres",
-            dependencies: [
-                "Backoff", "CLibpq", "Threads",
-                .product(name: "DequeModule", package: "swift-collections"),
-                .product(name: "Logging", package: "swift-log"),
-            ],
+            dependencies: ["Backoff", "CLibpq", "Threads", dequeModule, logging],
             path: "Sources/Shared/Postgres"
         ),
         .target(name: "Decision", dependencies: ["Model", "Zones"], path: "Sources/Shared/Decision"),
         .target(
             name: "Templates",
-            dependencies: ["JSON", "Model", .product(name: "Mustache", package: "swift-mustache")],
+            dependencies: ["JSON", "Model", mustache],
             path: "Sources/Shared/Templates"
         ),
         .target(
             name: "Catalog",
-            dependencies: [
-                "Model", "Templates",
-                .product(name: "CoreMetrics", package: "swift-metrics"),
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "Metrics", package: "swift-metrics"),
-                .product(name: "Yams", package: "Yams"),
-            ],
+            dependencies: ["Model", "Templates", coreMetrics, crypto, metrics, yams],
             path: "Sources/Shared/Catalog"
         ),
         .target(name: "Shapes", dependencies: ["JSON", "Model"], path: "Sources/Shared/Shapes"),
         .target(
             name: "Streams",
-            dependencies: [
-                "Model", "Redis",
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "NIOCore", package: nio),
-            ],
+            dependencies: ["Model", "Redis", crypto, nioCore],
             path: "Sources/Shared/Streams",
             resources: [.embedInCode("Scripts")]
         ),
         .target(
             name: "Reload",
-            dependencies: [
-                "Catalog", "Redis", "Streams",
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
-                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
-            ],
+            dependencies: ["Catalog", "Redis", "Streams", logging, nioCore, serviceLifecycle, unixSignals],
             path: "Sources/Shared/Reload"
         ),
         .target(
             name: "Stores",
-            dependencies: ["JSON", "Model", "Postgres", .product(name: "Logging", package: "swift-log")],
+            dependencies: ["JSON", "Model", "Postgres", logging],
             path: "Sources/Shared/Stores",
             resources: [.embedInCode("Migrations")]
         ),
@@ -163,22 +153,15 @@ let package = Package(
         // Dispatcher: jobs out, in the order the job travels.
         .target(
             name: "Providers",
-            dependencies: [
-                "JSON", "Model",
-                .product(name: "JWTKit", package: "jwt-kit"),
-            ],
+            dependencies: ["JSON", "Model", jwtKit],
             path: "Sources/Dispatcher/Providers"
         ),
         .target(
             name: "Pipeline",
             dependencies: [
                 "Backoff", "Catalog", "Decision", "JSON", "Model", "Postgres", "Providers", "Queues", "Redis",
-                "Schedules", "Shapes", "Stores", "Streams", "Templates", "Transfer", "Zones",
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "CoreMetrics", package: "swift-metrics"),
-                .product(name: "Metrics", package: "swift-metrics"),
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                "Schedules", "Shapes", "Stores", "Streams", "Templates", "Transfer", "Zones", crypto, logging,
+                coreMetrics, metrics, serviceLifecycle,
             ],
             path: "Sources/Dispatcher/Pipeline"
         ),
@@ -186,14 +169,8 @@ let package = Package(
             name: "DispatcherCommand",
             dependencies: [
                 "Catalog", "JSON", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Reload", "Settings",
-                "Stores", "Streams", "Telemetry", "Transfer", "Zones",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Hummingbird", package: "hummingbird"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "Metrics", package: "swift-metrics"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOPosix", package: nio),
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                "Stores", "Streams", "Telemetry", "Transfer", "Zones", argumentParser, hummingbird, logging, metrics,
+                nioCore, nioPosix, serviceLifecycle,
             ],
             path: "Sources/Dispatcher/Command"
         ),
@@ -207,37 +184,21 @@ let package = Package(
         ),
         .target(
             name: "WebSocket",
-            dependencies: [
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOHTTP1", package: nio),
-            ],
+            dependencies: [crypto, nioCore, nIOHTTP1],
             path: "Sources/Gateway/Protocols/WebSocket"
         ),
         .target(
             name: "Transports",
             dependencies: [
-                "JSON", "WebSocket",
-                .product(name: "CoreMetrics", package: "swift-metrics"),
-                .product(name: "HummingbirdCore", package: "hummingbird"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "Metrics", package: "swift-metrics"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOHTTP1", package: nio),
-                .product(name: "NIOHTTPTypes", package: "swift-nio-extras"),
-                .product(name: "NIOHTTPTypesHTTP1", package: "swift-nio-extras"),
+                "JSON", "WebSocket", coreMetrics, hummingbirdCore, logging, metrics, nioCore, nIOHTTP1, niohttpTypes,
+                niohttpTypesHTTP1,
             ],
             path: "Sources/Gateway/Transports"
         ),
         .target(
             name: "SignalRTransport",
             dependencies: [
-                "JSON", "SignalR", "Transports", "WebSocket",
-                .product(name: "DequeModule", package: "swift-collections"),
-                .product(name: "CoreMetrics", package: "swift-metrics"),
-                .product(name: "Metrics", package: "swift-metrics"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOHTTP1", package: nio),
+                "JSON", "SignalR", "Transports", "WebSocket", dequeModule, coreMetrics, metrics, nioCore, nIOHTTP1,
             ],
             path: "Sources/Gateway/HubTransports/SignalR"
         ),
@@ -245,40 +206,22 @@ let package = Package(
             name: "Sockets",
             dependencies: [
                 "Backoff", "EventStream", "JSON", "Model", "Queues", "SignalR", "SignalRTransport", "SocketIO",
-                "SocketIOTransport", "Transports", "WebSocket",
-                .product(name: "CoreMetrics", package: "swift-metrics"),
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "DequeModule", package: "swift-collections"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "Metrics", package: "swift-metrics"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOHTTP1", package: nio),
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                "SocketIOTransport", "Transports", "WebSocket", coreMetrics, crypto, dequeModule, logging, metrics,
+                nioCore, nIOHTTP1, serviceLifecycle,
             ],
             path: "Sources/Gateway/Sockets"
         ),
         .target(name: "SocketIO", dependencies: ["JSON"], path: "Sources/Gateway/Protocols/SocketIO"),
         .target(
             name: "SocketIOTransport",
-            dependencies: [
-                "JSON", "SocketIO", "Transports", "WebSocket",
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOHTTP1", package: nio),
-            ],
+            dependencies: ["JSON", "SocketIO", "Transports", "WebSocket", nioCore, nIOHTTP1],
             path: "Sources/Gateway/SocketIOTransport"
         ),
         .target(
             name: "Services",
             dependencies: [
                 "Backoff", "Catalog", "JSON", "Model", "Postgres", "Redis", "Shapes", "Sockets", "Stores", "Streams",
-                "Transfer",
-                .product(name: "_CryptoExtras", package: "swift-crypto"),
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "CoreMetrics", package: "swift-metrics"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "Metrics", package: "swift-metrics"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                "Transfer", cryptoExtras, crypto, coreMetrics, logging, metrics, nioCore, serviceLifecycle,
             ],
             path: "Sources/Gateway/Services"
         ),
@@ -286,12 +229,7 @@ let package = Package(
             name: "API",
             dependencies: [
                 "Catalog", "Decision", "JSON", "Model", "Postgres", "Redis", "Schedules", "Services", "Shapes",
-                "Stores",
-                "Streams", "Telemetry", "Templates", "Zones",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "Hummingbird", package: "hummingbird"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "NIOCore", package: nio),
+                "Stores", "Streams", "Telemetry", "Templates", "Zones", httpTypes, hummingbird, logging, nioCore,
             ],
             path: "Sources/Gateway/API",
             resources: [.embedInCode("OpenAPI")]
@@ -299,11 +237,8 @@ let package = Package(
         .target(
             name: "Compatibility",
             dependencies: [
-                "API", "Catalog", "JSON", "Model", "Services", "Shapes", "Stores", "Streams",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "Hummingbird", package: "hummingbird"),
-                .product(name: "Metrics", package: "swift-metrics"),
-                .product(name: "NIOCore", package: nio),
+                "API", "Catalog", "JSON", "Model", "Services", "Shapes", "Stores", "Streams", httpTypes, hummingbird,
+                metrics, nioCore,
             ],
             path: "Sources/Gateway/Compatibility"
         ),
@@ -312,14 +247,7 @@ let package = Package(
             dependencies: [
                 "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Reload", "Services", "Settings",
                 "SocketIOTransport", "Sockets", "Stores", "Streams", "Telemetry", "Transfer", "Transports", "Zones",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Hummingbird", package: "hummingbird"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "Metrics", package: "swift-metrics"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOPosix", package: nio),
-                .product(name: "NIOSSL", package: "swift-nio-ssl"),
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                argumentParser, hummingbird, logging, metrics, nioCore, nioPosix, niossl, serviceLifecycle,
             ],
             path: "Sources/Gateway/Command"
         ),
@@ -327,49 +255,24 @@ let package = Package(
         // Tests: their support, then a target for each library.
         .target(
             name: "ProviderSandbox",
-            dependencies: [
-                .product(name: "_CryptoExtras", package: "swift-crypto"),
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOHPACK", package: "swift-nio-http2"),
-                .product(name: "NIOHTTP1", package: nio),
-                .product(name: "NIOHTTP2", package: "swift-nio-http2"),
-                .product(name: "NIOPosix", package: nio),
-                .product(name: "NIOSSL", package: "swift-nio-ssl"),
-            ],
+            dependencies: [cryptoExtras, crypto, logging, nioCore, niohpack, nIOHTTP1, nIOHTTP2, nioPosix, niossl],
             path: "Tests/Support/ProviderSandbox"
         ),
         .executableTarget(
             name: "ProviderSandboxCommand",
-            dependencies: [
-                "ProviderSandbox",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
-            ],
+            dependencies: ["ProviderSandbox", argumentParser, unixSignals],
             path: "Tests/Support/ProviderSandboxCommand"
         ),
         .target(
             name: "Fixtures",
-            dependencies: [
-                "Postgres", "Redis", "Stores",
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOPosix", package: nio),
-            ],
+            dependencies: ["Postgres", "Redis", "Stores", logging, nioCore, nioPosix],
             path: "Tests/Support/Fixtures"
         ),
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "Hummingbird", package: "hummingbird"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOPosix", package: nio),
+                "Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer", argumentParser, crypto,
+                httpTypes, hummingbird, logging, nioCore, nioPosix,
             ],
             path: "Tests/Benchmarks",
             exclude: ["Rest/rest.lua", "Yardsticks"]
@@ -378,29 +281,16 @@ let package = Package(
             name: "Conformance",
             dependencies: [
                 "JSON", "SignalR", "SignalRTransport", "SocketIO", "SocketIOTransport", "Transports", "WebSocket",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Hummingbird", package: "hummingbird"),
-                .product(name: "HummingbirdCore", package: "hummingbird"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOHTTP1", package: nio),
-                .product(name: "NIOPosix", package: nio),
-                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
-                .product(name: "UnixSignals", package: "swift-service-lifecycle"),
+                argumentParser, hummingbird, hummingbirdCore, logging, nioCore, nIOHTTP1, nioPosix, serviceLifecycle,
+                unixSignals,
             ],
             path: "Tests/Conformance"
         ),
         .executableTarget(
             name: "Fuzz",
             dependencies: [
-                "Randomness",
-                "Model", "Redis", "Services", "SignalR", "SocketIO", "Transports", "WebSocket",
-                .product(name: "_CryptoExtras", package: "swift-crypto"),
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOEmbedded", package: nio),
+                "Randomness", "Model", "Redis", "Services", "SignalR", "SocketIO", "Transports", "WebSocket",
+                cryptoExtras, argumentParser, crypto, logging, nioCore, nioEmbedded,
             ],
             path: "Tests/Fuzz",
             exclude: ["Corpus"]
@@ -419,27 +309,24 @@ let package = Package(
             name: "CatalogTests", dependencies: ["Catalog", "JSON", "Model", "Templates"], path: "Tests/Catalog"),
         .testTarget(
             name: "SettingsTests",
-            dependencies: ["Redis", "Settings", "Telemetry", .product(name: "Logging", package: "swift-log")],
+            dependencies: ["Redis", "Settings", "Telemetry", logging],
             path: "Tests/Settings"
         ),
         .testTarget(
             name: "TelemetryTests",
-            dependencies: ["Telemetry", .product(name: "CoreMetrics", package: "swift-metrics")],
+            dependencies: ["Telemetry", coreMetrics],
             path: "Tests/Telemetry"
         ),
         .testTarget(name: "ShapesTests", dependencies: ["JSON", "Model", "Shapes"], path: "Tests/Shapes"),
         .testTarget(
             name: "RedisTests",
-            dependencies: ["Fixtures", "Redis", .product(name: "NIOPosix", package: nio)],
+            dependencies: ["Fixtures", "Redis", nioPosix],
             path: "Tests/Redis"
         ),
         .testTarget(name: "PostgresTests", dependencies: ["Fixtures", "Postgres"], path: "Tests/Postgres"),
         .testTarget(
             name: "TransferTests",
-            dependencies: [
-                "ProviderSandbox", "Transfer",
-                .product(name: "Crypto", package: "swift-crypto"),
-            ], path: "Tests/Transfer"),
+            dependencies: ["ProviderSandbox", "Transfer", crypto], path: "Tests/Transfer"),
         .testTarget(
             name: "StoresTests",
             dependencies: ["Fixtures", "JSON", "Model", "Postgres", "Stores"],
@@ -451,70 +338,44 @@ let package = Package(
             name: "DecisionTests", dependencies: ["Decision", "Model", "Randomness", "Zones"], path: "Tests/Decision"),
         .testTarget(
             name: "ProvidersTests",
-            dependencies: [
-                "JSON", "Model", "Providers",
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "_CryptoExtras", package: "swift-crypto"),
-            ],
+            dependencies: ["JSON", "Model", "Providers", crypto, cryptoExtras],
             path: "Tests/Providers"
         ),
         .testTarget(name: "EventStreamTests", dependencies: ["EventStream"], path: "Tests/EventStream"),
         .testTarget(
             name: "SignalRTransportTests",
-            dependencies: [
-                "SignalR", "SignalRTransport", "Transports", .product(name: "NIOEmbedded", package: nio),
-            ],
+            dependencies: ["SignalR", "SignalRTransport", "Transports", nioEmbedded],
             path: "Tests/SignalRTransport"
         ),
         .testTarget(name: "SignalRTests", dependencies: ["JSON", "Randomness", "SignalR"], path: "Tests/SignalR"),
         .testTarget(
             name: "WebSocketTests",
-            dependencies: ["WebSocket", .product(name: "NIOCore", package: nio)],
+            dependencies: ["WebSocket", nioCore],
             path: "Tests/WebSocket"
         ),
         .testTarget(
             name: "TransportsTests",
             dependencies: [
-                "Transports", "WebSocket",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "HummingbirdCore", package: "hummingbird"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOEmbedded", package: nio),
-                .product(name: "NIOHTTP1", package: nio),
+                "Transports", "WebSocket", httpTypes, hummingbirdCore, logging, nioCore, nioEmbedded, nIOHTTP1,
             ],
             path: "Tests/Transports"
         ),
         .testTarget(
             name: "SocketsTests",
             dependencies: [
-                "JSON", "Model", "SignalR", "SocketIO", "Sockets", "WebSocket",
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOEmbedded", package: nio),
+                "JSON", "Model", "SignalR", "SocketIO", "Sockets", "WebSocket", logging, nioCore, nioEmbedded,
             ],
             path: "Tests/Sockets"
         ),
         .testTarget(
             name: "SocketIOTransportTests",
-            dependencies: [
-                "SocketIO", "SocketIOTransport", "Transports", .product(name: "NIOHTTP1", package: nio),
-            ],
+            dependencies: ["SocketIO", "SocketIOTransport", "Transports", nIOHTTP1],
             path: "Tests/SocketIOTransport"
         ),
         .testTarget(name: "SocketIOTests", dependencies: ["JSON", "Randomness", "SocketIO"], path: "Tests/SocketIO"),
         .testTarget(
             name: "ProviderSandboxTests",
-            dependencies: [
-                "ProviderSandbox",
-                .product(name: "_CryptoExtras", package: "swift-crypto"),
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOHPACK", package: "swift-nio-http2"),
-                .product(name: "NIOHTTP2", package: "swift-nio-http2"),
-                .product(name: "NIOPosix", package: nio),
-                .product(name: "NIOSSL", package: "swift-nio-ssl"),
-            ],
+            dependencies: ["ProviderSandbox", cryptoExtras, crypto, nioCore, niohpack, nIOHTTP2, nioPosix, niossl],
             path: "Tests/ProviderSandbox"
         ),
         .testTarget(
@@ -525,33 +386,21 @@ let package = Package(
         .testTarget(
             name: "ServicesTests",
             dependencies: [
-                "Backoff", "Fixtures", "JSON", "Model", "Postgres", "Redis", "Services", "Sockets", "Stores", "Streams",
-                "Transfer",
-                .product(name: "_CryptoExtras", package: "swift-crypto"),
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOHTTP1", package: nio),
-                .product(name: "NIOPosix", package: nio),
+                "Backoff", "Fixtures", "JSON", "Model", "Postgres", "Redis", "Services", "Sockets", "Stores",
+                "Streams", "Transfer", cryptoExtras, crypto, nioCore, nIOHTTP1, nioPosix,
             ],
             path: "Tests/Services"
         ),
         .testTarget(
             name: "CompatibilityTests",
-            dependencies: [
-                "API", "Catalog", "Compatibility", "JSON", "Model", "Stores",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-            ],
+            dependencies: ["API", "Catalog", "Compatibility", "JSON", "Model", "Stores", httpTypes],
             path: "Tests/Compatibility"
         ),
         .testTarget(
             name: "APITests",
             dependencies: [
                 "API", "Catalog", "JSON", "Model", "Postgres", "Redis", "Services", "Stores", "Streams", "Telemetry",
-                "Zones",
-                .product(name: "HTTPTypes", package: "swift-http-types"),
-                .product(name: "Hummingbird", package: "hummingbird"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "NIOPosix", package: nio),
+                "Zones", httpTypes, hummingbird, logging, nioPosix,
             ],
             path: "Tests/API"
         ),
@@ -560,14 +409,7 @@ let package = Package(
             name: "EndToEndTests",
             dependencies: [
                 "Fixtures", "JSON", "Model", "Postgres", "ProviderSandbox", "Queues", "Redis", "Services", "Streams",
-                "Transfer",
-                .product(name: "_CryptoExtras", package: "swift-crypto"),
-                .product(name: "Crypto", package: "swift-crypto"),
-                .product(name: "Logging", package: "swift-log"),
-                .product(name: "NIOCore", package: nio),
-                .product(name: "NIOHTTP1", package: nio),
-                .product(name: "NIOPosix", package: nio),
-                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                "Transfer", cryptoExtras, crypto, logging, nioCore, nIOHTTP1, nioPosix, niossl,
             ],
             path: "Tests/EndToEnd"),
     ],
