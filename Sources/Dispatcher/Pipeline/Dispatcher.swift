@@ -92,9 +92,14 @@ package struct Dispatcher: Sendable {
     /// The catalog of this moment; what goes through a batch takes it once.
     package var catalog: Catalog { self.catalogs.current }
 
-    /// The rules of a user's zone.
-    func zone(of settings: UserSettings) -> ZoneRules {
-        settings.zone.flatMap { self.zones.rules($0) } ?? self.zones.rules(self.defaultZone) ?? .utc
+    /// Puts what a user wants into the facts of a decision.
+    func apply(_ wishes: RecipientStore.Wishes, to facts: inout DecisionFacts) {
+        facts.preference = wishes.preference
+        facts.settings = wishes.settings
+        // Most have no quiet hours, and need no zone.
+        guard facts.hasQuietHours else { return }
+        let own = wishes.settings.zone.flatMap { self.zones.rules($0) }
+        facts.zone = own ?? self.zones.rules(self.defaultZone) ?? .utc
     }
 
     /// A notification that has just arrived, with the status and the channels that it is stored with.
@@ -106,9 +111,7 @@ package struct Dispatcher: Sendable {
     ) -> Notification {
         guard let type = catalog[notification.type] else { return notification }
         var facts = DecisionFacts(notification: notification, type: type, progress: .arrived, now: now)
-        facts.preference = wishes.preference
-        facts.settings = wishes.settings
-        facts.zone = self.zone(of: wishes.settings)
+        self.apply(wishes, to: &facts)
         var notification = notification
         for case .store(let status, let reason, let channels) in decide(facts) {
             notification.status = status
@@ -126,11 +129,7 @@ package struct Dispatcher: Sendable {
             progress: .stored,
             now: now
         )
-        facts.preference = wishes.preference
-        facts.settings = wishes.settings
-        // Most have none, and need no zone.
-        guard facts.hasQuietHours else { return nil }
-        facts.zone = self.zone(of: wishes.settings)
+        self.apply(wishes, to: &facts)
         return facts.quietEnd
     }
 

@@ -91,13 +91,16 @@ struct DeliverySender: Sendable {
     }
 
     /// The facts as the gate must see them: what waited for its turn while the provider was slow is looked up anew.
-    private func freshFacts(_ item: Item) async -> DeliveryStore.Facts? {
+    ///
+    /// - Returns: nil if the notification or the device is gone.
+    /// - Throws: `CancellationError`.
+    private func freshFacts(_ item: Item) async throws -> DeliveryStore.Facts? {
         guard item.facts != nil, ContinuousClock.now - item.lookedUpAt > Self.freshness else { return item.facts }
         let key = (item.work.user, item.work.notification, item.work.device, item.work.isRepeat)
-        let found = try? await self.dispatcher.untilDone("look up a delivery") {
+        let found = try await self.dispatcher.untilDone("look up a delivery") {
             try await self.dispatcher.deliveries.facts([key], categories: self.dispatcher.catalog.categories)
         }
-        return found?.first ?? nil
+        return found.first ?? nil
     }
 
     private func outcome(
@@ -122,12 +125,15 @@ struct DeliverySender: Sendable {
 
     /// Nil if this process may no longer act: somebody else takes the entry over.
     private func send(_ item: Item, _ batch: LaneBatch) async -> DeliveryOutcome? {
-        guard await self.mayAct(on: item.entry, batch.group) else {
-            self.dispatcher.inHand.release([item.entry.id], of: batch.group.stream)
-            self.dispatcher.sends.end(item.work)
-            return nil
+        guard await self.mayAct(on: item.entry, batch.group) else { return self.giveUp(item, batch) }
+        let found: DeliveryStore.Facts?
+        do {
+            found = try await self.freshFacts(item)
+        } catch {
+            // The process ends: the entry stays pending, and somebody else takes it over.
+            return self.giveUp(item, batch)
         }
-        guard let facts = await self.freshFacts(item) else { return self.outcome(item.entry, batch, item, .gone) }
+        guard let facts = found else { return self.outcome(item.entry, batch, item, .gone) }
         let now = self.dispatcher.now()
         if let refusal = self.gate(facts, item.work, now: now) {
             return self.outcome(item.entry, batch, item, refusal)
@@ -143,6 +149,13 @@ struct DeliverySender: Sendable {
         let duration = ContinuousClock.now - start
         self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000)
         return self.outcome(item.entry, batch, item, result, sentAt: now, duration: duration)
+    }
+
+    /// Leaves an entry to whoever takes it over.
+    private func giveUp(_ item: Item, _ batch: LaneBatch) -> DeliveryOutcome? {
+        self.dispatcher.inHand.release([item.entry.id], of: batch.group.stream)
+        self.dispatcher.sends.end(item.work)
+        return nil
     }
 
     /// Whether the entry is this process's.

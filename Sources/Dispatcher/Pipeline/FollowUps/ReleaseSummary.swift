@@ -96,7 +96,6 @@ struct ReleaseSummary: Sendable {
         summary.title = text.title
         summary.body = text.body
         summary.category = type.category
-        summary.collapseKey = Self.type
         summary.data = SummaryText.data(
             count: notifications.count,
             notifications: notifications.prefix(Self.mostNamed).map(\.id)

@@ -57,6 +57,7 @@ final class OverflowGuard: Sendable {
                     state.full = []
                 }
             }
+            // A stream tells nobody how long it is.
             await pause(for: Self.interval)
         }
     }

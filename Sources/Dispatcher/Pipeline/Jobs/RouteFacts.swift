@@ -122,9 +122,7 @@ struct RouteFacts: Sendable {
             progress: item.progress,
             now: self.dispatcher.now()
         )
-        facts.preference = self.wishes[index].preference
-        facts.settings = self.wishes[index].settings
-        facts.zone = self.dispatcher.zone(of: facts.settings)
+        self.dispatcher.apply(self.wishes[index], to: &facts)
         facts.presence = self.presence(of: item)
         facts.deviceCount = self.devices(of: item).count { self.dispatcher.providers.contains($0.provider) }
         facts.cap = self.caps[notification.id]
