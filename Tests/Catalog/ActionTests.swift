@@ -5,7 +5,7 @@ import Catalog
 import Templates
 import Testing
 
-@Suite("Actions of the catalog", .timeLimit(.minutes(1)))
+@Suite("Actions of the catalog", .timeLimit(.minutes(3)))
 struct ActionTests {
     private static let text = """
         types:

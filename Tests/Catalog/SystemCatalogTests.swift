@@ -9,7 +9,7 @@ import Templates
 import Testing
 
 /// The catalogs of the systems whose clients come along unchanged: `deploy/catalog.d`.
-@Suite("Catalogs of other systems", .timeLimit(.minutes(1)))
+@Suite("Catalogs of other systems", .timeLimit(.minutes(3)))
 struct SystemCatalogTests {
     private static func catalog() throws -> Catalog {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()

@@ -62,7 +62,7 @@ struct CrashBoundaryTests {
             try await stack.append(
                 [("user", "ada"), ("type", "payment_received"), ("title", Self.title)],
                 stream: "carillon:jobs:critical")
-            try await eventually("the wire is tripped", within: .seconds(20)) { doomed.proxy.isTripped }
+            try await eventually("the wire is tripped") { doomed.proxy.isTripped }
             doomed.process.send(SIGKILL)
             _ = try await stack.startDispatcher(name: "heir")
             let expected = boundary.isOnline ? "delivered" : "sent"

@@ -110,7 +110,7 @@ struct CrashTests {
                 "XREADGROUP", "GROUP", "dispatchers", .text(consumer), "STREAMS", "carillon:jobs", ">"
             )
             dispatcher.send(SIGCONT)
-            try await eventually("the dispatcher finds it", within: .seconds(30)) {
+            try await eventually("the dispatcher finds it") {
                 socket.titles == ["heard", "unheard"]
             }
             try await eventually("nothing is pending") {
@@ -148,7 +148,7 @@ struct CrashTests {
                 stalled.send(SIGSTOP)
             }
             _ = try await stack.startDispatcher(name: "second")
-            try await eventually("the second one delivers it", within: .seconds(40)) { socket.titles == ["held"] }
+            try await eventually("the second one delivers it") { socket.titles == ["held"] }
             stalled.send(SIGCONT)
             try await eventually("nothing is pending") {
                 let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")

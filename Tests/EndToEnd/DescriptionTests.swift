@@ -9,7 +9,7 @@ import Testing
 import Transfer
 
 /// The API describes itself, and refuses what it does not describe.
-@Suite(.serialized, .timeLimit(.minutes(3)))
+@Suite(.serialized, .timeLimit(.minutes(5)))
 struct DescriptionTests {
     @Test("the description is there for everyone")
     func document() async throws {

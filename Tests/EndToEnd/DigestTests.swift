@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// What becomes one of many: digests, and newer notifications in the place of older ones.
-@Suite(.serialized, .timeLimit(.minutes(3)))
+@Suite(.serialized, .timeLimit(.minutes(5)))
 struct DigestTests {
     private static let catalog = """
         types:
@@ -43,7 +43,7 @@ struct DigestTests {
             try await stack.append([
                 ("user", "ada"), ("type", "comment"), ("title", "other"), ("digest", "post-2"),
             ])
-            try await eventually("two single ones, the other post's, and a summary of four", within: .seconds(20)) {
+            try await eventually("two single ones, the other post's, and a summary of four") {
                 let titles = stack.pushed()["ada-phone"] ?? []
                 return titles.count == 4 && titles.contains("4 notifications") && titles.contains("other")
             }

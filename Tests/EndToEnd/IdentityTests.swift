@@ -12,7 +12,7 @@ import Testing
 import Transfer
 
 /// Who calls: key sets that move, tickets, limits of services, and tokens that are taken back.
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(5)))
 struct IdentityTests {
     private static func encode(_ bytes: some DataProtocol) -> String {
         Data(bytes).base64EncodedString().replacingOccurrences(of: "+", with: "-")
@@ -181,7 +181,7 @@ struct IdentityTests {
             #expect(answer.status == 200)
             #expect(answer.body["user"]?.string == user)
             for socket in sockets {
-                try await eventually("the socket is closed", within: .seconds(1)) { socket.closeCode == 4401 }
+                try await eventually("the socket is closed", within: .seconds(30)) { socket.closeCode == 4401 }
             }
             for gateway in [first, second] {
                 let refused = try await gateway.call(.get, "/v1/notifications", token: token)

@@ -19,27 +19,27 @@ struct OutageTests {
             try await eventually("it works before") { socket.titles == ["before"] }
 
             try await stack.redis.stall()
-            try await eventually("readyz says why", within: .seconds(15)) {
+            try await eventually("readyz says why") {
                 let answer = try await gateway.call(.get, "/readyz", token: nil)
                 return answer.status == 503 && answer.body["redis"]?.string != "ok"
                     && answer.body["postgres"]?.string == "ok"
             }
             stack.redis.resume()
-            try await eventually("it is ready again", within: .seconds(30)) {
+            try await eventually("it is ready again") {
                 try await gateway.call(.get, "/readyz", token: nil).status == 200
             }
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "stalled")])
-            try await eventually("it works after a stall", within: .seconds(30)) { socket.titles.contains("stalled") }
+            try await eventually("it works after a stall") { socket.titles.contains("stalled") }
 
             try await stack.redis.kill()
             try await stack.redis.start()
-            try await eventually("it is ready again", within: .seconds(30)) {
+            try await eventually("it is ready again") {
                 try await gateway.call(.get, "/readyz", token: nil).status == 200
             }
-            try await eventually("a job is taken", within: .seconds(10)) {
+            try await eventually("a job is taken") {
                 (try? await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "reborn")])) != nil
             }
-            try await eventually("the socket that stayed open gets it", within: .seconds(40)) {
+            try await eventually("the socket that stayed open gets it") {
                 let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
                 return socket.titles.contains("reborn") || synced.contains { $0["title"]?.string == "reborn" }
             }
@@ -59,20 +59,20 @@ struct OutageTests {
 
             try await server.stall()
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "stalled")])
-            try await eventually("readyz says why", within: .seconds(15)) {
+            try await eventually("readyz says why") {
                 let answer = try await gateway.call(.get, "/readyz", token: nil)
                 return answer.status == 503 && answer.body["postgres"]?.string != "ok"
                     && answer.body["redis"]?.string == "ok"
             }
             server.resume()
-            try await eventually("what waited is delivered", within: .seconds(40)) {
+            try await eventually("what waited is delivered") {
                 socket.titles.contains("stalled")
             }
 
             try await server.kill()
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "killed")])
             try await server.start()
-            try await eventually("what waited is delivered", within: .seconds(40)) {
+            try await eventually("what waited is delivered") {
                 socket.titles.contains("killed")
             }
             #expect(socket.titles == ["before", "stalled", "killed"])

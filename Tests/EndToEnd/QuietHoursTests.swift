@@ -11,7 +11,7 @@ import Testing
 import Transfer
 
 /// Quiet hours, caps, idle users and switches, through both programs.
-@Suite(.serialized, .timeLimit(.minutes(3)))
+@Suite(.serialized, .timeLimit(.minutes(5)))
 struct QuietHoursTests {
     /// Quiet hours around now, in a user's settings.
     private static func quietNow() -> String {

@@ -42,7 +42,7 @@ struct RecurringScheduleTests {
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             _ = try await stack.startDispatcher(name: "one")
             _ = try await stack.startDispatcher(name: "two")
-            try await eventually("it fired", within: .seconds(20)) { !socket.titles.isEmpty }
+            try await eventually("it fired") { !socket.titles.isEmpty }
             try await eventually("the other has failed") {
                 let answer = try await gateway.call(.get, "/v1/schedules/\(lost)", token: service)
                 return answer.body["state"]?.string == "failed"

@@ -9,7 +9,7 @@ import Testing
 /// Clients that others wrote: signalrcore and pysignalr, from `CARILLON_TEST_PYTHON` or the `python3` of PATH.
 ///
 /// Without their packages these tests are skipped, and say so.
-@Suite(.serialized, .timeLimit(.minutes(3)))
+@Suite(.serialized, .timeLimit(.minutes(5)))
 struct SignalRClientTests {
     static let python = ProcessInfo.processInfo.environment["CARILLON_TEST_PYTHON"] ?? "python3"
 
@@ -65,7 +65,7 @@ struct SignalRClientTests {
         )
         let url = String(try await server.waitForLine("ready ").dropFirst("ready ".count))
         let process = try await Self.start(client, "conformance", [], url: url, in: directory.path)
-        #expect(try await process.waitForExit(within: .seconds(30)) == .code(0), "\(Self.output(of: process))")
+        #expect(try await process.waitForExit() == .code(0), "\(Self.output(of: process))")
     }
 
     // Polls of signalrcore carry no token, so that a gateway cannot let them in.
@@ -83,7 +83,7 @@ struct SignalRClientTests {
             )
             _ = try await process.waitForLine("listening")
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "hello")])
-            #expect(try await process.waitForExit(within: .seconds(30)) == .code(0), "\(Self.output(of: process))")
+            #expect(try await process.waitForExit() == .code(0), "\(Self.output(of: process))")
         }
     }
 }

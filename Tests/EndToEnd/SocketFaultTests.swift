@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// Clients that misbehave are closed with the right code, and harm nobody else.
-@Suite(.serialized, .timeLimit(.minutes(3)))
+@Suite(.serialized, .timeLimit(.minutes(5)))
 struct SocketFaultTests {
     @Test("tokens that are wrong, expired or unsigned are answered with 401 and a reason")
     func tokens() async throws {
@@ -73,7 +73,7 @@ struct SocketFaultTests {
                 #expect(try await socket.waitForClose() == code, "\(name)")
                 // What broke the framing is not read any more, so the server ends the connection by itself.
                 if [1002, 1007, 1009].contains(code) {
-                    try await eventually("\(name) is closed", within: .seconds(3)) { socket.isClosed }
+                    try await eventually("\(name) is closed", within: .seconds(30)) { socket.isClosed }
                 }
             }
             let polite = try await TestSocket.synced(port: gateway.port, user: "polite")
@@ -94,8 +94,8 @@ struct SocketFaultTests {
             try await eventually("the upgrade is done") { late.status == 101 }
             try await late.send(json: #"{"type":"auth","token":"\#(try await Stack.token(user: "late"))","ref":1}"#)
             #expect(try await late.first("sync")["version"]?.integer == 0)
-            #expect(try await anonymous.waitForClose(within: .seconds(15)) == 4401)
-            try await eventually("the mute one is dropped", within: .seconds(15)) { mute.isClosed }
+            #expect(try await anonymous.waitForClose() == 4401)
+            try await eventually("the mute one is dropped") { mute.isClosed }
             #expect(late.closeCode == nil)
         }
     }
@@ -118,7 +118,7 @@ struct SocketFaultTests {
             for _ in 0..<800 {
                 try await stack.append([("user", "slow"), ("type", "invoice_created"), ("title", "t"), ("data", data)])
             }
-            try await eventually("it is closed as too slow", within: .seconds(30)) {
+            try await eventually("it is closed as too slow") {
                 let metrics = await stack.http.perform(.init(.get, url: "http://127.0.0.1:\(gateway.port)/metrics"))
                 guard case .answered(let response) = metrics else { return false }
                 return String(decoding: response.body, as: UTF8.self).contains("carillon_sockets_slow 1\n")

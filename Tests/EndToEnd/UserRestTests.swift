@@ -11,7 +11,7 @@ import Testing
 import Transfer
 
 /// Users as services see them: everything at once in, everything out, everything gone.
-@Suite(.serialized, .timeLimit(.minutes(3)))
+@Suite(.serialized, .timeLimit(.minutes(5)))
 struct UserRestTests {
     private static let record = """
         {"settings":{"zone":"Europe/Zurich","locale":"de-CH","email":"ada@example.com",

@@ -163,7 +163,7 @@ struct WebhookTests {
                     try await Self.warmUp(stack, quick)
                     try await eventually("the silent one is asked") { silent.requests > 0 }
                     for number in 0..<20 { try await Self.notify(stack, "u\(number)") }
-                    try await eventually("the quick one has all", within: .seconds(10)) {
+                    try await eventually("the quick one has all", within: .seconds(30)) {
                         let users = try Self.events(quick).compactMap { $0["user"]?.string }
                         return (0..<20).allSatisfy { users.contains("u\($0)") }
                     }
@@ -246,7 +246,7 @@ struct WebhookTests {
             // The sandbox speaks TLS on this machine, with an authority that the dispatcher trusts.
             let url = stack.sandbox.url.replacingOccurrences(of: "127.0.0.1", with: "localhost")
             let hook = try await Self.register(gateway, #"{"url":"\#(url)/hook"}"#)
-            try await eventually("it is not reached", within: .seconds(30)) {
+            try await eventually("it is not reached") {
                 try await Self.notify(stack, "ada")
                 return try await Self.status(gateway, hook).body["status_reason"]?.string == "no answer: connect"
             }

@@ -4,7 +4,7 @@
 import JSON
 import Testing
 
-@Suite("JSON values", .timeLimit(.minutes(1)))
+@Suite("JSON values", .timeLimit(.minutes(3)))
 struct JSONValueTests {
     private let value = JSONValue.object([
         JSONMember("s", .string("x")), JSONMember("n", .number("-12")), JSONMember("f", .number("1.5")),

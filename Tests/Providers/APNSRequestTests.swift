@@ -6,7 +6,7 @@ import Model
 import Providers
 import Testing
 
-@Suite("Requests to APNs", .timeLimit(.minutes(1)))
+@Suite("Requests to APNs", .timeLimit(.minutes(3)))
 struct APNSRequestTests {
     @Test("The least")
     func least() {

@@ -6,7 +6,7 @@ import Model
 import Providers
 import Testing
 
-@Suite("Requests to FCM", .timeLimit(.minutes(1)))
+@Suite("Requests to FCM", .timeLimit(.minutes(3)))
 struct FCMRequestTests {
     @Test("The least")
     func least() {

@@ -6,7 +6,7 @@ import NIOPosix
 import Redis
 import Testing
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(3)))
 struct LossTests {
     @Test
     func connectionComesBackAfterAKillAndARestart() async throws {
@@ -135,7 +135,9 @@ struct LossTests {
                 }
                 return refused
             }
-            #expect(outcomes == Array(repeating: .overloaded, count: 5))
+            #expect(outcomes.allSatisfy { $0 == .overloaded })
+            // The connection's own sign of life may take a place.
+            #expect((5...6).contains(outcomes.count))
             let resumed = try await redis.text("PING")
             #expect(resumed == "PONG")
         }

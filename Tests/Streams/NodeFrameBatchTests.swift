@@ -5,7 +5,7 @@ import Model
 import Streams
 import Testing
 
-@Suite("Frames between dispatcher and node", .timeLimit(.minutes(1)))
+@Suite("Frames between dispatcher and node", .timeLimit(.minutes(3)))
 struct NodeFrameBatchTests {
     private static let frames = [
         NodeFrame(

@@ -5,7 +5,7 @@ import CoreMetrics
 import Telemetry
 import Testing
 
-@Suite("Prometheus text", .timeLimit(.minutes(1)))
+@Suite("Prometheus text", .timeLimit(.minutes(3)))
 struct PrometheusTests {
     private let registry = PrometheusRegistry()
 

@@ -5,7 +5,7 @@ import ProviderSandbox
 import Testing
 import Transfer
 
-@Suite("What is answered", .transfer, .timeLimit(.minutes(1)))
+@Suite("What is answered", .transfer, .timeLimit(.minutes(3)))
 struct TransferAnswerTests {
     @Test("An answer has status, version, headers and body, whatever the status")
     func answer() async throws {

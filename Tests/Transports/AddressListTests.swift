@@ -6,7 +6,7 @@ import NIOHTTP1
 import Testing
 import Transports
 
-@Suite("Addresses of clients", .timeLimit(.minutes(1)))
+@Suite("Addresses of clients", .timeLimit(.minutes(3)))
 struct AddressListTests {
     @Test("Only proxies that are trusted are believed, from the right")
     func forwarded() throws {

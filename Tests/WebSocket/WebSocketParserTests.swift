@@ -5,7 +5,7 @@ import NIOCore
 import Testing
 import WebSocket
 
-@Suite("WebSocket parser", .timeLimit(.minutes(1)))
+@Suite("WebSocket parser", .timeLimit(.minutes(3)))
 struct WebSocketParserTests {
     private typealias Event = WebSocketParser.Event
 

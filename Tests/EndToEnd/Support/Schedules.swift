@@ -13,6 +13,11 @@ enum Schedules {
 
     static func later(_ duration: Duration) -> String { (self.now() + duration).rfc3339 }
 
+    /// The moment of all that waits has come.
+    static func makeDue(_ stack: Stack) async throws {
+        try await stack.query("UPDATE carillon.schedules SET due_at = now(), wake_at = now()")
+    }
+
     static func count(_ stack: Stack) async throws -> Int64 {
         try await stack.query("SELECT count(*) FROM carillon.schedules").first?.int8(0) ?? -1
     }

@@ -158,7 +158,7 @@ final class TestSocket: Sendable {
     }
 
     /// Waits until the server has closed, and tells with which code.
-    func waitForClose(within limit: Duration = .seconds(10)) async throws -> UInt16? {
+    func waitForClose(within limit: Duration = .seconds(60)) async throws -> UInt16? {
         try await eventually("the socket is closed", within: limit) { self.isClosed || self.closeCode != nil }
         return self.closeCode
     }

@@ -124,13 +124,13 @@ package final class ChildProcess: Sendable {
     ///
     /// - Throws: ``FixtureError`` if the time is over.
     @discardableResult
-    package func waitForExit(within limit: Duration = .seconds(30)) async throws -> Exit {
+    package func waitForExit(within limit: Duration = .seconds(60)) async throws -> Exit {
         try await eventualValue("\(self.name) ends", within: limit) { self.exit }
     }
 
     /// Ends it by SIGTERM, and by SIGKILL if that takes longer than `limit`.
     @discardableResult
-    package func stop(within limit: Duration = .seconds(10)) async throws -> Exit {
+    package func stop(within limit: Duration = .seconds(60)) async throws -> Exit {
         self.send(SIGTERM)
         do {
             return try await self.waitForExit(within: limit)

@@ -71,7 +71,7 @@ package final class RedisServer: Sendable {
         let process = try await ChildProcess.spawn(
             "redis-server", arguments + self.options.arguments, name: "redis-\(number)", directory: self.directory.path)
         self.state.withLock { $0.process = process }
-        try await eventually("redis-server takes connections", within: .seconds(30)) {
+        try await eventually("redis-server takes connections") {
             if process.exit != nil { throw FixtureError("redis-server ended: \(process.tail())") }
             return process.output().contains("Ready to accept connections")
         }
