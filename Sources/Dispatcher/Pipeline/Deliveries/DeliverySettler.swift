@@ -178,8 +178,9 @@ struct DeliverySettler: Sendable {
         )
     }
 
-    /// Whether it arrived is not known: it is repeated once, with the same ids and keys, so that the device shows one. What
-    /// is critical goes on, since an alert that does not come is worse than one that comes twice.
+    /// Repeats once what may or may not have arrived, with the same ids and keys, so that the device shows one.
+    ///
+    /// What is critical goes on, since an alert that does not come is worse than one that comes twice.
     private func noteUnknown(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
