@@ -149,6 +149,10 @@ enum DispatcherComposition {
         services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
         services.append(ScheduleService(dispatcher: dispatcher))
         services.append(contentsOf: deliveries)
+        services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries))
+        services.append(
+            TestSendService(
+                dispatcher: dispatcher, devices: DeviceStore(pool: pool), reader: try connect(eventLoops.next())))
         services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
         let days = settings.retention
         services.append(ReplayService(dispatcher: dispatcher))

@@ -30,6 +30,8 @@ package struct APIServices: Sendable {
     package let recipients: RecipientStore
     package let traces: TraceStore
     package let survey: StreamSurvey
+    package let providerBoard: ProviderBoard
+    package let testSends: TestSends
     package let jobs: JobStream
     package let broadcasts: BroadcastStore
     package let jobControl: JobControl
@@ -75,6 +77,8 @@ package struct APIServices: Sendable {
         recipients: RecipientStore,
         traces: TraceStore,
         survey: StreamSurvey,
+        providerBoard: ProviderBoard,
+        testSends: TestSends,
         jobs: JobStream,
         broadcasts: BroadcastStore,
         jobControl: JobControl,
@@ -110,6 +114,8 @@ package struct APIServices: Sendable {
         self.recipients = recipients
         self.traces = traces
         self.survey = survey
+        self.providerBoard = providerBoard
+        self.testSends = testSends
         self.jobs = jobs
         self.broadcasts = broadcasts
         self.jobControl = jobControl
