@@ -153,7 +153,7 @@ let package = Package(
         // Dispatcher: jobs out, in the order the job travels.
         .target(
             name: "Providers",
-            dependencies: ["JSON", "Model", jwtKit],
+            dependencies: ["JSON", "Model", "Transfer", jwtKit],
             path: "Sources/Dispatcher/Providers"
         ),
         .target(

@@ -1,7 +1,7 @@
 // Carillon · EmailSender.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Model
 
 /// Who mail is from: `notices@example.com` or `Example <notices@example.com>`.
 package struct EmailSender: Sendable, Equatable {

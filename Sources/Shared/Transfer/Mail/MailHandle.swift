@@ -106,7 +106,7 @@ final class MailHandle {
         if let file = configuration.caFile { isSet = isSet && self.set(CURLOPT_CAINFO, file) }
         for (option, memory) in [
             (CURLOPT_ERRORBUFFER, UnsafeMutableRawPointer(self.errorText)), (CURLOPT_HEADERDATA, context),
-            (CURLOPT_READDATA, context), (CURLOPT_PROGRESSDATA, context),
+            (CURLOPT_READDATA, context), (CURLOPT_XFERINFODATA, context),
         ] {
             isSet = isSet && carillon_easy_set_pointer(self.pointer, option, memory) == CURLE_OK
         }

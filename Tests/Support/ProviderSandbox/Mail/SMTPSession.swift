@@ -171,7 +171,7 @@ struct SMTPSession {
         let rest = argument.dropFirst(word.count)
         guard rest.first == "<", let end = rest.firstIndex(of: ">") else { return nil }
         let address = rest[..<end].dropFirst()
-        guard address.count { $0 == "@" } == 1, !address.contains(" ") else { return nil }
+        guard address.count(where: { $0 == "@" }) == 1, !address.contains(" ") else { return nil }
         return (String(address), rest[rest.index(after: end)...].split(separator: " "))
     }
 
