@@ -12,8 +12,8 @@ struct BenchmarksCommand: AsyncParsableCommand {
         commandName: "benchmarks",
         abstract: "Measures Carillon; run by deploy/bench.",
         subcommands: [
-            RedisCommand.self, PersistCommand.self, TransferCommand.self, SocketsCommand.self, PushCommand.self, MailCommand.self,
-            IdleCommand.self, BacklogCommand.self, SoakCommand.self, FanoutCommand.self, UnicastCommand.self,
+            RedisCommand.self, PersistCommand.self, TransferCommand.self, SocketsCommand.self, PushCommand.self,
+            MailCommand.self, IdleCommand.self, BacklogCommand.self, SoakCommand.self, FanoutCommand.self, UnicastCommand.self,
             ConnectsCommand.self, ReconnectCommand.self, RestCommand.self, BroadcastCommand.self,
             BareSocketsCommand.self, BareRestCommand.self,
         ]

@@ -187,15 +187,26 @@ struct DeliverySender: Sendable {
             expiresAt: notification.expiresAt,
             isDeviceActive: facts.device.isActive && !facts.device.isSilenced
                 && ExactText(facts.device.user) == ExactText(notification.user),
-            isOptedOut: facts.wishes.settings.isOptedOut || facts.wishes.preference.push == false,
+            isOptedOut: facts.wishes.settings.isOptedOut || !self.isWanted(facts.wishes.preference, type),
             isRequired: type?.isRequired ?? false,
             wasAccepted: facts.wasAccepted
         )
-        gateFacts.purpose = work.callsForAttention ? .attention : .reach
-        gateFacts.quietEnd = self.dispatcher.quietEnd(of: notification, wishes: facts.wishes, now: now)
+        if self.channel.provider == .email {
+            // Nothing rings, so that quiet hours do not matter.
+            gateFacts.purpose = .email
+        } else {
+            gateFacts.purpose = work.callsForAttention ? .attention : .reach
+            gateFacts.quietEnd = self.dispatcher.quietEnd(of: notification, wishes: facts.wishes, now: now)
+        }
         guard let refusal = Decision.gate(gateFacts, now: now) else { return nil }
         if refusal == .quietHours, let end = gateFacts.quietEnd { return .putOff(until: end) }
         return .refused(refusal)
+    }
+
+    /// Whether the user has not switched the channel off since; mail is what one asks for.
+    private func isWanted(_ preference: TypePreference, _ type: NotificationType?) -> Bool {
+        guard self.channel.provider == .email else { return preference.push != false }
+        return preference.email ?? type?.isEmailOnByDefault ?? true
     }
 
     private func call(_ message: PushMessage, _ device: Device) async -> DeliveryOutcome.Result {
