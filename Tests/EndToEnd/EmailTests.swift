@@ -73,7 +73,9 @@ struct EmailTests {
         }
     }
 
-    @Test("mail goes to those who asked, to all where there is no other way or the type insists; to no one without address")
+    @Test(
+        "mail goes to those who asked, to all where there is no other way or the type insists; to no one without address"
+    )
     func recipients() async throws {
         try await Self.with { stack, gateway, _ in
             for user in ["asks", "silent"] {
@@ -205,7 +207,9 @@ struct EmailTests {
             }
             try await eventually("all wait for another try") {
                 for user in ["ada", "eve", "bob"] {
-                    guard try await stack.mailAttempts(user: user).last == "retry not_sent:connect" else { return false }
+                    guard try await stack.mailAttempts(user: user).last == "retry not_sent:connect" else {
+                        return false
+                    }
                 }
                 return true
             }

@@ -24,13 +24,17 @@ struct EmailAnswerTests {
             #expect(Self.read(stage, 451, "4.7.1 Greylisted") == .retry(reason: "SMTP_451_4.7.1", after: .seconds(60)))
         }
         #expect(Self.read(.session, 421, "Closing") == .retry(reason: "SMTP_421", after: .seconds(60)))
-        #expect(Self.read(.session, 454, "4.7.0 TLS not available") == .retry(reason: "SMTP_454_4.7.0", after: .seconds(60)))
+        #expect(
+            Self.read(.session, 454, "4.7.0 TLS not available") == .retry(reason: "SMTP_454_4.7.0", after: .seconds(60))
+        )
     }
 
-    @Test("An address that does not exist is told from one that refuses", arguments: [
-        ("5.1.1", true), ("5.1.2", true), ("5.1.6", true), ("5.1.10", true), ("5.1.0", false), ("5.1.3", false),
-        ("5.2.1", false), ("5.2.2", false), ("5.7.1", false), ("5.7.26", false), ("5.1.11", false),
-    ])
+    @Test(
+        "An address that does not exist is told from one that refuses",
+        arguments: [
+            ("5.1.1", true), ("5.1.2", true), ("5.1.6", true), ("5.1.10", true), ("5.1.0", false), ("5.1.3", false),
+            ("5.2.1", false), ("5.2.2", false), ("5.7.1", false), ("5.7.26", false), ("5.1.11", false),
+        ])
     func refused(code: String, isDead: Bool) {
         let reason = "SMTP_550_\(code)"
         for stage in [MailReply.Stage.recipient, .content] {

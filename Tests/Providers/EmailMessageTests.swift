@@ -29,7 +29,10 @@ struct EmailMessageTests {
                 "MIME-Version: 1.0",
                 #"Content-Type: multipart/alternative; boundary="=_\#(Messages.id)""#,
             ])
-        #expect(try MailText.make(unsubscribe: link) { $0.category = "news:daily"; $0.org = "acme" }.raw == mail.raw)
+        #expect(
+            try MailText.make(unsubscribe: link) {
+                $0.category = "news:daily"; $0.org = "acme"
+            }.raw == mail.raw)
         #expect(try MailText.make().values("List-Unsubscribe").isEmpty)
     }
 
@@ -76,7 +79,8 @@ struct EmailMessageTests {
     @Test(
         "What is no address gets nothing",
         arguments: [
-            "", "ada", "@example.com", "ada@", "ada@@example.com", "a b@example.com", "<ada@example.com>", "ada@exa,mple",
+            "", "ada", "@example.com", "ada@", "ada@@example.com", "a b@example.com", "<ada@example.com>",
+            "ada@exa,mple",
             "\"ada\"@example.com", ".ada@example.com", "ada@example..com", "ädä@example.com",
             String(repeating: "a", count: 65) + "@example.com",
         ])
@@ -86,7 +90,8 @@ struct EmailMessageTests {
 
     @Test("The body arrives as it is written, in short lines of ASCII, whatever it holds")
     func body() throws {
-        let text = ".\n..dots\r\nblank at the end \n\ttab\nZürich = 🎉\n" + String(repeating: "long ", count: 60) + "\rend"
+        let text =
+            ".\n..dots\r\nblank at the end \n\ttab\nZürich = 🎉\n" + String(repeating: "long ", count: 60) + "\rend"
         let mail = try MailText.make {
             $0.title = ""
             $0.body = text
@@ -127,7 +132,8 @@ struct EmailMessageTests {
         #expect(mail.values("Reply-To") == ["help@example.com"])
         #expect(mail.parts == ["text/plain": "Plain", "text/html": "<p>Rich</p>"])
         let injected = try MailText.make {
-            $0.extras.platform = Array(#"{"email":{"subject":"Own\r\nBcc: e@x.y","reply_to":"a@b.c\r\nBcc: e@x.y"}}"#.utf8)
+            $0.extras.platform = Array(
+                #"{"email":{"subject":"Own\r\nBcc: e@x.y","reply_to":"a@b.c\r\nBcc: e@x.y"}}"#.utf8)
         }
         #expect(injected.values("Bcc").isEmpty && injected.values("Reply-To").isEmpty)
     }
@@ -143,7 +149,9 @@ struct EmailMessageTests {
         ] {
             #expect(try MailText.make(from: text).values("From") == [field])
         }
-        for text in ["", "Carillon", "a@b@c.d", "A <a@example.com", "A <a@example.com> b", "a@example.com, b@example.com"] {
+        for text in [
+            "", "Carillon", "a@b@c.d", "A <a@example.com", "A <a@example.com> b", "a@example.com, b@example.com",
+        ] {
             #expect(throws: CredentialFault.self, "\(text)") { try EmailSender(text) }
         }
     }

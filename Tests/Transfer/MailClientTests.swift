@@ -98,7 +98,8 @@ struct MailClientTests {
                     == .answered(MailReply(stage: .sender, code: 421, text: "4.7.0 Too many messages")))
             let bad = Self.mail(to: Self.address("ada"), from: Self.address("badsender"))
             #expect(
-                await client.send(bad) == .answered(MailReply(stage: .sender, code: 550, text: "5.7.1 Not your address")))
+                await client.send(bad)
+                    == .answered(MailReply(stage: .sender, code: 550, text: "5.7.1 Not your address")))
         }
     }
 
@@ -197,7 +198,9 @@ struct MailClientTests {
         }
     }
 
-    @Test("What could end a command is not sent", arguments: ["", "ada", "a@b\r\nRCPT TO:<c@d>", "a@b>", "a b@c", "a@b\0"])
+    @Test(
+        "What could end a command is not sent",
+        arguments: ["", "ada", "a@b\r\nRCPT TO:<c@d>", "a@b>", "a b@c", "a@b\0"])
     func invalid(address: String) async throws {
         try await Self.with { client in
             let failure = MailOutcome.unanswered(TransferFailure(.invalidRequest))

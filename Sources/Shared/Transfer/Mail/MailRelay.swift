@@ -48,7 +48,8 @@ package struct MailRelay: Sendable, CustomStringConvertible {
     private static func login(_ text: Substring?) throws(Fault) -> (user: String?, password: String?) {
         guard let text else { return (nil, nil) }
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-        guard parts.count == 2, let user = Self.decode(parts[0]), let password = Self.decode(parts[1]), !user.isEmpty else {
+        guard parts.count == 2, let user = Self.decode(parts[0]), let password = Self.decode(parts[1]), !user.isEmpty
+        else {
             throw Fault(description: "needs user:password before the @, both percent-encoded, or no login at all")
         }
         return (user, password)

@@ -25,7 +25,9 @@ package struct MailRequest: Sendable, CustomStringConvertible {
     var isSendable: Bool {
         [self.sender, self.recipient].allSatisfy { address in
             address.contains("@") && address.utf8.count <= 254
-                && address.utf8.allSatisfy { $0 > 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "<") && $0 != UInt8(ascii: ">") }
+                && address.utf8.allSatisfy {
+                    $0 > 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "<") && $0 != UInt8(ascii: ">")
+                }
         }
     }
 }

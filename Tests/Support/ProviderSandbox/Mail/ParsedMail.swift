@@ -133,7 +133,8 @@ struct ParsedMail {
                 }
                 if rest.isEmpty {
                     isSoft = true
-                } else if let code = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16), rest.count >= 2 {
+                } else if let code = UInt8(String(decoding: rest.prefix(2), as: UTF8.self), radix: 16), rest.count >= 2
+                {
                     decoded.append(code)
                     rest = rest.dropFirst(2)
                 } else {

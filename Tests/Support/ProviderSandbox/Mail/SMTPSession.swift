@@ -85,7 +85,8 @@ struct SMTPSession {
             let more = self.isSecure ? "250-AUTH PLAIN\r\n" : "250-STARTTLS\r\n"
             return [
                 .reply(
-                    "250-sandbox.carillon.example\r\n250-SIZE \(MailEndpoint.sizeLimit)\r\n\(more)250 ENHANCEDSTATUSCODES")
+                    "250-sandbox.carillon.example\r\n250-SIZE \(MailEndpoint.sizeLimit)\r\n\(more)250 ENHANCEDSTATUSCODES"
+                )
             ]
         case "QUIT": return [.reply("221 2.0.0 Bye"), .close]
         case "NOOP": return [.reply("250 2.0.0 OK")]
