@@ -67,7 +67,7 @@ struct EmailMessageTests {
         let mail = try MailText.make { $0.title = "Hi\(separator)Bcc: eve@example.com" }
         #expect(mail.values("Bcc").isEmpty)
         #expect(mail.values("Subject") == ["Hi Bcc: eve@example.com"])
-        #expect(throws: EmailMessage.Fault(description: "bad_address")) {
+        #expect(throws: EmailMessage.Fault("bad_address")) {
             try MailText.make(to: "ada@example.com\(separator)Bcc: eve@example.com")
         }
         #expect(throws: CredentialFault.self) { try EmailSender("A\(separator)B <a@example.com>") }
@@ -85,7 +85,7 @@ struct EmailMessageTests {
             String(repeating: "a", count: 65) + "@example.com",
         ])
     func badAddress(address: String) {
-        #expect(throws: EmailMessage.Fault(description: "bad_address")) { try MailText.make(to: address) }
+        #expect(throws: EmailMessage.Fault("bad_address")) { try MailText.make(to: address) }
     }
 
     @Test("The body arrives as it is written, in short lines of ASCII, whatever it holds")

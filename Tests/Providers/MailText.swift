@@ -48,7 +48,7 @@ struct MailText {
         from sender: String = "Carillon <notices@example.com>",
         to recipient: String = "ada@example.com",
         unsubscribe: String? = nil,
-        _ change: (inout Notification) -> Void = { _ in }
+        _ change: (inout Model.Notification) -> Void = { _ in }
     ) throws -> MailText {
         MailText(
             try EmailMessage(

@@ -10,6 +10,10 @@ package struct EmailMessage: Sendable {
     /// Why there is no message.
     package struct Fault: Error, Sendable, Equatable, CustomStringConvertible {
         package let description: String
+
+        package init(_ description: String) {
+            self.description = description
+        }
     }
 
     /// The envelope's addresses.
@@ -28,7 +32,7 @@ package struct EmailMessage: Sendable {
         to recipient: String,
         unsubscribe: String?
     ) throws(Fault) {
-        guard let address = EmailAddress(recipient) else { throw Fault(description: "bad_address") }
+        guard let address = EmailAddress(recipient) else { throw Fault("bad_address") }
         let notification = message.notification
         let text = EmailText(notification, unsubscribe: unsubscribe)
         let boundary = "=_\(notification.id)"
@@ -50,7 +54,7 @@ package struct EmailMessage: Sendable {
             try header.add("MIME-Version", "1.0")
             try header.add("Content-Type", "multipart/alternative; boundary=\"\(boundary)\"")
         } catch {
-            throw Fault(description: "bad_field:\(error.field)")
+            throw Fault("bad_field:\(error.field)")
         }
         header.end()
         var content = header.bytes
