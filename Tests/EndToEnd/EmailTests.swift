@@ -267,9 +267,15 @@ struct EmailTests {
     func faults() async throws {
         try await Stack.with { stack in
             for (settings, words) in [
-                (["SMTP_URL": "http://u:secret-1@relay", "SMTP_FROM": "a@example.com"], ["SMTP_URL must be smtp://"]),
-                (["SMTP_URL": "smtp://relay:x"], ["SMTP_URL has a port", "SMTP_FROM is required with SMTP_URL"]),
-                (["SMTP_URL": "smtp://relay", "SMTP_FROM": "nobody"], ["SMTP_FROM must be"]),
+                (
+                    ["SMTP_URL": "http://u:secret-1@relay", "SMTP_FROM": "a@example.com"],
+                    ["SMTP_URL cannot be used: must be smtp://"]
+                ),
+                (
+                    ["SMTP_URL": "smtp://relay:x"],
+                    ["SMTP_URL cannot be used: has a port", "SMTP_FROM is required with SMTP_URL"]
+                ),
+                (["SMTP_URL": "smtp://relay", "SMTP_FROM": "nobody"], ["SMTP_FROM cannot be used: must be"]),
             ] {
                 let process = try await stack.spawn("dispatcher", ["run"], name: "faulty", environment: settings)
                 #expect(try await process.waitForExit() == .code(78))

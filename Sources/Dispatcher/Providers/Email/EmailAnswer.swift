@@ -15,7 +15,11 @@ package enum EmailAnswer {
     package static func read(_ reply: MailReply) -> ProviderAnswer {
         if reply.isAccepted { return .accepted(id: self.queueID(reply.text)) }
         let reason = self.reason(reply)
-        guard (500..<600).contains(reply.code) else { return .retry(reason: reason, after: self.firstDelay) }
+        guard (500..<600).contains(reply.code) else {
+            // One mailbox's trouble is not the relay's.
+            return self.concernsRelay(reply)
+                ? .retry(reason: reason, after: self.firstDelay) : .retryDevice(reason: reason, after: self.firstDelay)
+        }
         switch reply.stage {
         case .session: return .configuration(reason: reason)
         case .sender:
@@ -28,6 +32,12 @@ package enum EmailAnswer {
             // Who wants a login first says so to any command.
             return reply.code == 530 || reply.code == 535 ? .configuration(reason: reason) : .refused(reason: reason)
         }
+    }
+
+    private static func concernsRelay(_ reply: MailReply) -> Bool {
+        if reply.stage == .session || reply.stage == .sender || reply.code == 421 { return true }
+        // Status of the mail system, or of the network (RFC 3463 section 3).
+        return reply.enhancedCode.map { $0.hasPrefix("4.3.") || $0.hasPrefix("4.4.") } ?? false
     }
 
     /// What it means that nothing was said; nil if that says nothing either.

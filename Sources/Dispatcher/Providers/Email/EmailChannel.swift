@@ -30,8 +30,8 @@ package struct EmailChannel: ProviderChannel {
     package func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
         let mail: EmailMessage
         do throws(EmailMessage.Fault) {
-            mail = try EmailMessage(
-                message, from: self.sender, to: device.token, unsubscribe: self.unsubscribe(message.notification))
+            let link = message.isRefusable ? self.unsubscribe(message.notification) : nil
+            mail = try EmailMessage(message, from: self.sender, to: device.token, unsubscribe: link)
         } catch {
             return ProviderReply(.answered(.refused(reason: error.description)))
         }
