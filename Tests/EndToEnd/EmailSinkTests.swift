@@ -3,6 +3,7 @@
 
 import Fixtures
 import JSON
+import Postgres
 import Testing
 
 /// A mail server of others, aiosmtpd, and Python's own reader of messages find nothing strange in ours.

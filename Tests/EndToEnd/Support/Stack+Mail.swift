@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Fixtures
-import Foundation
 import JSON
+import Postgres
 import ProviderSandbox
+import Redis
+import Transfer
 
 /// A mail that the sandbox's relay took.
 struct ReceivedMail: Sendable {
@@ -62,6 +64,16 @@ extension Stack {
         let wishes = try await gateway.call(
             .put, "/v1/preferences", token: token, json: #"{"types":[{"type":"\#(type)","email":true}]}"#)
         guard wishes.status == 200 else { throw FixtureError("no preference: \(wishes.body)") }
+    }
+
+    /// Makes what waits for another try due.
+    func hurryMail() async throws {
+        for lane in ["critical", "normal", "bulk"] {
+            let key = "carillon:{email}:retry:\(lane)"
+            for member in try await self.connection.send("ZRANGE", .text(key), "0", "-1").strings() {
+                try await self.connection.send("ZADD", .text(key), "XX", "0", .text(member))
+            }
+        }
     }
 
     /// The reasons of a user's attempts by e-mail, the oldest first.

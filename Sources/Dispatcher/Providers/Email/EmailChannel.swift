@@ -6,7 +6,8 @@ package import Transfer
 
 /// E-mail by one relay, from one address.
 package struct EmailChannel: ProviderChannel {
-    private static let timeout: Duration = .seconds(120)
+    /// Shorter than the time that a dispatcher has to stop, so that what it has is settled.
+    private static let timeout: Duration = .seconds(50)
 
     package let provider = Provider.email
     package let app: String
