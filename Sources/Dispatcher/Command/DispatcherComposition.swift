@@ -42,7 +42,15 @@ enum DispatcherComposition {
         let (transfer, guarded) = try self.transfers(settings, logger: logger)
         let apps = AppChannels(
             settings,
-            context: ChannelContext(transfer: transfer, guarded: guarded, now: now, logger: logger, read: self.contents)
+            context: ChannelContext(
+                transfer: transfer,
+                guarded: guarded,
+                now: now,
+                logger: logger,
+                read: self.contents,
+                caFile: settings.providerCertificateAuthority,
+                unsubscribe: self.unsubscribeLinks(settings)
+            )
         )
         let ways = await apps.make { reader.fault($0, "cannot be used: \($1)") }
         try reader.finish()
@@ -219,6 +227,15 @@ enum DispatcherComposition {
         configuration.allowPlainHTTP = settings.common.allowsPrivateWebhooks
         configuration.refusesPrivateAddresses = !settings.common.allowsPrivateWebhooks
         return (transfer, try TransferClient(configuration: configuration, logger: logger))
+    }
+
+    /// Links by which one click stops a type's e-mail; none without an address and a secret.
+    private static func unsubscribeLinks(_ settings: DispatcherSettings) -> @Sendable (Notification) -> String? {
+        guard let url = settings.publicURL, let secret = settings.linkSecret else { return { _ in nil } }
+        let links = UnsubscribeLinks(secret: secret)
+        return { notification in
+            "\(url)/v1/unsubscribe?token=" + links.token(for: .init(user: notification.user, type: notification.type))
+        }
     }
 
     /// How the databases are reached whose outbox is relayed, by name.

@@ -97,14 +97,18 @@ package struct FollowUpService: Service {
         return gate(gateFacts, now: facts.now)
     }
 
-    /// What waited for a release that is not needed any more rests in the inbox.
+    /// What waited for a release that is not needed any more rests in the inbox; what had nothing but its e-mail is over.
     private func settle(
         _ notification: Notification,
         _ refusal: GateRefusal,
         _ kind: FollowUp,
         in plan: inout RoutePlan
     ) {
-        guard kind == .release, notification.status == .deferred else { return }
+        let waitsForRelease = kind == .release && notification.status == .deferred
+        let waitsForMail =
+            kind == .email && notification.status == .pending && !notification.channels.contains(.inApp)
+            && notification.statusReason != "queued"
+        guard waitsForRelease || waitsForMail else { return }
         if refusal == .expired {
             plan.mark(notification, .expired, reason: refusal.rawValue, via: nil)
         } else if notification.channels.contains(.inApp) {
