@@ -408,8 +408,9 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "Fixtures", "JSON", "Model", "Postgres", "ProviderSandbox", "Queues", "Redis", "Services", "Streams",
-                "Transfer", cryptoExtras, crypto, logging, nioCore, nIOHTTP1, nioPosix, niossl,
+                "Catalog", "Fixtures", "JSON", "Model", "Pipeline", "Postgres", "ProviderSandbox", "Queues", "Redis",
+                "Services", "Stores", "Streams", "Transfer", "Zones", cryptoExtras, crypto, logging, nioCore, nIOHTTP1,
+                nioPosix, niossl, serviceLifecycle,
             ],
             path: "Tests/EndToEnd"),
     ],

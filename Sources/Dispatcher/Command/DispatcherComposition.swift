@@ -40,9 +40,11 @@ enum DispatcherComposition {
 
     /// Works until a signal ends it.
     static func run(_ settings: DispatcherSettings, reader: SettingsReader) async throws {
-        let now: @Sendable () -> Timestamp = {
+        let machineTime: @Sendable () -> Timestamp = {
             Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
         }
+        let clock = SteadyClock(machineTime())
+        let now: @Sendable () -> Timestamp = { clock.now }
         let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
             try CatalogLoader.load(path: settings.common.catalog)
         }
@@ -74,6 +76,11 @@ enum DispatcherComposition {
         let redis = try connect(jobsLoop)
         let pool = try PostgresPool(self.database(settings), logger: logger)
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
+        let notifications = NotificationStore(pool: pool)
+        let time = ClockService(
+            clock: clock, notifications: notifications, machine: machineTime, logger: logger)
+        // Before anything is looked at that may be due.
+        try? await time.set()
         let keys = Keyspace()
         let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
         let dispatcher = Dispatcher(
@@ -81,7 +88,7 @@ enum DispatcherComposition {
             catalogs: catalogs,
             keys: keys,
             redis: redis,
-            notifications: NotificationStore(pool: pool),
+            notifications: notifications,
             recipients: RecipientStore(pool: pool),
             deliveries: DeliveryStore(pool: pool),
             deadLetters: DeadLetterStore(pool: pool),
@@ -106,7 +113,7 @@ enum DispatcherComposition {
         transferConfiguration.caFile = settings.providerCertificateAuthority
         let transfer = try TransferClient(configuration: transferConfiguration, logger: logger)
         let lease = LeaseService(dispatcher: dispatcher)
-        let deliveries = try self.channels(settings, credentials, transfer, now).map { channel in
+        let deliveries = try self.channels(settings, credentials, transfer, machineTime).map { channel in
             DeliveriesService(
                 dispatcher: dispatcher,
                 channel: channel,
@@ -152,7 +159,7 @@ enum DispatcherComposition {
             eventLoop: eventLoops.next(),
             logger: logger
         )
-        var services: [any Service] = [lease, operations, reload, RetryService(dispatcher: dispatcher)]
+        var services: [any Service] = [lease, time, operations, reload, RetryService(dispatcher: dispatcher)]
         services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher), broadcasts]
         services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
         services.append(ScheduleService(dispatcher: dispatcher))

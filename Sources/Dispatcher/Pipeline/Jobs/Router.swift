@@ -114,6 +114,8 @@ struct Router: Sendable {
                 }
             case .postpone(let kind, let until, let reason):
                 plan.postpone(notification, kind, until: until, reason: reason)
+                guard kind == .release, self.dispatcher.events.isOn else { continue }
+                plan.tell(.deferred, notification, at: facts.now, channel: .push, reason: reason.rawValue)
             case .note(let reason):
                 plan.note(notification, reason)
             case .settle(let status, let reason, let via):
