@@ -271,8 +271,8 @@ let package = Package(
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer", argumentParser, crypto,
-                httpTypes, hummingbird, logging, nioCore, nioPosix,
+                "Decision", "Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer", "Zones",
+                argumentParser, crypto, httpTypes, hummingbird, logging, nioCore, nioPosix,
             ],
             path: "Tests/Benchmarks",
             exclude: ["Rest/rest.lua", "Yardsticks"]

@@ -104,7 +104,8 @@ struct ClockTests {
                     stored_at = now() - interval '3 minutes'
                 """
             )
-            try await stack.query("UPDATE carillon.sweep SET swept_until = least(swept_until, now() - interval '4 minutes')")
+            try await stack.query(
+                "UPDATE carillon.sweep SET swept_until = least(swept_until, now() - interval '4 minutes')")
             for user in Self.users { try await gateway.set(QuietNow.over, of: user) }
             try await stack.connection.send("DEL", "carillon:sweep")
             try await eventually("what lost its owner is pushed") { stack.pushed().count == Self.users.count }

@@ -104,7 +104,8 @@ struct QuietHoursTests {
                 return try rows.map { [try $0.text(0), "\(try $0.bool(1))"] } == [["sent", "true"], ["sent", "true"]]
             }
             // Neither asks the phone to put it in the place of the other.
-            #expect(stack.sandbox.received().allSatisfy { !String(decoding: $0.payload, as: UTF8.self).contains("collapse") })
+            let payloads = stack.sandbox.received().map { String(decoding: $0.payload, as: UTF8.self) }
+            #expect(payloads.allSatisfy { !$0.contains("collapse") })
         }
     }
 

@@ -115,7 +115,7 @@ struct ScheduleScenarioTests {
         }
     }
 
-    @Test("news: the monitor tells of a story as often as it runs; each who wants it has it once, and the count is reported")
+    @Test("news: the monitor tells of a story each time it runs; who wants it has it once, and the count is reported")
     func monitor() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()

@@ -12,7 +12,7 @@ import Transfer
 /// What a simulation says is what the job would do.
 @Suite(.serialized, .timeLimit(.minutes(5)))
 struct SimulationTests {
-    @Test("a simulation has the text in the user's language, and the caps as the user's count stands; it counts nothing")
+    @Test("a simulation has the text in the user's language and the caps as they stand, and counts nothing")
     func capsAndText() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(

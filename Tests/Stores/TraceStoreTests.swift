@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Stores: traces", .timeLimit(.minutes(2)))
 struct TraceStoreTests {
-    @Test("without its user a notification is found by its attempts, or near the moment of its id; else it takes the user")
+    @Test("without its user a notification is found by its attempts, or near the moment of its id")
     func search() async throws {
         try await Samples.withStores { pool in
             let store = TraceStore(pool: pool)

@@ -122,7 +122,8 @@ package struct DigestStore: Sendable {
     /// What windows held back, the summaries' own items: a page in the order of window and item.
     ///
     /// - Parameter last: the last of the page before; nil for the first page.
-    package func held(in windows: [NotificationID], after last: Held?, limit: Int) async throws(PostgresError) -> [Held] {
+    package func held(in windows: [NotificationID], after last: Held?, limit: Int) async throws(PostgresError) -> [Held]
+    {
         guard !windows.isEmpty else { return [] }
         let first = NotificationID(high: 0, low: 0)
         let result = try await self.pool.query(

@@ -80,7 +80,8 @@ package struct TraceStore: Sendable {
         let moment = Timestamp(milliseconds: id.milliseconds)
         let result = try await self.pool.query(
             Self.search, .uuid(id.halves), .timestamptz((moment + .seconds(-1)).microseconds),
-            .timestamptz((moment + Self.searchSpan).microseconds), .timestamptz((moment + (.zero - Self.skew)).microseconds),
+            .timestamptz((moment + Self.searchSpan).microseconds),
+            .timestamptz((moment + (.zero - Self.skew)).microseconds),
             .int4(Int32(Self.mostSearched))
         )
         return try result.first?.text(0)

@@ -99,7 +99,8 @@ package struct DigestService: Service {
                 page.compactMap { item in
                     guard let (due, summary) = windows[item.window] else { return nil }
                     let label = NotificationLabel(
-                        id: item.id, user: due.user, type: due.type, category: catalog[due.type]?.category, org: due.org,
+                        id: item.id, user: due.user, type: due.type, category: catalog[due.type]?.category,
+                        org: due.org,
                         job: item.job)
                     return LifecycleEvent(.summarised, label, at: now, reason: summary.id.description)
                 }
