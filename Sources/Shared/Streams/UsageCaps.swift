@@ -77,6 +77,6 @@ package struct UsageCaps: Sendable {
         }
         var counts: [Int64] = []
         for reply in try await self.connection.send(batch) { counts.append(try reply.integer()) }
-        return zip(caps, counts).firstIndex { cap, count in count >= cap.limit.count }
+        return zip(caps.indices, counts).first { index, count in count >= caps[index].limit.count }?.0
     }
 }
