@@ -1,9 +1,10 @@
 // Carillon · ClockService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 package import Logging
 import Metrics
-import Model
+package import Model
 import ServiceLifecycle
 package import Stores
 

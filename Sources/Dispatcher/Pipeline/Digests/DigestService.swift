@@ -8,6 +8,7 @@ import Logging
 import Model
 import ServiceLifecycle
 import Stores
+import Streams
 
 /// Flushes digests whose windows are over, each exactly once however many dispatchers there are: the summary's id is made of
 /// the window's.
@@ -81,7 +82,7 @@ package struct DigestService: Service {
         }
         try await Router(dispatcher: self.dispatcher).route(open)
         await self.dispatcher.tell(told)
-        try await self.tell(Dictionary(uniqueKeysWithValues: zip(due.map(\.id), zip(due, decided))), catalog)
+        try await self.tell(Dictionary(uniqueKeysWithValues: zip(due.map(\.id), zip(due, decided).map { (due: $0, summary: $1) })), catalog)
     }
 
     /// Tells upstream apps of each item which summary stands for it.
