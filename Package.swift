@@ -112,7 +112,7 @@ let package = Package(
         ),
         .target(
             name: "Settings",
-            dependencies: ["Redis", "Telemetry", configuration, logging, systemPackage],
+            dependencies: ["Redis", "Telemetry", configuration, logging, systemPackage, yams],
             path: "Sources/Shared/Settings"
         ),
         .target(
@@ -153,7 +153,7 @@ let package = Package(
         // Dispatcher: jobs out, in the order the job travels.
         .target(
             name: "Providers",
-            dependencies: ["JSON", "Model", jwtKit],
+            dependencies: ["JSON", "Model", "Transfer", jwtKit, logging],
             path: "Sources/Dispatcher/Providers"
         ),
         .target(
