@@ -380,7 +380,10 @@ let package = Package(
         ),
         .testTarget(
             name: "PipelineTests",
-            dependencies: ["Backoff", "Model", "Pipeline"],
+            dependencies: [
+                "Backoff", "Catalog", "Fixtures", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Stores", "Streams",
+                "Zones", logging,
+            ],
             path: "Tests/Pipeline"
         ),
         .testTarget(
@@ -408,8 +411,8 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "Catalog", "Fixtures", "JSON", "Model", "Pipeline", "Postgres", "ProviderSandbox", "Queues", "Redis",
-                "Services", "Stores", "Streams", "Transfer", "Zones", cryptoExtras, crypto, logging, nioCore, nIOHTTP1,
+                "Catalog", "Fixtures", "JSON", "Model", "Pipeline", "Postgres", "Providers", "ProviderSandbox", "Queues",
+                "Redis", "Services", "Stores", "Streams", "Transfer", "Zones", cryptoExtras, crypto, logging, nioCore, nIOHTTP1,
                 nioPosix, niossl, serviceLifecycle,
             ],
             path: "Tests/EndToEnd"),

@@ -44,7 +44,8 @@ enum DispatcherComposition {
         let (transfer, guarded) = try self.transfers(settings, logger: logger)
         let apps = AppChannels(
             settings,
-            context: ChannelContext(transfer: transfer, guarded: guarded, now: machineTime, logger: logger, read: self.contents)
+            context: ChannelContext(
+                transfer: transfer, guarded: guarded, now: machineTime, logger: logger, read: self.contents)
         )
         let ways = await apps.make { reader.fault($0, "cannot be used: \($1)") }
         try reader.finish()

@@ -82,7 +82,8 @@ package struct DigestService: Service {
         }
         try await Router(dispatcher: self.dispatcher).route(open)
         await self.dispatcher.tell(told)
-        try await self.tell(Dictionary(uniqueKeysWithValues: zip(due.map(\.id), zip(due, decided).map { (due: $0, summary: $1) })), catalog)
+        let windows = zip(due, decided).map { ($0.id, (due: $0, summary: $1)) }
+        try await self.tell(Dictionary(uniqueKeysWithValues: windows), catalog)
     }
 
     /// Tells upstream apps of each item which summary stands for it.
