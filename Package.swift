@@ -271,8 +271,8 @@ let package = Package(
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer", argumentParser, crypto,
-                httpTypes, hummingbird, logging, nioCore, nioPosix,
+                "Decision", "Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer", "Zones",
+                argumentParser, crypto, httpTypes, hummingbird, logging, nioCore, nioPosix,
             ],
             path: "Tests/Benchmarks",
             exclude: ["Rest/rest.lua", "Yardsticks"]
@@ -380,7 +380,10 @@ let package = Package(
         ),
         .testTarget(
             name: "PipelineTests",
-            dependencies: ["Backoff", "Model", "Pipeline"],
+            dependencies: [
+                "Backoff", "Catalog", "Fixtures", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Stores", "Streams",
+                "Zones", logging,
+            ],
             path: "Tests/Pipeline"
         ),
         .testTarget(
@@ -408,8 +411,9 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "Fixtures", "JSON", "Model", "Postgres", "ProviderSandbox", "Queues", "Redis", "Services", "Streams",
-                "Transfer", cryptoExtras, crypto, logging, nioCore, nIOHTTP1, nioPosix, niossl,
+                "Catalog", "Fixtures", "JSON", "Model", "Pipeline", "Postgres", "Providers", "ProviderSandbox", "Queues",
+                "Redis", "Services", "Stores", "Streams", "Transfer", "Zones", cryptoExtras, crypto, logging, nioCore, nIOHTTP1,
+                nioPosix, niossl, serviceLifecycle,
             ],
             path: "Tests/EndToEnd"),
     ],

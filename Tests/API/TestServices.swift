@@ -73,6 +73,7 @@ enum TestServices {
             schedules: ScheduleStore(pool: pool),
             presence: presence,
             recipients: RecipientStore(pool: pool),
+            usage: UsageCaps(connection: redis, keys: keys),
             traces: TraceStore(pool: pool),
             survey: StreamSurvey(connection: redis, keys: keys),
             providerBoard: ProviderBoard(connection: redis, keys: keys),

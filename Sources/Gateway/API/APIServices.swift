@@ -28,6 +28,7 @@ package struct APIServices: Sendable {
     package let schedules: ScheduleStore
     package let presence: PresenceRegistry
     package let recipients: RecipientStore
+    package let usage: UsageCaps
     package let traces: TraceStore
     package let survey: StreamSurvey
     package let providerBoard: ProviderBoard
@@ -75,6 +76,7 @@ package struct APIServices: Sendable {
         schedules: ScheduleStore,
         presence: PresenceRegistry,
         recipients: RecipientStore,
+        usage: UsageCaps,
         traces: TraceStore,
         survey: StreamSurvey,
         providerBoard: ProviderBoard,
@@ -112,6 +114,7 @@ package struct APIServices: Sendable {
         self.schedules = schedules
         self.presence = presence
         self.recipients = recipients
+        self.usage = usage
         self.traces = traces
         self.survey = survey
         self.providerBoard = providerBoard

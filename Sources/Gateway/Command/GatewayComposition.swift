@@ -174,6 +174,7 @@ enum GatewayComposition {
                 schedules: ScheduleStore(pool: pool),
                 presence: presence,
                 recipients: RecipientStore(pool: pool),
+                usage: UsageCaps(connection: redis, keys: keys),
                 traces: TraceStore(pool: pool),
                 survey: StreamSurvey(connection: redis, keys: keys),
                 providerBoard: ProviderBoard(connection: redis, keys: keys),
@@ -185,6 +186,7 @@ enum GatewayComposition {
                     broadcasts: BroadcastStore(pool: pool),
                     schedules: ScheduleStore(pool: pool),
                     publisher: publisher,
+                    events: events,
                     keys: keys,
                     now: now,
                     logger: logger
