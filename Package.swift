@@ -242,12 +242,18 @@ let package = Package(
             ],
             path: "Sources/Gateway/Compatibility"
         ),
+        .target(
+            name: "Web",
+            dependencies: [crypto, httpTypes, hummingbird, nioCore],
+            path: "Sources/Gateway/Web",
+            resources: [.embedInCode("Resources")]
+        ),
         .executableTarget(
             name: "GatewayCommand",
             dependencies: [
                 "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Reload", "Services", "Settings",
-                "SocketIOTransport", "Sockets", "Stores", "Streams", "Telemetry", "Transfer", "Transports", "Zones",
-                argumentParser, hummingbird, logging, metrics, nioCore, nioPosix, niossl, serviceLifecycle,
+                "SocketIOTransport", "Sockets", "Stores", "Streams", "Telemetry", "Transfer", "Transports", "Web",
+                "Zones", argumentParser, hummingbird, logging, metrics, nioCore, nioPosix, niossl, serviceLifecycle,
             ],
             path: "Sources/Gateway/Command"
         ),
@@ -267,6 +273,11 @@ let package = Package(
             name: "Fixtures",
             dependencies: ["Postgres", "Redis", "Stores", logging, nioCore, nioPosix],
             path: "Tests/Support/Fixtures"
+        ),
+        .target(
+            name: "Browser",
+            dependencies: ["Fixtures", "JSON", "Transfer"],
+            path: "Tests/Support/Browser"
         ),
         .executableTarget(
             name: "Benchmarks",
@@ -408,8 +419,8 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "Fixtures", "JSON", "Model", "Postgres", "ProviderSandbox", "Queues", "Redis", "Services", "Streams",
-                "Transfer", cryptoExtras, crypto, logging, nioCore, nIOHTTP1, nioPosix, niossl,
+                "Browser", "Fixtures", "JSON", "Model", "Postgres", "ProviderSandbox", "Queues", "Redis", "Services",
+                "Streams", "Transfer", cryptoExtras, crypto, logging, nioCore, nIOHTTP1, nioPosix, niossl,
             ],
             path: "Tests/EndToEnd"),
     ],
