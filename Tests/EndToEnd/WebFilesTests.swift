@@ -62,9 +62,9 @@ struct WebFilesTests {
                     return counts.compactMap(\.integer).reduce(0, +)
                 }
                 let type = body["types"]?.array?.first { $0["type"]?.string == "payment_received" }
+                let rates = ["stored", "accepted"].map { type?[$0]?.integer }
+                guard rates == [1, 1], body["complete"]?.bool == true else { return false }
                 return count("fcm", "accepted") == 1 && count("in_app", "waiting") == 1
-                    && type?["stored"]?.integer == 1 && type?["accepted"]?.integer == 1
-                    && body["complete"] == .bool(true)
             }
             try await stack.query(
                 """

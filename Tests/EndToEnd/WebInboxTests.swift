@@ -160,6 +160,33 @@ struct WebInboxTests {
         }
     }
 
+    @Test("what Web Push brings is shown, and goes when it is read elsewhere")
+    func push() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await stack.notify("ada", "Invoice 9")
+            try await page.open(user: "ada")
+            try await page.waitForTitles(["Invoice 9"])
+            try await browser.wait(
+                for: "the service worker is ready",
+                "await navigator.serviceWorker.ready.then((one) => one.active.state === 'activated')")
+            try await browser.grantNotifications()
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let found = try await ada.get("/v1/notifications").body["notifications"]?.array?.first?["id"]?.string
+            let id = try #require(found)
+            let message = #"{"title":"Invoice 9","body":"It is due.","notification_id":"\#(id)","badge":1}"#
+            try await browser.deliverPush(message, to: page.url + "/")
+            let shown = """
+                await navigator.serviceWorker.ready.then((one) => one.getNotifications())
+                    .then((list) => list.map((one) => `${one.title}: ${one.body}`).join())
+                """
+            try await browser.wait(for: "it is shown", "(\(shown)) === 'Invoice 9: It is due.'")
+            #expect(try await ada.send(.post, "/v1/notifications/\(id)/read").status == 200)
+            try await browser.wait(for: "it is gone", "(\(shown)) === ''")
+            #expect(try await page.complaints() == [])
+        }
+    }
+
     @Test("all of it goes by keyboard, with names for who cannot see it")
     func keyboard() async throws {
         try await Stack.withBrowser { stack, gateway, browser in

@@ -4,6 +4,7 @@
 import Browser
 import Fixtures
 import JSON
+import Postgres
 import Services
 import Testing
 import Transfer

@@ -1,7 +1,7 @@
 // Carillon · Browser.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Fixtures
+import Fixtures
 import Foundation
 package import JSON
 package import Transfer
@@ -14,8 +14,6 @@ package final class Browser: Sendable {
     package struct Element: Sendable {
         fileprivate static let key = "element-6066-11e4-a52e-4f735466cecf"
         fileprivate let id: String
-        /// As it is handed to scripts.
-        package var value: JSONValue { .object([JSONMember(Self.key, .string(self.id))]) }
     }
 
     /// Keys that have no character of their own, as WebDriver writes them.
@@ -223,6 +221,25 @@ package final class Browser: Sendable {
     /// Brings a tab to the front.
     package func show(_ tab: String) async throws {
         try await self.command(.post, "/window", .dictionary([("handle", .string(tab))]))
+    }
+
+    /// Lets the page in front show notifications, as a user does who is asked.
+    package func grantNotifications() async throws {
+        let name = JSONValue.dictionary([("name", .string("notifications"))])
+        try await self.command(
+            .post, "/permissions", .dictionary([("descriptor", name), ("state", .string("granted"))]))
+    }
+
+    /// Hands a push message to the first service worker that this browser registered, as a push service does.
+    package func deliverPush(_ json: String, to origin: String) async throws {
+        func perform(_ name: String, _ parameters: [(String, JSONValue)]) async throws {
+            try await self.command(
+                .post, "/goog/cdp/execute",
+                .dictionary([("cmd", .string("ServiceWorker.\(name)")), ("params", .dictionary(parameters))]))
+        }
+        try await perform("enable", [])
+        let message = [("origin", origin), ("registrationId", "0"), ("data", json)]
+        try await perform("deliverPushMessage", message.map { ($0.0, .string($0.1)) })
     }
 
     /// What the browser has logged since it was last asked, such as faults of scripts and of the security policy.

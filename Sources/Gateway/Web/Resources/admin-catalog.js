@@ -4,23 +4,28 @@
 import { card, fill, pill, span, table, when } from "./admin-parts.js";
 import { h } from "./dom.js";
 
+const columns = ["Type", "Category", "Severity", "Lane", "Channels", "Quiet hours", "Lives", ""];
+const severities = { alert: "bad", warning: "warn" };
+
 /** What is laid down about notifications, and reading it again. */
 export function catalog(page) {
   const head = h("div");
   const types = h("div");
   const fault = h("div", { role: "alert" });
   const reload = h("button", { type: "button", class: "plain", onclick: () => read() }, "Read the files again");
-  const element = h("div", { class: "view" }, card("In force", head, fault, h("div", { class: "row" }, reload)), card("Types", types));
+  const element = h("div", { class: "view" }, card("In force", head, fault, h("div", { class: "row" }, reload)),
+    card("Types", types));
 
   async function update() {
     const found = await page.call("GET", "/v1/admin/catalog");
     fill(head, [found.digest, found.loaded_at, found.refused], () => [
-      h("p", { class: "counts" }, `${found.types.length} types · digest `, h("code", null, found.digest.slice(0, 16)), " · read ", when(found.loaded_at)),
+      h("p", { class: "counts" }, `${found.types.length} types · digest `, h("code", null, found.digest.slice(0, 16)),
+        " · read ", when(found.loaded_at)),
       found.refused ? faults("A newer one was refused", found.refused.faults) : h("span"),
     ]);
-    fill(types, found.types, () => table("Types", ["Type", "Category", "Severity", "Lane", "Channels", "Quiet hours", "Lives", ""], found.types.map((type) => [
-      h("code", null, type.name), type.category ?? "–", pill(type.severity, type.severity === "alert" ? "bad" : type.severity === "warning" ? "warn" : "plain"),
-      type.lane, type.channels.join(", "), type.quiet_hours, span(type.time_to_live),
+    fill(types, found.types, () => table("Types", columns, found.types.map((type) => [
+      h("code", null, type.name), type.category ?? "–", pill(type.severity, severities[type.severity]), type.lane,
+      type.channels.join(", "), type.quiet_hours, span(type.time_to_live),
       [type.required ? pill("required") : "", type.enabled ? "" : pill("disabled", "warn"), type.default ? "" : pill("opt-in")],
     ]), "The catalog is empty."));
   }

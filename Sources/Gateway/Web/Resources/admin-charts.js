@@ -11,6 +11,8 @@ const foot = 18;
 /** What is good stands at the foot of a bar, what is bad on top. */
 const order = ["accepted", "delivered", "waiting", "retry", "skipped", "suppressed", "failed"];
 
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+
 /** The least round number that is not below a value. */
 function ceiling(value) {
   if (value <= 5) return 5;
@@ -27,22 +29,24 @@ function ceiling(value) {
 export function chart({ title, outcomes }, begin) {
   const stacked = [...outcomes].sort((one, other) => order.indexOf(one.outcome) - order.indexOf(other.outcome));
   const minutes = stacked[0]?.counts.length ?? 0;
-  const sums = Array.from({ length: minutes }, (_, index) => stacked.reduce((sum, { counts }) => sum + counts[index], 0));
-  const total = sums.reduce((sum, value) => sum + value, 0);
-  const failed = stacked.filter(({ outcome }) => outcome === "failed").flatMap(({ counts }) => counts).reduce((sum, value) => sum + value, 0);
+  const sums = Array.from({ length: minutes }, (_, index) => sum(stacked.map(({ counts }) => counts[index])));
+  const total = sum(sums);
+  const failed = sum(stacked.find(({ outcome }) => outcome === "failed")?.counts ?? []);
   const top = ceiling(Math.max(...sums, 1));
   const plot = height - foot;
   const step = width / Math.max(1, minutes);
   const y = (value) => plot - (value / top) * (plot - 12);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", preserveAspectRatio: "none",
     "aria-label": `${title}: ${number(total)} in ${minutes} minutes, ${number(failed)} failed` },
-    [0, top / 2, top].map((value) => svg("line", { class: value ? "grid" : "axis", x1: 0, x2: width, y1: y(value), y2: y(value) })));
+    [0, top / 2, top].map((value) =>
+      svg("line", { class: value ? "grid" : "axis", x1: 0, x2: width, y1: y(value), y2: y(value) })));
   for (let index = 0; index < minutes; index += 1) picture.append(column(stacked, index, { step, y, plot, begin }));
   const mark = (text, kind) => h("span", { class: `mark ${kind}`, "aria-hidden": "true" }, text);
   return h("figure", { class: "chart" },
     h("figcaption", null, h("strong", null, title), h("span", { class: "total" }, number(total)),
       failed ? h("span", { class: "bad" }, `${share(failed, total)} failed`) : null),
-    h("div", { class: "plot" }, picture, mark(number(top), "top"), mark(clock(begin), "first"), mark(clock(begin + minutes * 60_000), "last")),
+    h("div", { class: "plot" }, picture, mark(number(top), "top"), mark(clock(begin), "first"),
+      mark(clock(begin + minutes * 60_000), "last")),
     legend(stacked), numbers(title, stacked, begin, sums));
 }
 
@@ -57,7 +61,9 @@ function column(stacked, index, { step, y, plot, begin }) {
     // What failed is seen even where it is one of thousands.
     const least = outcome === "failed" ? 2.5 : 1;
     const tall = Math.max(least, y(below) - y(below + counts[index]));
-    group.append(svg("rect", { class: `outcome-${outcome}`, x: index * step + 1, width: Math.max(1, step - 2), y: y(below) - tall, height: tall }));
+    group.append(svg("rect", {
+      class: `outcome-${outcome}`, x: index * step + 1, width: Math.max(1, step - 2), y: y(below) - tall, height: tall,
+    }));
     below += counts[index];
   }
   return group;
@@ -66,12 +72,12 @@ function column(stacked, index, { step, y, plot, begin }) {
 function legend(stacked) {
   return h("ul", { class: "legend" }, stacked.map(({ outcome, counts }) => h("li", null,
     h("span", { class: `key outcome-${outcome}`, "aria-hidden": "true" }), outcome, " ",
-    h("b", null, number(counts.reduce((sum, value) => sum + value, 0))))));
+    h("b", null, number(sum(counts))))));
 }
 
 /** The same in numbers, for who does not see the picture. */
 function numbers(title, stacked, begin, sums) {
-  const rows = sums.map((sum, index) => [index, sum]).filter(([, sum]) => sum).reverse();
+  const rows = sums.map((count, index) => [index, count]).filter(([, count]) => count).reverse();
   if (!rows.length) return null;
   return h("details", { class: "numbers" }, h("summary", null, "In numbers"),
     h("div", { class: "scroller", tabindex: "0", role: "group", "aria-label": title },
@@ -82,5 +88,6 @@ function numbers(title, stacked, begin, sums) {
 }
 
 function clock(moment) {
-  return new Date(moment).toLocaleTimeString(document.documentElement.lang, { hour: "2-digit", minute: "2-digit", hour12: false });
+  const style = { hour: "2-digit", minute: "2-digit", hour12: false };
+  return new Date(moment).toLocaleTimeString(document.documentElement.lang, style);
 }

@@ -23,7 +23,11 @@ export function deadLetters(page) {
   let older = [];
   let cursor = null;
 
-  const filter = () => Object.fromEntries([["reason", reason.value.trim()], ["type", type.value.trim()]].filter(([, value]) => value));
+  const filter = () => Object.fromEntries(
+    [["reason", reason.value.trim()], ["type", type.value.trim()]].filter(([, value]) => value));
+  /** What an order about many of them is about; all of them must be said. */
+  const chosen = () => (Object.keys(filter()).length ? filter() : { all: true });
+  const named = () => (chosen().all ? "All of them" : "All that the filter names");
 
   async function update() {
     const first = await page.call("GET", `/v1/admin/dead-letters?${new URLSearchParams({ ...filter(), limit: 25 })}`);
@@ -47,6 +51,7 @@ export function deadLetters(page) {
   }
 
   function letterView(letter) {
+    const path = `/v1/admin/dead-letters/${letter.id}`;
     const act = async (work, text) => {
       older = older.filter((other) => other.id !== letter.id);
       await page.perform(work, text);
@@ -60,28 +65,24 @@ export function deadLetters(page) {
       h("details", null, h("summary", null, "Fields"), h("pre", null, lines(letter.fields))),
       h("div", { class: "row" },
         h("button", { type: "button", class: "plain replay", disabled: Boolean(letter.replay_at),
-          onclick: () => act(() => page.call("POST", `/v1/admin/dead-letters/${letter.id}/replay`), "It goes back to its stream.") }, "Replay"),
+          onclick: () => act(() => page.call("POST", `${path}/replay`), "It goes back to its stream.") }, "Replay"),
         h("button", { type: "button", class: "plain", onclick: async () => {
           if (await confirm("Discard this letter?", "What it holds is gone then.", "Discard")) {
-            act(() => page.call("DELETE", `/v1/admin/dead-letters/${letter.id}`), "Discarded.");
+            act(() => page.call("DELETE", path), "Discarded.");
           }
         } }, "Discard")));
   }
 
   async function replayMany() {
-    const chosen = filter();
-    const text = Object.keys(chosen).length ? "All that the filter names go back to their streams, 100 a second." : "All of them go back to their streams, 100 a second.";
-    if (!(await confirm("Replay these letters?", text, "Replay"))) return;
-    const body = Object.keys(chosen).length ? chosen : { all: true };
-    await page.perform(() => page.call("POST", "/v1/admin/dead-letters/replay", body), ({ count }) => `${count} go back.`);
+    if (!(await confirm("Replay these letters?", `${named()} go back to their streams, 100 a second.`, "Replay"))) return;
+    await page.perform(() => page.call("POST", "/v1/admin/dead-letters/replay", chosen()), ({ count }) => `${count} go back.`);
     page.refresh();
   }
 
   async function discardMany() {
-    const chosen = filter();
-    if (!(await confirm("Discard these letters?", Object.keys(chosen).length ? "All that the filter names are gone then." : "All of them are gone then.", "Discard"))) return;
-    const query = new URLSearchParams(Object.keys(chosen).length ? chosen : { all: true });
-    await page.perform(() => page.call("DELETE", `/v1/admin/dead-letters?${query}`), ({ count }) => `${count} discarded.`);
+    if (!(await confirm("Discard these letters?", `${named()} are gone then.`, "Discard"))) return;
+    const path = `/v1/admin/dead-letters?${new URLSearchParams(chosen())}`;
+    await page.perform(() => page.call("DELETE", path), ({ count }) => `${count} discarded.`);
     older = [];
     page.refresh();
   }

@@ -11,15 +11,17 @@ export function deliveries(page) {
   const casts = h("div");
   const reports = h("div");
   const element = h("div", { class: "view" }, card("Accepted and opened, by type, last 24 hours", types),
-    card("Accepted and opened, newest broadcasts", casts), card("Recent failures", failures), card("What browsers and phones report", reports));
+    card("Accepted and opened, newest broadcasts", casts), card("Recent failures", failures),
+    card("What browsers and phones report", reports));
 
   async function update() {
     const [statistics, failed, reported] = await Promise.all([
-      page.callIfThere("/v1/admin/statistics"), page.callIfThere("/v1/admin/failures?limit=50"), page.callIfThere("/v1/admin/client-reports"),
+      page.callIfThere("/v1/admin/statistics"), page.callIfThere("/v1/admin/failures?limit=50"),
+      page.callIfThere("/v1/admin/client-reports"),
     ]);
     fill(types, statistics?.types ?? null, () => rates("Types", "Type", statistics?.types, ({ type }) => readable(type)));
-    fill(casts, statistics?.broadcasts ?? null, () => rates("Broadcasts", "Broadcast", statistics?.broadcasts, ({ job_id, org }) =>
-      h("code", null, org ? `${org}/${job_id}` : job_id)));
+    fill(casts, statistics?.broadcasts ?? null, () =>
+      rates("Broadcasts", "Broadcast", statistics?.broadcasts, ({ job_id, org }) => h("code", null, org ? `${org}/${job_id}` : job_id)));
     fill(failures, failed, () => failureTable(failed));
     fill(reports, reported, () => reportTables(reported));
   }
@@ -48,7 +50,8 @@ function reportTables(reported) {
   const kinds = { granted: "good", denied: "bad", failed: "bad", dismissed: "warn" };
   return [
     table("Reports of the last 24 hours", ["What", "Provider", "Outcome", "#Reports"], reported.counts.map((row) => [
-      row.kind === "permission" ? "Permission prompt" : "Registration of a device", row.provider, pill(row.outcome, kinds[row.outcome]), number(row.count),
+      row.kind === "permission" ? "Permission prompt" : "Registration of a device", row.provider,
+      pill(row.outcome, kinds[row.outcome]), number(row.count),
     ]), "Nothing was reported in the last 24 hours."),
     reported.failed.length ? h("h3", null, "Registrations that failed") : null,
     reported.failed.length ? table("Registrations that failed", ["When", "Provider", "User", "Reason"], reported.failed.map((row) => [

@@ -83,9 +83,14 @@ function providerTable(known) {
 
 function chartRow(statistics) {
   if (!statistics) return h("p", { class: "hint empty" }, "Not available from this gateway.");
-  const shown = statistics.channels.filter(({ outcomes }) => outcomes.length);
+  const names = Object.keys(titles);
+  const place = ({ channel }) => (names.includes(channel) ? names.indexOf(channel) : names.length);
+  const shown = statistics.channels.filter(({ outcomes }) => outcomes.length)
+    .sort((one, other) => place(one) - place(other));
   if (!shown.length) return h("p", { class: "hint empty" }, "Nothing went out in the last hour.");
   const note = statistics.complete ? null
     : h("p", { class: "hint" }, "There was more than is counted here; the oldest minutes are left out.");
-  return [...shown.map(({ channel, outcomes }) => chart({ title: titles[channel] ?? channel, outcomes }, Date.parse(statistics.since))), note].filter(Boolean);
+  const begin = Date.parse(statistics.since);
+  const charts = shown.map(({ channel, outcomes }) => chart({ title: titles[channel] ?? channel, outcomes }, begin));
+  return [...charts, note].filter(Boolean);
 }

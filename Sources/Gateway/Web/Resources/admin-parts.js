@@ -13,15 +13,17 @@ export function number(value) {
 
 /** A share in per cent; `–` of nothing. */
 export function share(part, whole) {
-  return whole ? (part / whole).toLocaleString(language, { style: "percent", maximumFractionDigits: part && part < whole * 0.1 ? 1 : 0 }) : "–";
+  const maximumFractionDigits = part && part < whole * 0.1 ? 1 : 0;
+  return whole ? (part / whole).toLocaleString(language, { style: "percent", maximumFractionDigits }) : "–";
 }
 
-/** Seconds as `12 s`, `3 min` or `2 h`. */
+/** Seconds as `12 s`, `3 min`, `2 h` or `30 days`. */
 export function span(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds < 90) return `${Math.round(seconds)} s`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
-  return `${Math.round(seconds / 3600)} h`;
+  if (seconds < 172_800) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86_400)} days`;
 }
 
 /** A moment, relative, in full on its title. */
@@ -30,7 +32,7 @@ export function when(moment) {
 }
 
 /** A word with a colour that says whether it is good; the word says it too. */
-export function pill(text, kind = "plain") {
+export function pill(text, kind = "neutral") {
   return h("span", { class: `pill ${kind}` }, text);
 }
 
@@ -49,7 +51,17 @@ export function table(caption, columns, rows, empty = "None.") {
       h("thead", null, h("tr", null, columns.map((column, index) =>
         h("th", { scope: "col", class: numeric[index] ? "number" : null }, column.replace(/^#/, ""))))),
       h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell, index) =>
-        h("td", { class: numeric[index] ? "number" : null }, cell instanceof Node || Array.isArray(cell) ? cell : String(cell ?? "–"))))))));
+        h("td", { class: numeric[index] ? "number" : null }, content(cell))))))));
+}
+
+function content(cell) {
+  return cell instanceof Node || Array.isArray(cell) ? cell : String(cell ?? "–");
+}
+
+/** Names with their values. */
+export function facts(entries, name = null) {
+  return h("dl", { class: name }, entries.map(([term, value]) =>
+    h("div", null, h("dt", null, term), h("dd", null, String(value)))));
 }
 
 /** A share as a bar beside its number. */
@@ -91,7 +103,7 @@ export function timeline(entries, label) {
     h("div", { class: "moment" }, h("time", { datetime: entry.at, title: exactly(entry.at, language) },
       new Date(entry.at).toLocaleTimeString(language, { hour12: false })), h("span", null, offset(Date.parse(entry.at) - first))),
     h("div", { class: "event" }, h("strong", null, entry.title),
-      entry.details?.length ? h("dl", null, entry.details.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))) : null))));
+      entry.details?.length ? facts(entry.details) : null))));
 }
 
 function offset(milliseconds) {

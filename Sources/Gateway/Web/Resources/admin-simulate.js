@@ -1,7 +1,7 @@
 // Carillon · admin-simulate.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { card, number, timeline } from "./admin-parts.js";
+import { card, facts, number, timeline } from "./admin-parts.js";
 import { h, readable } from "./dom.js";
 
 const presences = { actual: "as it is now", offline: "offline", online: "online and looking", idle: "online, but away" };
@@ -15,12 +15,15 @@ export function simulate(page) {
   const presence = h("select", { name: "presence" }, Object.entries(presences).map(([value, text]) => h("option", { value }, text)));
   const proven = h("input", { name: "proven", type: "checkbox" });
   proven.checked = true;
-  const more = h("textarea", { name: "more", rows: 3, spellcheck: "false", placeholder: '{"channels": ["push"], "severity": "alert"}' });
+  const more = h("textarea", {
+    name: "more", rows: 3, spellcheck: "false", placeholder: '{"channels": ["push"], "severity": "alert"}',
+  });
   const fault = h("p", { class: "fault", role: "alert" });
   const result = h("div", { "aria-live": "polite" });
   const field = (label, input, name = "field") => h("label", { class: name }, h("span", null, label), input);
   const form = h("form", { class: "simulate-form" }, field("User", user), field("Type", type), field("Title", title),
-    field("At (your clock; now if empty)", at), field("The user is", presence), field("More fields of the job, as JSON", more, "field wide"),
+    field("At (your clock; now if empty)", at), field("The user is", presence),
+    field("More fields of the job, as JSON", more, "field wide"),
     h("label", { class: "check wide" }, proven, " Sockets prove that they have it"), fault,
     h("div", { class: "row wide" }, h("button", { type: "submit", class: "primary" }, "Simulate"),
       h("span", { class: "hint" }, "Nothing is stored, counted or sent.")));
@@ -60,9 +63,11 @@ export function simulate(page) {
 }
 
 function view(found) {
-  const facts = [["User", found.user_id], ["Zone", found.zone ?? "none said"], ["Devices", number(found.devices)],
-    ["Quiet until", found.quiet_until && new Date(found.quiet_until).toLocaleString(document.documentElement.lang)]].filter(([, value]) => value);
-  return card("Then this would happen", h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
+  const quiet = found.quiet_until && new Date(found.quiet_until).toLocaleString(document.documentElement.lang);
+  const known = [
+    ["User", found.user_id], ["Zone", found.zone ?? "none said"], ["Devices", number(found.devices)], ["Quiet until", quiet],
+  ].filter(([, value]) => value);
+  return card("Then this would happen", facts(known, "facts"),
     timeline(found.steps.map((step) => ({
       at: step.at, title: readable(step.step), kind: kind(step),
       details: Object.entries(step).filter(([name, value]) => !["at", "step"].includes(name) && value !== null && value !== "")

@@ -1,14 +1,19 @@
 // Carillon · admin-trace.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { card, pill, timeline } from "./admin-parts.js";
+import { card, facts, pill, timeline } from "./admin-parts.js";
 import { h, readable } from "./dom.js";
 
-const kinds = { delivered: "good", sent: "good", failed: "bad", suppressed: "warn", expired: "warn", cancelled: "warn", deferred: "warn" };
+const kinds = {
+  delivered: "good", sent: "good", failed: "bad", suppressed: "warn", expired: "warn", cancelled: "warn", deferred: "warn",
+};
+const unknown = "It was not found. Without its user, only one that was sent, or stored within ten minutes of its id's moment, is.";
 
 /** Why a notification did, or did not, reach its user. */
 export function trace(page, [id = "", user = ""]) {
-  const idField = h("input", { name: "id", required: true, value: id, spellcheck: "false", autocomplete: "off", placeholder: "0192…", size: 38 });
+  const idField = h("input", {
+    name: "id", required: true, value: id, spellcheck: "false", autocomplete: "off", placeholder: "0192…", size: 38,
+  });
   const userField = h("input", { name: "user", value: user, autocomplete: "off", maxlength: 128 });
   const result = h("div", { "aria-live": "polite" });
   const form = h("form", { class: "filters-form" },
@@ -29,8 +34,7 @@ export function trace(page, [id = "", user = ""]) {
       result.replaceChildren(view(await page.call("GET", `/v1/admin/notifications/${encodeURIComponent(id)}/trace${query}`)));
     } catch (error) {
       if (error.kind !== "refused" || error.status === 403) throw error;
-      result.replaceChildren(h("p", { class: "fault" }, error.status === 404
-        ? "It was not found. Without its user, only one that was sent, or stored within ten minutes of its id's moment, is." : page.explain(error)));
+      result.replaceChildren(h("p", { class: "fault" }, error.status === 404 ? unknown : page.explain(error)));
     }
   }
 
@@ -39,16 +43,17 @@ export function trace(page, [id = "", user = ""]) {
 
 function view(found) {
   const { notification } = found;
-  const facts = [
+  const known = [
     ["User", found.user_id], ["Type", notification.type], ["Channels", found.channels.join(", ")], ["Sent via", found.sent_via],
     ["Held back", found.held_back], ["Reason", found.reason], ["Job", found.job_id], ["Entry", found.job_entry],
   ].filter(([, value]) => value);
   return card(notification.title || readable(notification.type),
     h("p", { class: "counts" }, pill(found.status, kinds[found.status]), " ", notification.body),
-    h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
+    facts(known, "facts"),
     timeline(found.steps.map((step) => ({
       at: step.at, title: title(step), kind: kind(step),
-      details: Object.entries(step).filter(([name]) => !["at", "event"].includes(name)).map(([name, value]) => [readable(name), value]),
+      details: Object.entries(step).filter(([name]) => !["at", "event"].includes(name))
+        .map(([name, value]) => [readable(name), value]),
     })), "What happened"));
 }
 

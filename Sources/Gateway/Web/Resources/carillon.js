@@ -103,7 +103,7 @@ export class CarillonInbox extends HTMLElement {
     inbox.addEventListener("arrival", ({ detail }) => this.#fire("carillon-arrival", detail));
     inbox.addEventListener("event", ({ detail }) => this.#fire("carillon-event", detail));
     inbox.addEventListener("signedOut", () => this.#fire("carillon-signed-out", null));
-    const frame = h("div", { class: this.#isPage() ? "frame page" : "frame bell-frame", dir: direction, lang: tag, part: "frame" });
+    const frame = h("div", { class: this.#isPage() ? "frame page" : "frame", dir: direction, lang: tag, part: "frame" });
     frame.append(...(this.#isPage() ? [this.#panel.element] : this.#bellAndPopover(texts)));
     this.#root.replaceChildren(frame);
     this.#panel.start();
@@ -133,7 +133,8 @@ export class CarillonInbox extends HTMLElement {
   #bellAndPopover(texts) {
     this.badge = h("span", { class: "badge", part: "badge", "aria-hidden": "true", hidden: true });
     this.#bell = h("button", {
-      type: "button", class: "bell", part: "bell", "aria-haspopup": "dialog", "aria-expanded": "false", "aria-label": texts.bell(0),
+      type: "button", class: "bell", part: "bell", "aria-haspopup": "dialog", "aria-expanded": "false",
+      "aria-label": texts.bell(0),
     }, icon("bell"), this.badge);
     this.#popover = h("div", {
       class: "popover", part: "panel", popover: "auto", role: "dialog", "aria-labelledby": "carillon-title", tabindex: "-1",

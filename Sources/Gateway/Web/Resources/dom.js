@@ -55,8 +55,9 @@ export function iconButton(name, label, onclick, attributes) {
     icon(name));
 }
 
-/** A type's or category's name as people read it: `payment_received` and `PaymentReceived` are `Payment received`. */
+/** A type's or category's name as people read it: `payment_received` and `PaymentReceived` are `Payment received`; what has spaces was written for them. */
 export function readable(name) {
+  if (/\s/.test(name)) return name;
   const words = String(name).replace(/([a-z0-9])([A-Z])/g, "$1 $2").split(/[^\p{L}\p{N}]+/u).filter(Boolean)
     .map((word) => (/^\p{Lu}{2,}$/u.test(word) ? word : word.toLowerCase()));
   const text = words.join(" ");

@@ -126,7 +126,8 @@ export class ListView {
       h("div", { class: "picture" }, icon(state === "failed" ? "offline" : state === "emptyUnread" ? "checks" : "bell")),
       h("h3", null, texts[`${state}Title`]),
       h("p", null, texts[`${state}Text`]),
-      state === "failed" ? h("button", { type: "button", class: "plain", onclick: () => this.#inbox.retry() }, texts.tryNow) : null));
+      state === "failed"
+        ? h("button", { type: "button", class: "plain", onclick: () => this.#inbox.retry() }, texts.tryNow) : null));
   }
 
   #loadMore() { this.#inbox.loadMore(this.#context.filter()); }

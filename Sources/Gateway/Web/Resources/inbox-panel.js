@@ -56,7 +56,9 @@ export class Panel {
       type: "button", class: "filter", "data-filter": name, "aria-pressed": String(name === this.#filter),
       onclick: () => this.#choose(name),
     }, label, ...more);
-    this.readAll = h("button", { type: "button", class: "quiet read-all", onclick: () => this.#inbox.markAllRead() }, texts.markAllRead);
+    this.readAll = h("button", {
+      type: "button", class: "quiet read-all", onclick: () => this.#inbox.markAllRead(),
+    }, texts.markAllRead);
     this.gear = iconButton("settings", texts.settings, () => this.showSettings(true), { class: "icon-button gear" });
     this.back = iconButton("back", texts.back, () => this.showSettings(false), { class: "icon-button back" });
     const head = h("header", { class: "head" },
@@ -111,24 +113,30 @@ export class Panel {
   }
 
   #showState(state) {
-    const { texts } = this.#context;
-    clearTimeout(this.#timers.banner);
     this.element.dataset.state = state;
     if (state === "online") {
+      clearTimeout(this.#timers.banner);
+      this.#timers.banner = null;
       this.#banner.hidden = true;
-      return;
+    } else if (!this.#banner.hidden || !navigator.onLine || state === "displaced" || state === "signedOut") {
+      this.#showBanner(state);
+    } else {
+      this.#timers.banner ??= setTimeout(() => {
+        this.#timers.banner = null;
+        this.#showBanner(this.#inbox.state);
+      }, Panel.grace);
     }
-    const show = () => {
-      const text = { offline: texts.offline, connecting: texts.connecting, displaced: texts.displaced, signedOut: texts.signedOutText }[state];
-      this.#banner.replaceChildren(h("span", null, text));
-      if (state === "offline") {
-        this.#banner.append(h("button", { type: "button", class: "plain", onclick: () => this.#inbox.retry() }, texts.tryNow));
-      }
-      this.#banner.hidden = false;
-    };
-    if (state === "connecting" && this.#banner.hidden) this.#timers.banner = setTimeout(show, Panel.grace);
-    else if (state === "offline" && navigator.onLine && this.#banner.hidden) this.#timers.banner = setTimeout(show, Panel.grace);
-    else if (state !== "connecting") show();
+  }
+
+  #showBanner(state) {
+    const { texts } = this.#context;
+    // Whoever was told to be offline is told of a try only by its success.
+    if (state === "online" || (state === "connecting" && !this.#banner.hidden)) return;
+    this.#banner.replaceChildren(h("span", null, texts[state === "signedOut" ? "signedOutText" : state]));
+    if (state === "offline") {
+      this.#banner.append(h("button", { type: "button", class: "plain", onclick: () => this.#inbox.retry() }, texts.tryNow));
+    }
+    this.#banner.hidden = false;
   }
 
   /** Says something in passing. */

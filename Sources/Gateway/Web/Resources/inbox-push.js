@@ -17,11 +17,12 @@ export class Push {
   }
 
   get isSupported() {
-    return Boolean(this.#worker) && "serviceWorker" in navigator && "PushManager" in globalThis
+    return "serviceWorker" in navigator && "PushManager" in globalThis
       && "Notification" in globalThis;
   }
 
   async state() {
+    if (!this.#worker) return "unavailable";
     if (!this.isSupported) return "unsupported";
     if (!(await this.#key())) return "unavailable";
     if (Notification.permission === "denied") return "denied";

@@ -79,7 +79,8 @@ export class SettingsView {
     const days = weekdays(language);
     const longDays = weekdays(language, "long");
     const form = h("form", { class: "quiet-form", novalidate: true },
-      h("div", { class: "times" }, time("start", known?.start ?? "22:00", texts.from), time("end", known?.end ?? "07:00", texts.until)),
+      h("div", { class: "times" },
+        time("start", known?.start ?? "22:00", texts.from), time("end", known?.end ?? "07:00", texts.until)),
       h("fieldset", { class: "days-field" }, h("legend", null, texts.days), days.map((day, index) => {
         const isOn = !known || known.weekdays.includes(index + 1);
         const input = h("input", { type: "checkbox", name: "day", value: index + 1, "aria-label": longDays[index] });

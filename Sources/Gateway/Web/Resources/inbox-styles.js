@@ -43,6 +43,7 @@ button:disabled { cursor: default; }
 .bell .icon { inline-size: 1.5rem; block-size: 1.5rem; }
 .badge { position: absolute; inset-block-start: .1rem; inset-inline-start: 1.45rem; min-inline-size: 1.2rem; padding-inline: .3rem; border-radius: 1rem; background: var(--badge); color: var(--on-badge); font-size: .7rem; font-weight: 700; line-height: 1.2rem; text-align: center; font-variant-numeric: tabular-nums; box-shadow: 0 0 0 2px var(--surface); }
 .popover { position: fixed; inset: var(--top) var(--right) auto var(--left); margin: 0; padding: 0; border: 1px solid var(--line); border-radius: var(--radius); background: var(--surface); color: var(--text); box-shadow: var(--shadow); inline-size: min(27rem, calc(100vw - 1rem)); block-size: min(42rem, calc(100dvh - var(--top) - .75rem)); overflow: clip; }
+@media (max-width: 30rem) { .popover { inset-inline: .5rem; inline-size: auto; } }
 .popover:popover-open { animation: rise .16s ease-out; }
 @keyframes rise { from { opacity: 0; transform: translateY(-6px); } }
 

@@ -1,7 +1,7 @@
 // Carillon · inbox.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { claim, Client } from "./inbox-client.js";
+import { CallError, claim, Client } from "./inbox-client.js";
 import { Connection } from "./inbox-connection.js";
 import { InboxStore } from "./inbox-store.js";
 
@@ -40,7 +40,11 @@ export class Inbox extends EventTarget {
 
   async open() {
     const token = await this.#client.token();
-    if (!token) return this.#fire("signedOut");
+    if (!token) {
+      this.loadError = new CallError("signedOut", "there is no token");
+      this.#fire("change");
+      return this.#fire("signedOut");
+    }
     this.#joinTabs(token);
     await this.load();
     this.#connection.open();
