@@ -237,4 +237,36 @@ struct ProviderTests {
             #expect(try JSONParser.parse(Array(json.output().utf8))["outcome"]?.string == "accepted")
         }
     }
+
+    @Test("answers that make no sense are told by their status, and the work goes on")
+    func nonsense() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let words = ["html", "half", "empty", "huge"]
+            for word in words {
+                try await gateway.register(user: word, platform: "android", token: "\(word)-once-1")
+            }
+            let codes = ["html": "e6", "half": "e7", "empty": "e8", "huge": "e9"]
+            for (word, code) in codes {
+                let token = "dead\(code)01" + String(repeating: "0", count: 56)
+                try await gateway.register(user: word, platform: "ios", token: token, name: "ios")
+            }
+            let dispatcher = try await stack.startDispatcher()
+            for word in words {
+                try await stack.append([
+                    ("user", word), ("type", "payment_received"), ("title", word), ("lane", "critical"),
+                ])
+            }
+            try await eventually("all arrive on the second try", within: .seconds(120)) {
+                stack.pushed().values.reduce(0) { $0 + $1.count } == 8
+            }
+            let rows = try await stack.query(
+                "SELECT DISTINCT reason FROM carillon.delivery_attempts WHERE outcome = 'retry' ORDER BY reason")
+            #expect(
+                try rows.map { try $0.text(0) } == [
+                    "HTTP_500", "HTTP_502", "HTTP_503", "unknown_outcome:responseTooLarge",
+                ])
+            #expect(!dispatcher.errors().contains("<html>"))
+        }
+    }
 }
