@@ -7,6 +7,7 @@ import Logging
 import Model
 import ServiceLifecycle
 import Stores
+import Streams
 
 /// Looks again at what was put off when its time has come: the end of quiet hours, an idle user's time to read, an
 /// e-mail's turn.

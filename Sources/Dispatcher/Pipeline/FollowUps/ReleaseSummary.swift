@@ -9,6 +9,7 @@ import Model
 import Postgres
 import Providers
 import Stores
+import Streams
 
 /// Pushes what quiet hours held back: one by one, or as one summary where a user would get more than five at once.
 ///
