@@ -76,6 +76,8 @@ enum TestServices {
             usage: UsageCaps(connection: redis, keys: keys),
             traces: TraceStore(pool: pool),
             survey: StreamSurvey(connection: redis, keys: keys),
+            providerBoard: ProviderBoard(connection: redis, keys: keys),
+            testSends: TestSends(connection: redis, keys: keys),
             jobs: JobStream(connection: redis, keys: keys),
             broadcasts: BroadcastStore(pool: pool),
             jobControl: JobControl(

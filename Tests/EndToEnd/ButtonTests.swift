@@ -50,6 +50,7 @@ struct ButtonTests {
                         let actions = payload["message"]?["data"]?["actions"]?.string
                         let parsed = try actions.map { try JSONParser.parse(Array($0.utf8)) }
                         #expect(parsed?.texts("id") ?? [] == row.buttons)
+                    case .email: Issue.record("nobody asked for mail")
                     }
                 }
             }

@@ -45,7 +45,14 @@ enum DispatcherComposition {
         let apps = AppChannels(
             settings,
             context: ChannelContext(
-                transfer: transfer, guarded: guarded, now: machineTime, logger: logger, read: self.contents)
+                transfer: transfer,
+                guarded: guarded,
+                now: machineTime,
+                logger: logger,
+                read: self.contents,
+                caFile: settings.providerCertificateAuthority,
+                unsubscribe: self.unsubscribeLinks(settings)
+            )
         )
         let ways = await apps.make { reader.fault($0, "cannot be used: \($1)") }
         try reader.finish()
@@ -157,6 +164,10 @@ enum DispatcherComposition {
         services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
         services.append(ScheduleService(dispatcher: dispatcher))
         services.append(contentsOf: deliveries)
+        services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries))
+        services.append(
+            TestSendService(
+                dispatcher: dispatcher, devices: DeviceStore(pool: pool), reader: try connect(eventLoops.next())))
         services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
         let days = settings.retention
         services.append(ReplayService(dispatcher: dispatcher))
@@ -223,6 +234,15 @@ enum DispatcherComposition {
         configuration.allowPlainHTTP = settings.common.allowsPrivateWebhooks
         configuration.refusesPrivateAddresses = !settings.common.allowsPrivateWebhooks
         return (transfer, try TransferClient(configuration: configuration, logger: logger))
+    }
+
+    /// Links by which one click stops a type's e-mail; none without an address and a secret.
+    private static func unsubscribeLinks(_ settings: DispatcherSettings) -> @Sendable (Notification) -> String? {
+        guard let url = settings.publicURL, let secret = settings.linkSecret else { return { _ in nil } }
+        let links = UnsubscribeLinks(secret: secret)
+        return { notification in
+            "\(url)/v1/unsubscribe?token=" + links.token(for: .init(user: notification.user, type: notification.type))
+        }
     }
 
     /// How the databases are reached whose outbox is relayed, by name.

@@ -31,6 +31,8 @@ package struct APIServices: Sendable {
     package let usage: UsageCaps
     package let traces: TraceStore
     package let survey: StreamSurvey
+    package let providerBoard: ProviderBoard
+    package let testSends: TestSends
     package let jobs: JobStream
     package let broadcasts: BroadcastStore
     package let jobControl: JobControl
@@ -77,6 +79,8 @@ package struct APIServices: Sendable {
         usage: UsageCaps,
         traces: TraceStore,
         survey: StreamSurvey,
+        providerBoard: ProviderBoard,
+        testSends: TestSends,
         jobs: JobStream,
         broadcasts: BroadcastStore,
         jobControl: JobControl,
@@ -113,6 +117,8 @@ package struct APIServices: Sendable {
         self.usage = usage
         self.traces = traces
         self.survey = survey
+        self.providerBoard = providerBoard
+        self.testSends = testSends
         self.jobs = jobs
         self.broadcasts = broadcasts
         self.jobControl = jobControl

@@ -98,15 +98,23 @@ enum GatewayComposition {
             connection: redis,
             logger: logger
         )
+        let buckets = TokenBuckets(connection: redis, keys: keys)
         let inboxService = InboxService(
             store: inbox,
             publisher: publisher,
             unconfirmed: unconfirmed,
             events: events,
+            retractions: RetractionService(
+                catalogs: catalogs,
+                deliveries: DeliveryStore(pool: pool),
+                buckets: buckets,
+                connection: redis,
+                keys: keys,
+                logger: logger
+            ),
             now: now,
             logger: logger
         )
-        let buckets = TokenBuckets(connection: redis, keys: keys)
         let callRate = protection.calls(buckets)
         let messageRate = protection.messages(buckets)
         let backend = SocketService(
@@ -169,6 +177,8 @@ enum GatewayComposition {
                 usage: UsageCaps(connection: redis, keys: keys),
                 traces: TraceStore(pool: pool),
                 survey: StreamSurvey(connection: redis, keys: keys),
+                providerBoard: ProviderBoard(connection: redis, keys: keys),
+                testSends: TestSends(connection: redis, keys: keys),
                 jobs: JobStream(connection: redis, keys: keys),
                 broadcasts: BroadcastStore(pool: pool),
                 jobControl: JobControl(

@@ -32,13 +32,16 @@ package struct AppSettings: Sendable, Equatable {
         ("fcm", "channel", "FCM_CHANNEL"), ("fcm", "rate", "FCM_RATE"),
         ("apns", "key", "APNS_KEY"), ("apns", "key_id", "APNS_KEY_ID"), ("apns", "team_id", "APNS_TEAM_ID"),
         ("apns", "topic", "APNS_TOPIC"), ("apns", "endpoint", "APNS_ENDPOINT"), ("apns", "rate", "APNS_RATE"),
+        ("email", "url", "SMTP_URL"), ("email", "from", "SMTP_FROM"), ("email", "rate", "SMTP_RATE"),
     ]
 
     /// What a provider cannot do without once it is on.
-    private static let needed = [("apns", "APNS_KEY", ["APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC"])]
+    private static let needed = [
+        ("apns", "APNS_KEY", ["APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC"]), ("email", "SMTP_URL", ["SMTP_FROM"]),
+    ]
 
     /// The setting that switches a provider on.
-    private static let switches = ["fcm": "credentials", "apns": "key"]
+    private static let switches = ["fcm": "credentials", "apns": "key", "email": "url"]
 
     /// The app that the variables make; without providers if none is set.
     static func fromVariables(_ reader: SettingsReader) -> AppSettings {

@@ -31,7 +31,7 @@ package struct FollowUpStore: Sendable {
         package let notification: Notification
         package let unread: Int32
         package let isReplaced: Bool
-        /// Whether a provider has accepted it for any device.
+        /// Whether a provider has accepted it for any device; mail is none.
         package let wasAccepted: Bool
     }
 
@@ -42,6 +42,8 @@ package struct FollowUpStore: Sendable {
     }
 
     /// Puts things off, in place of an earlier moment for the same; what waits for a release is `deferred` meanwhile.
+    ///
+    /// An e-mail keeps its first moment, however often its notification is looked at again.
     package func put(_ items: [(item: Item, due: Timestamp, reason: String)]) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items.map(\.item))
@@ -128,9 +130,10 @@ package struct FollowUpStore: Sendable {
     }
 
     private static let insert = """
-        INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at)
+        INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at)
         SELECT * FROM unnest($1, $2, $3, $4)
-        ON CONFLICT (user_id, notification_id, kind) DO UPDATE SET due_at = excluded.due_at
+        ON CONFLICT (user_id, notification_id, kind) DO UPDATE
+        SET due_at = CASE f.kind WHEN 'email' THEN least(f.due_at, excluded.due_at) ELSE excluded.due_at END
         """
 
     private static let markDeferred = """
@@ -173,7 +176,7 @@ package struct FollowUpStore: Sendable {
         SELECT t.user_id, t.notification_id, t.kind, coalesce(b.unread, 0)::int4, n.replaced_by IS NOT NULL,
             EXISTS (
                 SELECT FROM carillon.delivery_attempts a
-                WHERE a.notification_id = t.notification_id AND a.outcome = 'accepted'
+                WHERE a.notification_id = t.notification_id AND a.outcome = 'accepted' AND a.provider <> 'email'
             ),
             \(NotificationColumns.list)
         FROM taken t

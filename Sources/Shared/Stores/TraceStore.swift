@@ -92,7 +92,7 @@ package struct TraceStore: Sendable {
             at: Timestamp(microseconds: try row.timestamptz(0)),
             kind: try row.text(1),
             provider: try row.text(2),
-            device: try row.optionalUUID(3).map { NotificationID($0) },
+            device: try row.optionalUUID(3).map { NotificationID($0) }.flatMap { $0 == Device.emailAddress ? nil : $0 },
             attempt: Int(try row.int4(4)),
             outcome: try row.text(5),
             reason: try row.optionalText(6),

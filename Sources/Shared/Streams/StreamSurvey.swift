@@ -101,6 +101,31 @@ package struct StreamSurvey: Sendable {
         return milliseconds.map { Timestamp(milliseconds: $0) }
     }
 
+    /// How many deliveries of a provider are in its streams, and how many wait for their next try.
+    package func waiting(_ provider: Provider) async throws(RedisError) -> (streams: Int, retries: Int) {
+        var (streams, retries) = (0, 0)
+        for lane in Lane.allCases {
+            streams += Int(
+                try await self.connection.send("XLEN", .text(self.keys.deliveries(provider, lane))).integer())
+            retries += Int(try await self.connection.send("ZCARD", .text(self.keys.retries(provider, lane))).integer())
+        }
+        return (streams, retries)
+    }
+
+    /// When the delivery was appended that waits the longest in a provider's streams; nil if none does.
+    package func oldestWaiting(_ provider: Provider) async throws(RedisError) -> Timestamp? {
+        var oldest: Timestamp?
+        for lane in Lane.allCases {
+            let reply = try await self.connection.send(
+                "XRANGE", .text(self.keys.deliveries(provider, lane)), "-", "+", "COUNT", "1")
+            guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() == 2 else { continue }
+            let milliseconds = try cursor.string()?.split(separator: "-").first.flatMap { Int64($0) }
+            guard let moment = milliseconds.map({ Timestamp(milliseconds: $0) }) else { continue }
+            oldest = min(oldest ?? moment, moment)
+        }
+        return oldest
+    }
+
     /// The dispatchers that the jobs streams know.
     package func dispatchers() async throws(RedisError) -> [Worker] {
         var pending: [String: Int] = [:]

@@ -47,13 +47,14 @@ final class SandboxControl: Sendable {
         }
     }
 
-    /// How many pushes FCM's face accepted, and the sequence that the next one gets.
-    func count() async throws -> (fcm: Int, next: Int) {
+    /// How many pushes FCM's face and mails the relay's accepted, and the sequence that the next one gets.
+    func count() async throws -> (fcm: Int, mails: Int, next: Int) {
         let answer = try JSONSerialization.jsonObject(with: try await self.get("/received/count")) as? [String: Any]
         guard let answer, let next = answer["next"] as? Int,
-            let fcm = (answer["accepted"] as? [String: Int])?["fcm"]
+            let accepted = answer["accepted"] as? [String: Int], let fcm = accepted["fcm"],
+            let mails = accepted["email"]
         else { throw ValidationError("the sandbox told no counts") }
-        return (fcm, next)
+        return (fcm, mails, next)
     }
 
     /// Pushes from sequence `since` on, and the sequence to go on with.

@@ -100,14 +100,18 @@ package struct FollowUpService: Service {
         return gate(gateFacts, now: facts.now)
     }
 
-    /// What waited for a release that is not needed any more rests in the inbox.
+    /// What waited for a release that is not needed any more rests in the inbox; what had nothing but its e-mail is over.
     private func settle(
         _ notification: Notification,
         _ refusal: GateRefusal,
         _ kind: FollowUp,
         in plan: inout RoutePlan
     ) {
-        guard kind == .release, notification.status == .deferred else { return }
+        let waitsForRelease = kind == .release && notification.status == .deferred
+        let waitsForMail =
+            kind == .email && notification.status == .pending && !notification.channels.contains(.inApp)
+            && notification.statusReason != "queued"
+        guard waitsForRelease || waitsForMail else { return }
         let rests = notification.channels.contains(.inApp)
         let status: NotificationStatus = refusal == .expired ? .expired : rests ? .sent : .suppressed
         plan.mark(notification, status, reason: refusal.rawValue, via: status == .sent ? "inbox" : nil)

@@ -30,8 +30,7 @@ final class ReceivedLog: Sendable {
         var ring: [Entry] = []
         var base = 0
         var next = 0
-        var fcm = 0
-        var apns = 0
+        var accepted: [ReceivedMessage.Provider: Int] = [:]
         var dropped = 0
         var refused: [String: Int] = [:]
     }
@@ -48,16 +47,18 @@ final class ReceivedLog: Sendable {
     func accept(_ provider: ReceivedMessage.Provider, token: String, request: SandboxRequest, at now: Date) {
         var headers = request.headers
         if self.limit > 0 { headers.remove(name: "authorization") }
-        let kept = headers
+        self.accept(provider, token: token, headers: headers, payload: request.body, at: now)
+    }
+
+    func accept(
+        _ provider: ReceivedMessage.Provider, token: String, headers: HPACKHeaders, payload: [UInt8], at now: Date
+    ) {
         let isFirstLoss = self.state.withLock { state in
-            switch provider {
-            case .fcm: state.fcm += 1
-            case .apns: state.apns += 1
-            }
+            state.accepted[provider, default: 0] += 1
             defer { state.next += 1 }
             guard self.limit > 0 else { return false }
             let entry = Entry(
-                provider: provider, token: token, headers: kept, payload: request.body, at: now)
+                provider: provider, token: token, headers: headers, payload: payload, at: now)
             guard state.ring.count >= self.limit else {
                 state.ring.append(entry)
                 return false
@@ -98,8 +99,9 @@ final class ReceivedLog: Sendable {
 
     var counts: Counts {
         self.state.withLock { state in
-            Counts(
-                accepted: ["fcm": state.fcm, "apns": state.apns], refused: state.refused, kept: state.ring.count,
+            let accepted = ReceivedMessage.Provider.allCases.map { ($0.rawValue, state.accepted[$0] ?? 0) }
+            return Counts(
+                accepted: Dictionary(uniqueKeysWithValues: accepted), refused: state.refused, kept: state.ring.count,
                 dropped: state.dropped, next: state.next)
         }
     }

@@ -6,16 +6,17 @@ package import struct Foundation.Date
 /// One message that a provider's face accepted.
 package struct ReceivedMessage: Sendable {
     /// The face that took it.
-    package enum Provider: String, Sendable {
-        case fcm, apns
+    package enum Provider: String, Sendable, CaseIterable {
+        case fcm, apns, email
     }
 
     package let provider: Provider
-    /// The device token; for FCM the topic, the condition or the installation id where that is the target.
+    /// The device token; for FCM the topic, the condition or the installation id where that is the target; the address of
+    /// an e-mail.
     package let token: String
-    /// The request's headers in lower case, without the credential.
+    /// The request's headers in lower case, without the credential; an e-mail's header fields as they came, unfolded.
     package let headers: [String: String]
-    /// The request's body, JSON.
+    /// The request's body, JSON; of an e-mail sender, subject, text and HTML.
     package let payload: [UInt8]
     /// When it came.
     package let at: Date
