@@ -242,12 +242,18 @@ let package = Package(
             ],
             path: "Sources/Gateway/Compatibility"
         ),
+        .target(
+            name: "Web",
+            dependencies: [crypto, httpTypes, hummingbird, nioCore],
+            path: "Sources/Gateway/Web",
+            resources: [.embedInCode("Resources")]
+        ),
         .executableTarget(
             name: "GatewayCommand",
             dependencies: [
                 "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Reload", "Services", "Settings",
-                "SocketIOTransport", "Sockets", "Stores", "Streams", "Telemetry", "Transfer", "Transports", "Zones",
-                argumentParser, hummingbird, logging, metrics, nioCore, nioPosix, niossl, serviceLifecycle,
+                "SocketIOTransport", "Sockets", "Stores", "Streams", "Telemetry", "Transfer", "Transports", "Web",
+                "Zones", argumentParser, hummingbird, logging, metrics, nioCore, nioPosix, niossl, serviceLifecycle,
             ],
             path: "Sources/Gateway/Command"
         ),
@@ -267,6 +273,11 @@ let package = Package(
             name: "Fixtures",
             dependencies: ["Postgres", "Redis", "Stores", logging, nioCore, nioPosix],
             path: "Tests/Support/Fixtures"
+        ),
+        .target(
+            name: "Browser",
+            dependencies: ["Fixtures", "JSON", "Transfer"],
+            path: "Tests/Support/Browser"
         ),
         .executableTarget(
             name: "Benchmarks",
@@ -411,7 +422,7 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "Catalog", "Fixtures", "JSON", "Model", "Pipeline", "Postgres", "Providers", "ProviderSandbox",
+                "Browser", "Catalog", "Fixtures", "JSON", "Model", "Pipeline", "Postgres", "Providers", "ProviderSandbox",
                 "Queues", "Redis", "Services", "Stores", "Streams", "Transfer", "Zones", cryptoExtras, crypto, logging,
                 nioCore, nIOHTTP1, nioPosix, niossl, serviceLifecycle,
             ],

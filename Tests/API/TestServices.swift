@@ -97,7 +97,9 @@ enum TestServices {
             checkDatabase: {},
             now: now,
             webhooks: WebhookStore(pool: pool),
-            deadLetters: DeadLetterStore(pool: pool)
+            deadLetters: DeadLetterStore(pool: pool),
+            statistics: StatisticsStore(pool: pool),
+            clientReports: ClientReportStore(pool: pool)
         )
         let value: Value
         do {

@@ -39,6 +39,7 @@ package enum APIRouter {
         DeadLetterRoutes(services: services).add(to: version)
         WebhookRoutes(services: services).add(to: version)
         CatalogRoutes(services: services).add(to: version)
+        StatisticsRoutes(services: services).add(to: version)
         extend(router, services)
         if refusesOtherMethods { MethodRefusal.add(to: router) }
         return router

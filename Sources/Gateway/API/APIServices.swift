@@ -55,6 +55,9 @@ package struct APIServices: Sendable {
     package let webhooks: WebhookStore
     package let deadLetters: DeadLetterStore
     package let webhookOptions: WebhookOptions
+    package let statisticsStore: StatisticsStore
+    package let statistics: StatisticsService
+    package let clientReports: ClientReportStore
     let userFields: UserFields
 
     /// The catalog of this moment; what answers one call takes it once.
@@ -97,7 +100,9 @@ package struct APIServices: Sendable {
         callRate: UserRate? = nil,
         webhooks: WebhookStore,
         deadLetters: DeadLetterStore,
-        webhookOptions: WebhookOptions = WebhookOptions()
+        webhookOptions: WebhookOptions = WebhookOptions(),
+        statistics: StatisticsStore,
+        clientReports: ClientReportStore
     ) {
         self.credentials = credentials
         self.tickets = tickets
@@ -136,6 +141,9 @@ package struct APIServices: Sendable {
         self.webhooks = webhooks
         self.deadLetters = deadLetters
         self.webhookOptions = webhookOptions
+        self.statisticsStore = statistics
+        self.statistics = StatisticsService(store: statistics, now: now)
+        self.clientReports = clientReports
         self.userFields = UserFields(catalogs: catalogs, now: now)
     }
 

@@ -14,6 +14,7 @@ package enum OpenAPIDocument {
         PackageResources.tokens_json, PackageResources.webhooks_json, PackageResources.deadletters_json,
         PackageResources.admin_json, PackageResources.operations_json,
         PackageResources.decisions_json, PackageResources.providers_json, PackageResources.schedules_json,
+        PackageResources.statistics_json,
     ]
 
     /// Puts the parts together.

@@ -25,6 +25,7 @@ import Streams
 import Telemetry
 import Transports
 import UnixSignals
+import Web
 import Zones
 
 /// Puts the gateway together: the one place that makes clients and services.
@@ -208,11 +209,14 @@ enum GatewayComposition {
                 webhookOptions: WebhookOptions(
                     areEventsWritten: settings.common.eventsLength != nil,
                     allowsPrivate: settings.common.allowsPrivateWebhooks
-                )
+                ),
+                statistics: StatisticsStore(pool: pool),
+                clientReports: ClientReportStore(pool: pool)
             )
         ) { router, services in
             let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production
             CompatibilityRouter.add(to: router, services: services, defaults: .init(environment: environment))
+            WebRouter.add(to: router)
         }
         let app = try self.application(
             settings, router, hub, backend, protection.policy, certificate, eventLoops, logger)

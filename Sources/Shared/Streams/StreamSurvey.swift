@@ -33,6 +33,8 @@ package struct StreamSurvey: Sendable {
     package struct Node: Sendable, Equatable {
         package let id: String
         package let isAlive: Bool
+        /// Sockets and streams that it held when it renewed its lease; nil if it did not say.
+        package let connections: Int?
     }
 
     private let connection: RedisConnection
@@ -148,8 +150,9 @@ package struct StreamSurvey: Sendable {
         var nodes: [Node] = []
         for channel in channels.sorted() {
             let id = String(channel.dropFirst(prefix.count).dropLast())
-            let isAlive = try await Lease.isHeld(self.keys.nodeLease(id), connection: self.connection)
-            nodes.append(Node(id: id, isAlive: isAlive))
+            let lease = try await self.connection.send("GET", .text(self.keys.nodeLease(id))).string()
+            let connections = lease?.split(separator: " ").dropFirst().first.flatMap { Int($0) }
+            nodes.append(Node(id: id, isAlive: lease != nil, connections: connections))
         }
         return nodes
     }
