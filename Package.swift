@@ -422,9 +422,9 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "Browser", "Catalog", "Fixtures", "JSON", "Model", "Pipeline", "Postgres", "Providers", "ProviderSandbox",
-                "Queues", "Redis", "Services", "Stores", "Streams", "Transfer", "Zones", cryptoExtras, crypto, logging,
-                nioCore, nIOHTTP1, nioPosix, niossl, serviceLifecycle,
+                "Browser", "Catalog", "Fixtures", "JSON", "Model", "Pipeline", "Postgres", "Providers",
+                "ProviderSandbox", "Queues", "Redis", "Services", "Stores", "Streams", "Transfer", "Zones",
+                cryptoExtras, crypto, logging, nioCore, nIOHTTP1, nioPosix, niossl, serviceLifecycle,
             ],
             path: "Tests/EndToEnd"),
     ],

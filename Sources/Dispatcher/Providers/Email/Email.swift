@@ -7,6 +7,7 @@ import Transfer
 /// E-mail through a relay, by SMTP.
 package enum Email: ProviderKind {
     package static let provider = Provider.email
+    package static let rules = EmailAnswer.rules
     package static let settings = ["url", "from"]
 
     package static func channel(

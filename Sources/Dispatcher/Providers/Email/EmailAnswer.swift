@@ -11,6 +11,24 @@ package enum EmailAnswer {
     private static let deadCodes: Set<String> = ["5.1.1", "5.1.2", "5.1.6", "5.1.10"]
     private static let longestReason = 64
 
+    /// What is known of the words on record; a code that is not here speaks for itself.
+    package static let rules: [AnswerRule] = [
+        AnswerRule("SMTP_550_5.1.1", .deadToken, "there is no such mailbox; ask the user for another address"),
+        AnswerRule(
+            "SMTP_550_5.1.2", .deadToken, "the address's domain takes no mail; ask the user for another address"),
+        AnswerRule("SMTP_550_5.1.6", .deadToken, "the mailbox has moved; ask the user for the new address"),
+        AnswerRule(
+            "SMTP_550_5.1.10", .deadToken, "the address's domain takes no mail; ask the user for another address"),
+        AnswerRule(
+            "SMTP_550_5.7.1", .refused, "the receiver's policy refuses it; check SPF, DKIM and the relay's reputation"),
+        AnswerRule("SMTP_552_5.3.4", .refused, "the message is too large for the receiver"),
+        AnswerRule("SMTP_535_5.7.8", .configuration, "check the user and the password of SMTP_URL"),
+        AnswerRule("SMTP_530_5.7.0", .configuration, "the relay wants a login; name one in SMTP_URL"),
+        AnswerRule("login_denied", .configuration, "check the user and the password of SMTP_URL"),
+        AnswerRule("no_starttls", .configuration, "the relay offers no TLS; use smtps:// or another relay"),
+        AnswerRule("SMTP_421_4.3.2", .retry, after: firstDelay, "the relay is busy; nothing is to be done"),
+    ]
+
     /// What a reply means.
     package static func read(_ reply: MailReply) -> ProviderAnswer {
         if reply.isAccepted { return .accepted(id: self.queueID(reply.text)) }
