@@ -392,8 +392,8 @@ let package = Package(
         .testTarget(
             name: "PipelineTests",
             dependencies: [
-                "Backoff", "Catalog", "Fixtures", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Stores", "Streams",
-                "Zones", logging,
+                "Backoff", "Catalog", "Fixtures", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Stores",
+                "Streams", "Zones", logging,
             ],
             path: "Tests/Pipeline"
         ),
@@ -422,9 +422,9 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "Browser", "Catalog", "Fixtures", "JSON", "Model", "Pipeline", "Postgres", "Providers", "ProviderSandbox",
-                "Queues", "Redis", "Services", "Stores", "Streams", "Transfer", "Zones", cryptoExtras, crypto, logging,
-                nioCore, nIOHTTP1, nioPosix, niossl, serviceLifecycle,
+                "Browser", "Catalog", "Fixtures", "JSON", "Model", "Pipeline", "Postgres", "Providers",
+                "ProviderSandbox", "Queues", "Redis", "Services", "Stores", "Streams", "Transfer", "Zones",
+                cryptoExtras, crypto, logging, nioCore, nIOHTTP1, nioPosix, niossl, serviceLifecycle,
             ],
             path: "Tests/EndToEnd"),
     ],

@@ -3,6 +3,7 @@
 
 import Fixtures
 import Postgres
+import ProviderSandbox
 import Redis
 import Testing
 

@@ -6,6 +6,7 @@ import Foundation
 import JSON
 import Model
 import Postgres
+import ProviderSandbox
 import Redis
 import Testing
 import Transfer

@@ -5,6 +5,8 @@ import Fixtures
 import JSON
 import Model
 import Postgres
+import ProviderSandbox
+import Redis
 import Services
 import Testing
 import Transfer

@@ -5,6 +5,7 @@ import Fixtures
 import JSON
 import Postgres
 import Redis
+import Services
 import Testing
 import Transfer
 

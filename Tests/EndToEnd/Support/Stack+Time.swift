@@ -6,6 +6,7 @@ import Foundation
 import Model
 import Postgres
 import Redis
+import Transfer
 
 extension Stack {
     /// Ten minutes pass for what was stored: whatever has no owner may be handed on again.
