@@ -15,8 +15,8 @@ struct BenchmarksCommand: AsyncParsableCommand {
             RedisCommand.self, PersistCommand.self, TransferCommand.self, SocketsCommand.self, PushCommand.self,
             MailCommand.self, IdleCommand.self, BacklogCommand.self, SoakCommand.self, FanoutCommand.self,
             UnicastCommand.self,
-            ConnectsCommand.self, ReconnectCommand.self, RestCommand.self, BroadcastCommand.self,
-            BareSocketsCommand.self, BareRestCommand.self,
+            ConnectsCommand.self, ReconnectCommand.self, RestCommand.self, BroadcastCommand.self, StagesCommand.self,
+            DueCommand.self, ScaleCommand.self, BareSocketsCommand.self, BareRestCommand.self,
         ]
     )
 }

@@ -35,23 +35,10 @@ struct PushCommand: AsyncParsableCommand {
         let jobs = JobLoad(redis: try Environment.redis(), stream: "carillon:jobs:critical", type: "payment_received")
         let first = try await sandbox.count().fcm + self.warmUp
         try await jobs.append(self.warmUp, to: users, rate: 1_000, batch: 8)
-        try await Self.await(sandbox, first)
+        try await sandbox.await(first)
         let start = ContinuousClock.now
         try await jobs.append(self.jobs, to: users)
-        try await Self.await(sandbox, first + self.jobs)
+        try await sandbox.await(first + self.jobs)
         return ContinuousClock.now - start
-    }
-
-    private static func await(_ sandbox: SandboxControl, _ count: Int) async throws {
-        let deadline = ContinuousClock.now + .seconds(180)
-        while true {
-            let seen = try await sandbox.count().fcm
-            if seen >= count { return }
-            guard ContinuousClock.now < deadline else {
-                throw ValidationError("\(count - seen) pushes are missing")
-            }
-            // The sandbox counts and tells nobody, so it is asked.
-            try await Task.sleep(for: .milliseconds(20))
-        }
     }
 }

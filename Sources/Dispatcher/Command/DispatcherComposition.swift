@@ -27,9 +27,11 @@ import Zones
 enum DispatcherComposition {
     /// Works until a signal ends it.
     static func run(_ settings: DispatcherSettings, reader: SettingsReader) async throws {
-        let now: @Sendable () -> Timestamp = {
+        let machineTime: @Sendable () -> Timestamp = {
             Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
         }
+        let clock = SteadyClock(machineTime())
+        let now: @Sendable () -> Timestamp = { clock.now }
         let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
             try CatalogLoader.load(path: settings.common.catalog)
         }
@@ -45,7 +47,7 @@ enum DispatcherComposition {
             context: ChannelContext(
                 transfer: transfer,
                 guarded: guarded,
-                now: now,
+                now: machineTime,
                 logger: logger,
                 read: self.contents,
                 caFile: settings.providerCertificateAuthority,
@@ -74,6 +76,11 @@ enum DispatcherComposition {
         let redis = try connect(jobsLoop)
         let pool = try PostgresPool(self.database(settings), logger: logger)
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
+        let notifications = NotificationStore(pool: pool)
+        let time = ClockService(
+            clock: clock, notifications: notifications, machine: machineTime, logger: logger)
+        // Before anything is looked at that may be due.
+        try? await time.set()
         let keys = Keyspace()
         let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
         let directory = ChannelDirectory(ways)
@@ -82,7 +89,7 @@ enum DispatcherComposition {
             catalogs: catalogs,
             keys: keys,
             redis: redis,
-            notifications: NotificationStore(pool: pool),
+            notifications: notifications,
             recipients: RecipientStore(pool: pool),
             deliveries: DeliveryStore(pool: pool),
             deadLetters: DeadLetterStore(pool: pool),
@@ -150,13 +157,17 @@ enum DispatcherComposition {
             logger: logger
         )
         var services: [any Service] = [
-            lease, operations, reload, CredentialService(channels: apps, directory: directory),
+            lease, time, operations, reload, CredentialService(channels: apps, directory: directory),
         ]
         services.append(RetryService(dispatcher: dispatcher, deliveries: deliveries))
         services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher), broadcasts]
         services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
         services.append(ScheduleService(dispatcher: dispatcher))
         services.append(contentsOf: deliveries)
+        services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries))
+        services.append(
+            TestSendService(
+                dispatcher: dispatcher, devices: DeviceStore(pool: pool), reader: try connect(eventLoops.next())))
         services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
         let days = settings.retention
         services.append(ReplayService(dispatcher: dispatcher))

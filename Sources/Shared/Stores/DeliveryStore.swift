@@ -250,6 +250,30 @@ package struct DeliveryStore: Sendable {
         )
     }
 
+    /// The devices that were sent these notifications by a push, and are still the user's.
+    package func holders(
+        user: String,
+        of ids: [NotificationID]
+    ) async throws(PostgresError) -> [(notification: NotificationID, device: NotificationID, provider: Provider)] {
+        let result = try await self.pool.query(
+            """
+            SELECT DISTINCT a.notification_id, a.device_id, d.provider
+            FROM carillon.delivery_attempts a JOIN carillon.devices d ON d.id = a.device_id
+            WHERE a.notification_id = ANY($2) AND a.kind = 'push' AND a.outcome = 'accepted' AND d.active
+                AND d.user_id = $1
+            LIMIT 1000
+            """,
+            .text(user),
+            .array(PostgresArray(uuids: ids.map(\.halves)))
+        )
+        var holders: [(notification: NotificationID, device: NotificationID, provider: Provider)] = []
+        for row in result {
+            guard let provider = Provider(rawValue: try row.text(2)) else { continue }
+            holders.append((NotificationID(try row.uuid(0)), NotificationID(try row.uuid(1)), provider))
+        }
+        return holders
+    }
+
     /// Makes the audit's parts for the days ahead.
     package func makeAttemptParts() async throws(PostgresError) {
         try await self.pool.query(

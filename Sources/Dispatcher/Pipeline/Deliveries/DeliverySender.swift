@@ -173,6 +173,8 @@ struct DeliverySender: Sendable {
         message.isRefusable = self.dispatcher.catalog[facts.notification.type]?.isRequired != true
         if work.isRetraction {
             message.purpose = .retract
+        } else if self.dispatcher.catalog[facts.notification.type]?.hasBadge == false {
+            message.badge = facts.notification.extras.badge
         } else if !self.dispatcher.badges.isNewest(facts.inboxVersion, for: facts.device.id) {
             // A newer count is on its way already.
             message.badge = facts.notification.extras.badge

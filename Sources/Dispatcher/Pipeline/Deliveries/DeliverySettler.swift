@@ -88,6 +88,7 @@ struct DeliverySettler: Sendable {
             let kind: FollowUp = work.callsForAttention ? .attention : .release
             let item = FollowUpStore.Item(user: work.user, notification: work.notification, kind: kind)
             ledger.postponed.append((item, end, GateRefusal.quietHours.rawValue))
+            if kind == .release { self.tell(.deferred, outcome, GateRefusal.quietHours.rawValue, in: &ledger) }
         case .answered(let answer):
             self.note(answer, outcome, work, in: &ledger)
         case .unanswered(let reason, mayHaveBeenSent: true):

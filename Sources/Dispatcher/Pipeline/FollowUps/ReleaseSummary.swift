@@ -53,7 +53,13 @@ struct ReleaseSummary: Sendable {
                 plan.mark(summary, .pending, reason: "queued", via: nil)
                 PipelineMetrics.summaries.increment()
             }
-            for one in group { plan.mark(one.item.notification, .sent, reason: "summarised", via: "summary") }
+            for one in group {
+                plan.mark(one.item.notification, .sent, reason: "summarised", via: "summary")
+                guard self.dispatcher.events.isOn else { continue }
+                plan.tell(
+                    .summarised, one.item.notification, at: one.facts.now, channel: .push,
+                    reason: summary.id.description)
+            }
         }
     }
 

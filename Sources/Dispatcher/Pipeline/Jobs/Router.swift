@@ -115,6 +115,8 @@ struct Router: Sendable {
                 if kind == .email, Self.isLeftToMail(notification, steps) {
                     plan.mark(notification, .pending, reason: reason.rawValue, via: nil)
                 }
+                guard kind == .release, self.dispatcher.events.isOn else { continue }
+                plan.tell(.deferred, notification, at: facts.now, channel: .push, reason: reason.rawValue)
             case .note(let reason):
                 plan.note(notification, reason)
             case .settle(let status, let reason, let via):
