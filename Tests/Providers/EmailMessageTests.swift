@@ -20,7 +20,7 @@ struct EmailMessageTests {
                 #"From: "Carillon" <notices@example.com>"#,
                 "To: ada@example.com",
                 "Subject: Hello",
-                "Date: Thu, 19 Nov 2026 10:40:00 +0000",
+                "Date: Fri, 20 Nov 2026 10:00:00 +0000",
                 "Message-ID: <\(Messages.id)@example.com>",
                 "List-Unsubscribe: <\(link)>",
                 "List-Unsubscribe-Post: List-Unsubscribe=One-Click",

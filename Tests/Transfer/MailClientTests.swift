@@ -164,6 +164,21 @@ struct MailClientTests {
         }
     }
 
+    @Test("A kept connection that the relay ends before it looked at the message is replaced at once")
+    func stale() async throws {
+        try await Self.with { client in
+            _ = await client.send(Self.mail(to: Self.address("ada")))
+            for mail in [
+                Self.mail(to: Self.address("ada"), from: Self.address("busysender-once")),
+                Self.mail(to: Self.address("closing-once")), Self.mail(to: Self.address("cutearly-once")),
+            ] {
+                let outcome = await client.send(mail)
+                guard case .answered(let reply) = outcome else { return #expect(Bool(false), "\(outcome)") }
+                #expect(reply.isAccepted)
+            }
+        }
+    }
+
     @Test("A connection that idles is closed, and the next message opens another")
     func idle() async throws {
         try await Self.with {

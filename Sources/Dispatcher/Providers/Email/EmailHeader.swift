@@ -12,8 +12,9 @@ struct EmailHeader {
 
     /// What lines should not exceed, their end not counted.
     private static let lineLength = 78
-    /// The most bytes of text in one encoded-word: 75 characters with `=?utf-8?B?` and `?=`, in groups of three.
-    private static let wordBytes = 45
+    /// The most bytes of text in one encoded-word, so that it fits behind a field's name: 64 characters with `=?utf-8?B?`
+    /// and `?=`, in groups of three.
+    private static let wordBytes = 39
     /// What a word may have before it is encoded, so that folding finds its places.
     private static let longestWord = 60
 

@@ -23,9 +23,14 @@ package struct EmailSender: Sendable, Equatable {
         var name = text[..<bracket].trimmingBlanks
         if name.count >= 2, name.first == "\"", name.last == "\"" { name = String(name.dropFirst().dropLast()) }
         guard name.unicodeScalars.count <= Self.longestName,
-            name.unicodeScalars.allSatisfy({ $0.value >= 0x20 && !(0x7F...0x9F).contains($0.value) })
-        else { throw CredentialFault("has a name with control characters, or of more than \(Self.longestName)") }
+            name.unicodeScalars.allSatisfy({ Self.isAllowed($0) })
+        else { throw CredentialFault("has a name with line breaks or controls, or of more than \(Self.longestName)") }
         (self.name, self.address) = (name.isEmpty ? nil : name, address)
+    }
+
+    private static func isAllowed(_ scalar: Unicode.Scalar) -> Bool {
+        let isControl = scalar.value < 0x20 || (0x7F...0x9F).contains(scalar.value)
+        return !isControl && scalar.value != 0x2028 && scalar.value != 0x2029
     }
 }
 

@@ -21,6 +21,8 @@ final class MailHandle {
     /// Whether libcurl was given all of the message: its end may have left.
     private var isContentTaken = false
     private var reply: [UInt8] = []
+    /// The one before: after a refusal libcurl says QUIT, whose answer comes last.
+    private var earlierReply: [UInt8] = []
     private var isReplyComplete = true
     private var mayGoOn: () -> Bool = { true }
 
@@ -67,6 +69,7 @@ final class MailHandle {
         self.position = 0
         self.isContentTaken = false
         self.reply.removeAll(keepingCapacity: true)
+        self.earlierReply.removeAll(keepingCapacity: true)
         self.isReplyComplete = true
         self.mayGoOn = mayGoOn
         self.errorText[0] = 0
@@ -140,10 +143,10 @@ final class MailHandle {
     /// The relay's code decides; libcurl's own result only where the relay refused nothing.
     private func outcome(_ result: CURLcode) -> MailOutcome {
         let code = carillon_easy_get_long(self.pointer, CURLINFO_RESPONSE_CODE)
-        if result == CURLE_OK { return .answered(MailReply(stage: .content, code: code, text: self.replyText)) }
+        if result == CURLE_OK { return .answered(MailReply(stage: .content, code: code, text: self.text(of: code))) }
         // What a timeout or a cut follows may be a reply of before.
         let isRefusal = code >= 400 && self.isReplyComplete && !Self.isBroken(result)
-        if isRefusal { return .answered(MailReply(stage: self.stage(result), code: code, text: self.replyText)) }
+        if isRefusal { return .answered(MailReply(stage: self.stage(result), code: code, text: self.text(of: code))) }
         if result == CURLE_ABORTED_BY_CALLBACK {
             return .unanswered(
                 TransferFailure(.cancelled, mayHaveBeenSent: self.isContentTaken, code: Int(result.rawValue)))
@@ -165,16 +168,21 @@ final class MailHandle {
         return .session
     }
 
-    /// The last reply without the codes and the lines' ends.
-    private var replyText: String {
-        let lines = self.reply.split { $0 == UInt8(ascii: "\r") || $0 == UInt8(ascii: "\n") }
+    /// The last reply of that code, without the codes and the lines' ends.
+    private func text(of code: Int) -> String {
+        let replies = [self.reply, self.earlierReply]
+        guard let reply = replies.first(where: { $0.starts(with: String(code).utf8) }) else { return "" }
+        let lines = reply.split { $0 == UInt8(ascii: "\r") || $0 == UInt8(ascii: "\n") }
         return lines.map { String(decoding: $0.dropFirst(4), as: UTF8.self) }.joined(separator: "\n")
     }
 
     // MARK: Callbacks
 
     fileprivate func take(line: UnsafeRawBufferPointer) {
-        if self.isReplyComplete { self.reply.removeAll(keepingCapacity: true) }
+        if self.isReplyComplete {
+            swap(&self.reply, &self.earlierReply)
+            self.reply.removeAll(keepingCapacity: true)
+        }
         // Four characters: the code, and a hyphen where more lines follow.
         self.isReplyComplete = line.count < 4 || line[3] != UInt8(ascii: "-")
         let room = Self.mostReplyBytes - self.reply.count
