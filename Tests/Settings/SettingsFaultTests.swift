@@ -86,6 +86,22 @@ struct SettingsFaultTests {
                 ],
                 ["APNS_ENVIRONMENT must be one of production, sandbox"]
             ),
+            (
+                ["VAPID_KEY": "k"],
+                ["VAPID_SUBJECT is required with VAPID_KEY; give mailto: or https: with whom to turn to"]
+            ),
+            (
+                ["VAPID_KEY": "k", "VAPID_SUBJECT": "push@example.com"],
+                ["VAPID_SUBJECT must be a contact such as mailto:push@example.com or https://example.com/contact"]
+            ),
+            (
+                ["WEBPUSH_ORIGINS": "push.example"],
+                [
+                    "WEBPUSH_ORIGINS must be origins such as https://fcm.googleapis.com or https://*.push.apple.com, "
+                        + "with commas between them, or *"
+                ]
+            ),
+            (["WEBPUSH_PRIVATE": "yes"], ["WEBPUSH_PRIVATE must be one of off, on"]),
         ] as [([String: String?], [String])]
     )
     func dispatcher(changes: [String: String?], faults: [String]) {

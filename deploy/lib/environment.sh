@@ -10,6 +10,7 @@ ENVIRONMENT_NAMES='
     AUTH_JWT_SECRET SERVICE_TOKEN CATALOG
     FCM_CREDENTIALS FCM_ENDPOINT
     APNS_KEY APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC APNS_ENDPOINT
+    VAPID_KEY VAPID_SUBJECT WEBPUSH_PRIVATE
     PROVIDER_CA
 '
 
@@ -74,6 +75,8 @@ set_environment() {
     export APNS_KEY=$DATA/sandbox/apns.p8 APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC=com.example.app APNS_ENDPOINT=$sandbox
     APNS_KEY_ID=$(apns_fact key_id)
     APNS_TEAM_ID=$(apns_fact team_id)
+    # The sandbox is on this machine.
+    export VAPID_KEY=$DATA/sandbox/vapid.pem VAPID_SUBJECT=mailto:push@example.com WEBPUSH_PRIVATE=on
     export PROVIDER_CA=$DATA/sandbox/ca.pem
 }
 

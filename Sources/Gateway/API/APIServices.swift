@@ -87,6 +87,7 @@ package struct APIServices: Sendable {
         checkDatabase: @escaping @Sendable () async throws -> Void,
         now: @escaping @Sendable () -> Timestamp,
         webPushKey: String? = nil,
+        webPushOrigins: WebPushOrigins = .any,
         unsubscribeLinks: UnsubscribeLinks? = nil,
         callRate: UserRate? = nil,
         webhooks: WebhookStore,
@@ -127,7 +128,7 @@ package struct APIServices: Sendable {
         self.webhooks = webhooks
         self.deadLetters = deadLetters
         self.webhookOptions = webhookOptions
-        self.userFields = UserFields(catalogs: catalogs, now: now)
+        self.userFields = UserFields(catalogs: catalogs, now: now, webPushOrigins: webPushOrigins)
     }
 
     /// Asserts that the lanes take more jobs.

@@ -45,6 +45,12 @@ enum GatewayComposition {
                 keyFile: settings.tlsKey ?? ""
             )
         }
+        let webPushKey = await reader.load("VAPID_KEY", isSet: settings.webPush != nil) {
+            guard let file = FileManager.default.contents(atPath: settings.webPush?.key ?? "") else {
+                throw VAPIDKey.Fault("the file cannot be read")
+            }
+            return try VAPIDKey(file: Array(file))
+        }
         try reader.finish()
         guard let catalog else { return }
 
@@ -143,7 +149,7 @@ enum GatewayComposition {
             eventLoop: eventLoops.next(),
             logger: logger
         )
-        let router = APIRouter.make(
+        let router = try APIRouter.make(
             APIServices(
                 credentials: credentials,
                 tickets: tickets,
@@ -187,6 +193,8 @@ enum GatewayComposition {
                 metrics: metrics,
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
                 now: now,
+                webPushKey: webPushKey?.publicKey,
+                webPushOrigins: settings.webPush.map { try WebPushOrigins($0.origins) } ?? .any,
                 unsubscribeLinks: settings.authentication.secrets.first.map {
                     UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
                 },

@@ -36,6 +36,9 @@ package struct DispatcherSettings: Sendable {
     package let broadcastHighWater: Int
     package let fcm: FCM?
     package let apns: APNS?
+    package let webPush: WebPushSettings?
+    /// Whether subscriptions of Web Push may lead into private networks.
+    package let allowsPrivateWebPush: Bool
     /// A CA file for the providers' endpoints.
     package let providerCertificateAuthority: String?
     /// URLs of other databases whose outbox is relayed.
@@ -73,6 +76,8 @@ package struct DispatcherSettings: Sendable {
         } else {
             self.apns = nil
         }
+        self.webPush = WebPushSettings(reader)
+        self.allowsPrivateWebPush = reader.choice("WEBPUSH_PRIVATE", default: GatewaySettings.Switch.off) == .on
         self.providerCertificateAuthority = reader.text("PROVIDER_CA")
         let backlog = reader.integer("OVERFLOW_BACKLOG", default: 10_000, in: 0...1_000_000)
         self.overflowBacklog = backlog > 0 ? backlog : nil

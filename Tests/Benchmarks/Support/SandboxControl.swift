@@ -26,13 +26,20 @@ final class SandboxControl: Sendable {
         self.url = try Environment.require("SANDBOX_URL")
     }
 
-    /// How many pushes FCM's face accepted, and the sequence that the next one gets.
-    func count() async throws -> (fcm: Int, next: Int) {
+    /// How many pushes a provider's face accepted, and the sequence that the next one gets.
+    func count(_ provider: String) async throws -> (accepted: Int, next: Int) {
         let answer = try JSONSerialization.jsonObject(with: try await self.get("/received/count")) as? [String: Any]
         guard let answer, let next = answer["next"] as? Int,
-            let fcm = (answer["accepted"] as? [String: Int])?["fcm"]
+            let accepted = (answer["accepted"] as? [String: Int])?[provider]
         else { throw ValidationError("the sandbox told no counts") }
-        return (fcm, next)
+        return (accepted, next)
+    }
+
+    /// The subscription of a browser at the sandbox.
+    ///
+    /// - Parameter key: the VAPID key that it is made with, in base64url.
+    func subscription(_ id: String, key: String) async throws -> String {
+        String(decoding: try await self.get("/subscriptions?id=\(id)&key=\(key)"), as: UTF8.self)
     }
 
     /// Pushes from sequence `since` on, and the sequence to go on with.

@@ -12,7 +12,7 @@ final class ReceivedLog: Sendable {
         let provider: ReceivedMessage.Provider
         let token: String
         let headers: HPACKHeaders
-        let payload: [UInt8]
+        let body: [UInt8]
         let at: Date
     }
 
@@ -30,8 +30,7 @@ final class ReceivedLog: Sendable {
         var ring: [Entry] = []
         var base = 0
         var next = 0
-        var fcm = 0
-        var apns = 0
+        var accepted: [ReceivedMessage.Provider: Int] = [:]
         var dropped = 0
         var refused: [String: Int] = [:]
     }
@@ -50,14 +49,11 @@ final class ReceivedLog: Sendable {
         if self.limit > 0 { headers.remove(name: "authorization") }
         let kept = headers
         let isFirstLoss = self.state.withLock { state in
-            switch provider {
-            case .fcm: state.fcm += 1
-            case .apns: state.apns += 1
-            }
+            state.accepted[provider, default: 0] += 1
             defer { state.next += 1 }
             guard self.limit > 0 else { return false }
             let entry = Entry(
-                provider: provider, token: token, headers: kept, payload: request.body, at: now)
+                provider: provider, token: token, headers: kept, body: request.body, at: now)
             guard state.ring.count >= self.limit else {
                 state.ring.append(entry)
                 return false
@@ -91,15 +87,22 @@ final class ReceivedLog: Sendable {
             }
             return ReceivedMessage(
                 provider: entry.provider, token: entry.token,
-                headers: Dictionary(headers) { "\($0), \($1)" }, payload: entry.payload, at: entry.at,
-                sequence: number)
+                headers: Dictionary(headers) { "\($0), \($1)" }, payload: Self.payload(entry), body: entry.body,
+                at: entry.at, sequence: number)
         }
+    }
+
+    /// A push service cannot read what it takes; whoever looks here can.
+    private static func payload(_ entry: Entry) -> [UInt8] {
+        guard entry.provider == .webpush else { return entry.body }
+        return (try? SandboxSubscription.Keys(id: entry.token).open(entry.body)) ?? Array("null".utf8)
     }
 
     var counts: Counts {
         self.state.withLock { state in
-            Counts(
-                accepted: ["fcm": state.fcm, "apns": state.apns], refused: state.refused, kept: state.ring.count,
+            let accepted = ReceivedMessage.Provider.allCases.map { ($0.rawValue, state.accepted[$0] ?? 0) }
+            return Counts(
+                accepted: Dictionary(uniqueKeysWithValues: accepted), refused: state.refused, kept: state.ring.count,
                 dropped: state.dropped, next: state.next)
         }
     }

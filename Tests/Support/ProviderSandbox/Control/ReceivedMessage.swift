@@ -6,17 +6,20 @@ package import struct Foundation.Date
 /// One message that a provider's face accepted.
 package struct ReceivedMessage: Sendable {
     /// The face that took it.
-    package enum Provider: String, Sendable {
-        case fcm, apns
+    package enum Provider: String, Sendable, CaseIterable {
+        case fcm, apns, webpush
     }
 
     package let provider: Provider
-    /// The device token; for FCM the topic, the condition or the installation id where that is the target.
+    /// The device token; for FCM the topic, the condition or the installation id where that is the target; for
+    /// Web Push the subscription's name.
     package let token: String
     /// The request's headers in lower case, without the credential.
     package let headers: [String: String]
-    /// The request's body, JSON.
+    /// The request's body, JSON; for Web Push decrypted, and `null` if that cannot be done.
     package let payload: [UInt8]
+    /// The request's body as it came.
+    package let body: [UInt8]
     /// When it came.
     package let at: Date
     /// Its number since the start, from 0.
