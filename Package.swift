@@ -122,7 +122,7 @@ let package = Package(
         ),
         .target(
             name: "Settings",
-            dependencies: ["Model", "Redis", "Telemetry", configuration, logging, systemPackage],
+            dependencies: ["Model", "Redis", "Telemetry", configuration, logging, systemPackage, yams],
             path: "Sources/Shared/Settings"
         ),
         .target(
@@ -163,7 +163,7 @@ let package = Package(
         // Dispatcher: jobs out, in the order the job travels.
         .target(
             name: "Providers",
-            dependencies: ["JSON", "Model", "Transfer", "WebPushEncryption", crypto, jwtKit],
+            dependencies: ["JSON", "Model", "Transfer", "WebPushEncryption", crypto, jwtKit, logging],
             path: "Sources/Dispatcher/Providers"
         ),
         .target(

@@ -30,7 +30,8 @@ struct WebPushTests {
         #expect(try WebPushSubscription(token: subscription.token) == subscription)
         #expect(
             subscription.token
-                == #"{"endpoint":"https://push.example/s/1","keys":{"p256dh":"\#(Self.point)","auth":"\#(Self.secret)"}}"#)
+                == #"{"endpoint":"https://push.example/s/1","keys":{"p256dh":"\#(Self.point)","auth":"\#(Self.secret)"}}"#
+        )
         let off = try WebPushSubscription(token: Self.json(point: Self.point.dropLast() + "A"))
         #expect(!off.isKeyOnCurve)
     }
@@ -49,15 +50,17 @@ struct WebPushTests {
 
     @Test("What is none says what is wrong, and holds nothing of it")
     func noSubscription() {
+        let noPoint = "must have keys.p256dh, an uncompressed point of P-256 in base64url"
         let table = [
-            ("hunter2", "must be the subscription's JSON for webpush, with endpoint and keys"), ("{}", "has no endpoint"),
+            ("hunter2", "must be the subscription's JSON for webpush, with endpoint and keys"),
+            ("{}", "has no endpoint"),
             (Self.json(endpoint: "http://push.example"), "has an endpoint that must be an https URL"),
             (Self.json(endpoint: "https://u:hunter2@push.example"), "has an endpoint that must not hold credentials"),
             (Self.json(endpoint: "https://"), "has an endpoint that must name a host"),
-            (Self.json(point: "A" + Self.point.dropFirst()), "must have keys.p256dh, an uncompressed point of P-256 in base64url"),
-            (Self.json(point: "hunter2"), "must have keys.p256dh, an uncompressed point of P-256 in base64url"),
+            (Self.json(point: "A" + Self.point.dropFirst()), noPoint),
+            (Self.json(point: "hunter2"), noPoint),
             (Self.json(secret: "hunter2"), "must have keys.auth, 16 bytes in base64url"),
-            (#"{"endpoint":"https://push.example"}"#, "must have keys.p256dh, an uncompressed point of P-256 in base64url"),
+            (#"{"endpoint":"https://push.example"}"#, noPoint),
         ]
         for (text, expected) in table {
             do throws(WebPushSubscription.Fault) {
@@ -90,7 +93,9 @@ struct WebPushTests {
 
     @Test(
         "What is no list of services",
-        arguments: ["http://a.example", "a.example", "https://", "https://*", "https://a/b", "https://a.*", "*,https://a"]
+        arguments: [
+            "http://a.example", "a.example", "https://", "https://*", "https://a/b", "https://a.*", "*,https://a",
+        ]
     )
     func noOrigins(list: String) {
         #expect(throws: WebPushOrigins.Fault.self) { try WebPushOrigins(list) }

@@ -80,7 +80,13 @@ struct APNSAnswerTests {
         ] as [(Int, String, Int?)]
     )
     func retries(status: Int, reason: String, seconds: Int?) {
-        let expected = ProviderAnswer.retry(reason: reason, after: seconds.map { .seconds($0) })
+        let delay = seconds.map { Duration.seconds($0) }
+        let expected: ProviderAnswer =
+            switch (status, reason) {
+            case (429, "TooManyProviderTokenUpdates"): .slowDown(reason: reason, after: delay ?? .zero)
+            case (429, _): .retryDevice(reason: reason, after: delay ?? .zero)
+            default: .retry(reason: reason, after: delay)
+            }
         #expect(Self.read(status, #"{"reason":"\#(reason)"}"#) == expected)
     }
 

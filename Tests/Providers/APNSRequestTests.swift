@@ -16,6 +16,7 @@ struct APNSRequestTests {
             Messages.headers(request) == [
                 "authorization: bearer jwt", "apns-topic: org.example.app", "apns-push-type: alert", "apns-priority: 5",
                 "apns-id: 01a1f866-0d7b-841c-a9a6-5597aa0575f3",
+                "apns-collapse-id: 01a1f866-0d7b-841c-a9a6-5597aa0575f3",
             ]
         )
         #expect(
@@ -46,7 +47,8 @@ struct APNSRequestTests {
         )
         #expect(
             Messages.text(request)
-                == #"{"aps":{"alert":{"title":"Hello","body":"World"},"badge":9,"sound":"ding","category":"payments"},"#
+                == #"{"aps":{"alert":{"title":"Hello","body":"World"},"badge":9,"sound":"ding","category":"payments","#
+                + #""interruption-level":"time-sensitive"},"#
                 + #""notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting","url":"app://i9","#
                 + #""invoice":"i9","n":1.50}"#)
     }
@@ -105,5 +107,54 @@ struct APNSRequestTests {
                 $0.data = Array(#"{"k":"\#(String(repeating: "v", count: 400))"}"#.utf8)
             })
         #expect(try Messages.json(request)["aps"]?["alert"]?["body"]?.string == body)
+    }
+
+    @Test("A job's own words for APNs: short names, members of aps, headers")
+    func overrides() throws {
+        let request = Messages.apns(
+            Messages.make {
+                $0.severity = .alert
+                $0.extras.platform = Array(
+                    #"""
+                    {"apns":{"thread_id":"t","interruption_level":"passive","mutable_content":true,"subtitle":"S",
+                    "title_loc_key":"K","title_loc_args":["a"],"loc_key":"L","priority":1,"unknown":1,
+                    "sound":{"critical":1,"name":"x","volume":0.5},"aps":{"relevance-score":0.5,"badge":null}}}
+                    """#.utf8)
+            })
+        let aps = try #require(try Messages.json(request)["aps"])
+        #expect(aps["thread-id"]?.string == "t")
+        #expect(aps["interruption-level"]?.string == "passive")
+        #expect(aps["mutable-content"]?.integer == 1)
+        #expect(aps["alert"]?["subtitle"]?.string == "S")
+        #expect(aps["alert"]?["title-loc-key"]?.string == "K")
+        #expect(aps["alert"]?["title-loc-args"]?.strings == ["a"])
+        #expect(aps["alert"]?["loc-key"]?.string == "L")
+        #expect(aps["alert"]?["title"]?.string == "Hello")
+        #expect(aps["sound"]?["critical"]?.integer == 1)
+        #expect(aps["relevance-score"] == .number("0.5"))
+        #expect(aps["badge"] == nil)
+        #expect(Messages.headers(request).contains("apns-priority: 1"))
+    }
+
+    @Test("A background push shows nothing, and has Apple's priority for it")
+    func background() throws {
+        let request = Messages.apns(
+            Messages.make {
+                $0.severity = .alert
+                $0.extras.platform = Array(#"{"apns":{"push_type":"background","priority":10}}"#.utf8)
+            })
+        #expect(Messages.headers(request).contains("apns-push-type: background"))
+        #expect(Messages.headers(request).contains("apns-priority: 5"))
+        #expect(try Messages.json(request)["aps"] == .object([JSONMember("content-available", .number("1"))]))
+    }
+
+    @Test("What was read elsewhere is taken away by a background push")
+    func retraction() throws {
+        var message = Messages.make { $0.collapseKey = "k" }
+        message.purpose = .retract
+        let request = Messages.apns(message)
+        #expect(Messages.headers(request).contains("apns-push-type: background"))
+        #expect(!Messages.headers(request).contains { $0.hasPrefix("apns-collapse-id") })
+        #expect(try Messages.json(request)["retract"]?.string == "k")
     }
 }

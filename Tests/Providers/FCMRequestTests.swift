@@ -17,8 +17,10 @@ struct FCMRequestTests {
             Messages.text(request)
                 == #"{"message":{"token":"tok\"en","notification":{"title":"Hello","body":"World"},"#
                 + #""data":{"notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting"},"#
-                + #""android":{"priority":"NORMAL"},"#
-                + #""apns":{"headers":{"apns-priority":"5"},"payload":{"aps":{"badge":3,"sound":"default"}}}}}"#)
+                + #""android":{"priority":"NORMAL","notification":{"tag":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","notification_count":3}},"#
+                + #""apns":{"headers":{"apns-priority":"5","apns-collapse-id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3"},"#
+                + #""payload":{"aps":{"badge":3,"sound":"default"}}},"#
+                + #""webpush":{"headers":{"Urgency":"normal"}}}}"#)
     }
 
     @Test("Everything")
@@ -26,7 +28,8 @@ struct FCMRequestTests {
         let message = Messages.make {
             $0.severity = .alert
             $0.data = Array(#"{"invoice":"i9","n":1.50,"deep":{"a":[true,null]},"url":"mine"}"#.utf8)
-            $0.extras.url = "app://i9"
+            $0.extras.url = "https://example.org/i9"
+            $0.category = "payments"
             $0.extras.image = "https://example.org/i.png"
             $0.extras.sound = "ding"
             $0.extras.badge = 9
@@ -38,10 +41,14 @@ struct FCMRequestTests {
                 == #"{"message":{"token":"tok\"en","notification":{"title":"Hello","body":"World","#
                 + #""image":"https://example.org/i.png"},"#
                 + #""data":{"notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting","#
-                + #""invoice":"i9","n":"1.50","deep":"{\"a\":[true,null]}","url":"mine"},"#
-                + #""android":{"priority":"HIGH","ttl":"90s","collapse_key":"k"},"#
-                + #""apns":{"headers":{"apns-priority":"10","apns-expiration":"1795168890"},"#
-                + #""payload":{"aps":{"badge":9,"sound":"ding"}}}}}"#)
+                + #""url":"https://example.org/i9","invoice":"i9","n":"1.50","deep":"{\"a\":[true,null]}"},"#
+                + #""android":{"priority":"HIGH","ttl":"90s","collapse_key":"k","notification":{"tag":"k","#
+                + #""sound":"ding","click_action":"payments","notification_count":9}},"#
+                + #""apns":{"headers":{"apns-priority":"10","apns-expiration":"1795168890","apns-collapse-id":"k"},"#
+                + #""payload":{"aps":{"badge":9,"sound":"ding","category":"payments","#
+                + #""interruption-level":"time-sensitive","mutable-content":1}}},"#
+                + #""webpush":{"headers":{"Urgency":"high","TTL":"90"},"fcm_options":{"link":"https://example.org/i9"}}}}"#
+        )
     }
 
     @Test("The times to live that FCM takes", arguments: [(-5, "0s"), (0, "0s"), (1, "1s"), (40 * 86_400, "2419200s")])
@@ -112,5 +119,52 @@ struct FCMRequestTests {
         let notification = try Messages.json(request)["message"]?["notification"]
         #expect(notification?["body"]?.string == body)
         #expect(notification?["image"] == nil)
+    }
+
+    @Test("A job's own words for FCM: names of Android's notification, and whole blocks")
+    func overrides() throws {
+        let request = Messages.fcm(
+            Messages.make {
+                $0.extras.platform = Array(
+                    #"""
+                    {"fcm":{"channel_id":"alarms","title_loc_key":"T","unknown":1,
+                    "android":{"ttl":"5s","direct_boot_ok":true},"apns":{"payload":{"aps":{"badge":null}}},
+                    "fcm_options":{"analytics_label":"x"}},"apns":{"thread_id":"no"}}
+                    """#.utf8)
+            })
+        let message = try #require(try Messages.json(request)["message"])
+        #expect(message["android"]?["notification"]?["channel_id"]?.string == "alarms")
+        #expect(message["android"]?["notification"]?["title_loc_key"]?.string == "T")
+        #expect(message["android"]?["notification"]?["tag"] != nil)
+        #expect(message["android"]?["ttl"]?.string == "5s")
+        #expect(message["android"]?["direct_boot_ok"]?.bool == true)
+        #expect(message["android"]?["priority"]?.string == "NORMAL")
+        #expect(message["apns"]?["payload"]?["aps"]?["badge"] == nil)
+        #expect(message["fcm_options"]?["analytics_label"]?.string == "x")
+        #expect(message["unknown"] == nil)
+        #expect(message["token"]?.string == "tok\"en")
+    }
+
+    @Test("A token of a topic is a topic, with the topic's limit")
+    func topic() throws {
+        let message = Messages.make { $0.body = String(repeating: "b", count: 4_000) }
+        let request = FCMRequest.make(
+            message, device: Messages.device(.fcm, token: "/topics/news"), endpoint: "e", project: "p", accessToken: "a"
+        )
+        let json = try Messages.json(request)["message"]
+        #expect(json?["topic"]?.string == "news")
+        #expect(json?["token"] == nil)
+        #expect((1_900...2_048).contains(try Messages.fcmSize(request)))
+    }
+
+    @Test("What was read elsewhere is taken away by data alone")
+    func retraction() throws {
+        var message = Messages.make()
+        message.purpose = .retract
+        let json = try Messages.json(Messages.fcm(message))["message"]
+        #expect(json?["notification"] == nil)
+        #expect(json?["data"]?["retract"]?.string == Messages.id.description)
+        #expect(json?["apns"]?["headers"]?["apns-push-type"]?.string == "background")
+        #expect(json?["apns"]?["payload"]?["aps"]?["content-available"]?.integer == 1)
     }
 }

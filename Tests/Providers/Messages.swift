@@ -49,7 +49,9 @@ enum Messages {
     /// What FCM counts: keys and values of notification and data.
     static func fcmSize(_ request: ProviderRequest) throws -> Int {
         let message = try self.json(request)["message"]
-        let members = (message?["notification"]?.object ?? []) + (message?["data"]?.object ?? [])
-        return members.reduce(0) { $0 + $1.key.utf8.count + ($1.value.string?.utf8.count ?? 0) }
+        let members =
+            (message?["notification"]?.object ?? []) + (message?["data"]?.object ?? [])
+            + (message?["android"]?["notification"]?.object ?? [])
+        return members.reduce(0) { $0 + $1.key.utf8.count + ($1.value.string?.utf8.count ?? 5) }
     }
 }

@@ -25,15 +25,18 @@ struct WebPushAnswerTests {
         "Each refusal is of its class",
         arguments: [
             (404, "", .deadToken(reason: "HTTP_404", evidence: nil)),
-            (410, #"{"code":410,"errno":106,"error":"Gone"}"#, .deadToken(reason: "Gone", evidence: nil)),
+            (410, #"{"code":410,"errno":106,"error":"Gone"}"#, .deadToken(reason: "HTTP_410", evidence: nil)),
             (400, "", .refused(reason: "HTTP_400")),
-            (400, #"{"reason":"BadDeviceToken"}"#, .refused(reason: "BadDeviceToken")),
-            (400, #"{"reason":"VapidPkHashMismatch"}"#, .configuration(reason: "VapidPkHashMismatch")),
-            (401, #"{"error":"Unauthorized"}"#, .configuration(reason: "Unauthorized")),
-            (403, #"{"reason":"BadJwtToken"}"#, .configuration(reason: "BadJwtToken")),
+            (400, #"{"reason":"BadDeviceToken"}"#, .refused(reason: "HTTP_400")),
+            (
+                400, #"{"reason":"VapidPkHashMismatch"}"#,
+                .configuration(reason: "VapidPkHashMismatch", concernsAll: false)
+            ),
+            (401, #"{"error":"Unauthorized"}"#, .configuration(reason: "HTTP_401", concernsAll: false)),
+            (403, #"{"reason":"BadJwtToken"}"#, .configuration(reason: "HTTP_403", concernsAll: false)),
             (413, "", .refused(reason: "HTTP_413")),
             (307, "", .refused(reason: "HTTP_307")),
-            (429, "", .retry(reason: "HTTP_429", after: .seconds(60))),
+            (429, "", .retryDevice(reason: "HTTP_429", after: .seconds(60))),
             (500, "", .retry(reason: "HTTP_500", after: .seconds(10))),
             (503, "", .retry(reason: "HTTP_503", after: .seconds(10))),
         ] as [(Int, String, ProviderAnswer)]
@@ -42,13 +45,16 @@ struct WebPushAnswerTests {
         #expect(Self.read(status, body) == answer)
     }
 
-    @Test("The service's own delay counts", arguments: [429, 500, 503])
-    func delay(status: Int) {
-        #expect(
-            Self.read(status, retryAfter: .seconds(7)) == .retry(reason: "HTTP_\(status)", after: .seconds(7)))
+    @Test("The service's own delay counts")
+    func delay() {
+        for status in [408, 500, 502, 503, 599] {
+            #expect(
+                Self.read(status, retryAfter: .seconds(7)) == .retry(reason: "HTTP_\(status)", after: .seconds(7)))
+        }
+        #expect(Self.read(429, retryAfter: .seconds(7)) == .retryDevice(reason: "HTTP_429", after: .seconds(7)))
     }
 
-    @Test("A reason is a plain word, as anybody may run a service", arguments: ["", "a\nb", "<b>", "é"])
+    @Test("Of a service's words only those count that are known", arguments: ["", "<b>", "é", "HTTP_410", "Gone"])
     func reasons(text: String) {
         #expect(Self.read(400, #"{"reason":"\#(text)"}"#) == .refused(reason: "HTTP_400"))
     }

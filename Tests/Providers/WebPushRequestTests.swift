@@ -90,6 +90,36 @@ struct WebPushRequestTests {
         #expect(payload["data"]?["actions"] == nil)
     }
 
+    @Test("What was read elsewhere is taken away, except where a push has to show something")
+    func retraction() async throws {
+        var message = Messages.make { $0.collapseKey = "order 5" }
+        message.purpose = .retract
+        let request = try await Self.request(message)
+        let text = String(decoding: try Self.browser.open(request.body), as: UTF8.self)
+        #expect(
+            text == #"{"retract":"order 5","notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","badge":3}"#)
+        #expect(Self.header("urgency", request) == "low")
+        #expect(Self.header("topic", request) == nil)
+        let retraction = message
+        await #expect(throws: MessageRefusal("silent_push_not_allowed")) {
+            try await Self.request(
+                retraction, token: Self.subscription(endpoint: "https://web.push.apple.com/x"))
+        }
+    }
+
+    @Test("A job may ask for its own urgency and options")
+    func overrides() async throws {
+        let request = try await Self.request(
+            Messages.make {
+                $0.extras.platform = Array(
+                    #"{"webpush":{"urgency":"very-low","options":{"silent":true}},"fcm":{"urgency":"high"}}"#.utf8)
+            })
+        #expect(Self.header("urgency", request) == "very-low")
+        #expect(try Self.payload(request)["options"]?["silent"]?.bool == true)
+        let other = Messages.make { $0.extras.platform = Array(#"{"webpush":{"urgency":"now"}}"#.utf8) }
+        #expect(Self.header("urgency", try await Self.request(other)) == "normal")
+    }
+
     @Test(
         "How urgent it is",
         arguments: [
@@ -124,7 +154,7 @@ struct WebPushRequestTests {
 
     @Test("To the last byte what fits goes out; then data gives way, then the image, then the buttons")
     func givesWay() async throws {
-        func message(_ length: Int, _ change: (inout Notification) -> Void = { _ in }) -> PushMessage {
+        func message(_ length: Int, _ change: (inout Model.Notification) -> Void = { _ in }) -> PushMessage {
             Messages.make {
                 $0.data = Array(
                     #"{"k":"\#(String(repeating: "a", count: length))","actions":[{"id":"b","title":"B"}]}"#.utf8)
@@ -135,7 +165,8 @@ struct WebPushRequestTests {
         }
         func keys(_ message: PushMessage) async throws -> [String] {
             let payload = try Self.payload(try await Self.request(message))
-            return ["url", "image", "actions"].filter { payload[$0] != nil } + (payload["data"]?["k"] != nil ? ["k"] : [])
+            let parts = ["url", "image", "actions"].filter { payload[$0] != nil }
+            return parts + (payload["data"]?["k"] != nil ? ["k"] : [])
         }
         let room = 4_096 - (try await Self.request(message(0)).body.count)
         #expect(try await Self.request(message(room)).body.count == 4_096)

@@ -26,7 +26,7 @@ struct SettingsTests {
         #expect(try gateway.common.redisAddress() == RedisAddress(url: "redis://127.0.0.1:6379/0"))
         #expect(readings.dispatcher.metricsHost == "127.0.0.1")
         #expect(readings.dispatcher.metricsPort == 9_091)
-        #expect(readings.dispatcher.fcm == nil && readings.dispatcher.apns == nil)
+        #expect(readings.dispatcher.defaultApp.providers.isEmpty)
         #expect(readings.dispatcher.providerCertificateAuthority == nil)
     }
 
@@ -92,25 +92,25 @@ struct SettingsTests {
             "FCM_ENDPOINT": "https://f",
             "APNS_KEY": "key.p8", "APNS_KEY_ID": "K", "APNS_TEAM_ID": "T", "APNS_TOPIC": "org.example",
             "APNS_ENVIRONMENT": "sandbox", "APNS_ENDPOINT": "https://a", "PROVIDER_CA": "ca.pem",
+            "PUSH_SHAPE": "breaking-news", "APPS": "apps.yaml",
         ])
         #expect(readings.dispatcherFaults.isEmpty)
         let settings = readings.dispatcher
         #expect(settings.metricsHost == "0.0.0.0" && settings.metricsPort == 0)
-        #expect(settings.fcm?.credentials == "account.json" && settings.fcm?.endpoint == "https://f")
-        #expect(settings.apns?.key == "key.p8" && settings.apns?.keyID == "K" && settings.apns?.teamID == "T")
-        #expect(settings.apns?.topic == "org.example" && settings.apns?.environment == .sandbox)
-        #expect(settings.apns?.endpoint == "https://a")
+        #expect(settings.defaultApp.name == "default")
+        #expect(settings.defaultApp.providers["fcm"] == ["credentials": "account.json", "endpoint": "https://f"])
+        #expect(
+            settings.defaultApp.providers["apns"] == [
+                "key": "key.p8", "key_id": "K", "team_id": "T", "topic": "org.example", "endpoint": "https://a",
+            ])
+        #expect(settings.defaultApp.shape == .named("breaking-news"))
+        #expect(settings.appsFile == "apps.yaml")
         #expect(settings.providerCertificateAuthority == "ca.pem")
     }
 
-    @Test("Providers have their own endpoints unless others are named")
-    func providerDefaults() {
-        let settings = Readings([
-            "FCM_CREDENTIALS": "a", "APNS_KEY": "k", "APNS_KEY_ID": "K", "APNS_TEAM_ID": "T", "APNS_TOPIC": "t",
-        ]).dispatcher
-        #expect(settings.fcm?.endpoint == "https://fcm.googleapis.com")
-        #expect(settings.apns?.environment == .production)
-        #expect(settings.apns?.endpoint == nil)
+    @Test("A provider is off until its credential is named")
+    func providersOff() {
+        #expect(Readings(["FCM_ENDPOINT": "https://f", "APNS_KEY_ID": "K"]).dispatcher.defaultApp.providers.isEmpty)
     }
 
     @Test("An empty variable is one that is not set")

@@ -16,7 +16,8 @@ struct DecryptionTests {
             ),
             (
                 "BO3ZVPxUlnLORbVGMpbT1Q",
-                "uNCkWiNYzKTnBN9ji3-qWAAAABkCYTHOG8chz_gnvgOqdGYovxyjuqRyJFjEDyoF1Fvkj6hQPdPHI51OEUKEpgz3SsLWIqS_uA", "a1",
+                "uNCkWiNYzKTnBN9ji3-qWAAAABkCYTHOG8chz_gnvgOqdGYovxyjuqRyJFjEDyoF1Fvkj6hQPdPHI51OEUKEpgz3SsLWIqS_uA",
+                "a1",
                 2
             ),
         ]

@@ -25,19 +25,6 @@ import Zones
 
 /// Puts the dispatcher together: the one place that makes clients and services.
 enum DispatcherComposition {
-    /// The providers' credentials, loaded.
-    private struct Credentials {
-        var fcm: FCMServiceAccount?
-        var apns: APNSKey?
-
-        var providers: Set<Provider> {
-            var providers: Set<Provider> = []
-            if self.fcm != nil { providers.insert(.fcm) }
-            if self.apns != nil { providers.insert(.apns) }
-            return providers
-        }
-    }
-
     /// Works until a signal ends it.
     static func run(_ settings: DispatcherSettings, reader: SettingsReader) async throws {
         let now: @Sendable () -> Timestamp = {
@@ -46,18 +33,23 @@ enum DispatcherComposition {
         let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
             try CatalogLoader.load(path: settings.common.catalog)
         }
-        let credentials = await self.credentials(settings, reader: reader)
         let zones = ZoneDatabase()
         if zones.rules(settings.common.defaultZone) == nil {
             reader.fault("DEFAULT_ZONE", "is no IANA time zone that this machine's tzdata has, such as Europe/Berlin")
         }
+        LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
+        let logger = Logger(label: "carillon.dispatcher")
+        let (transfer, guarded, webhooks) = try self.transfers(settings, logger: logger)
+        let apps = AppChannels(
+            settings,
+            context: ChannelContext(transfer: transfer, guarded: guarded, now: now, logger: logger, read: self.contents)
+        )
+        let ways = await apps.make { reader.fault($0, "cannot be used: \($1)") }
         try reader.finish()
         guard let catalog else { return }
 
-        LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
         let metrics = PrometheusRegistry()
         MetricsSystem.bootstrap(metrics)
-        let logger = Logger(label: "carillon.dispatcher")
         let name = RandomName.make()
         let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
 
@@ -76,6 +68,7 @@ enum DispatcherComposition {
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
         let keys = Keyspace()
         let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
+        let directory = ChannelDirectory(ways)
         let dispatcher = Dispatcher(
             name: name,
             catalogs: catalogs,
@@ -94,23 +87,19 @@ enum DispatcherComposition {
             cancellations: CancellationStore(pool: pool),
             presence: PresenceRegistry(connection: redis, keys: keys),
             events: EventLog(keys: keys, length: settings.common.eventsLength),
-            providers: credentials.providers,
+            channels: directory,
             now: now,
             logger: logger
         )
-        for provider in Provider.allCases where !credentials.providers.contains(provider) {
+        for provider in Provider.allCases where !directory.providers.contains(provider) {
             logger.notice("provider is off", metadata: ["provider": "\(provider.rawValue)"])
         }
 
-        var transferConfiguration = TransferConfiguration()
-        transferConfiguration.caFile = settings.providerCertificateAuthority
-        let transfer = try TransferClient(configuration: transferConfiguration, logger: logger)
         let lease = LeaseService(dispatcher: dispatcher)
-        let deliveries = try self.channels(settings, credentials, transfer, now).map { channel in
+        let deliveries = try Provider.allCases.filter { directory.providers.contains($0) }.map { provider in
             DeliveriesService(
                 dispatcher: dispatcher,
-                channel: channel,
-                transfer: transfer,
+                provider: provider,
                 readers: try self.readers { try connect(eventLoops.next()) }
             )
         }
@@ -152,7 +141,10 @@ enum DispatcherComposition {
             eventLoop: eventLoops.next(),
             logger: logger
         )
-        var services: [any Service] = [lease, operations, reload, RetryService(dispatcher: dispatcher)]
+        var services: [any Service] = [
+            lease, operations, reload, CredentialService(channels: apps, directory: directory),
+        ]
+        services.append(RetryService(dispatcher: dispatcher, deliveries: deliveries))
         services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher), broadcasts]
         services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
         services.append(ScheduleService(dispatcher: dispatcher))
@@ -173,10 +165,9 @@ enum DispatcherComposition {
                 )
             )
         )
-        let webhookTransfer = try self.webhookTransfer(settings, logger: logger)
         if dispatcher.events.isOn {
             services.append(
-                WebhookService(dispatcher: dispatcher, store: WebhookStore(pool: pool), transfer: webhookTransfer))
+                WebhookService(dispatcher: dispatcher, store: WebhookStore(pool: pool), transfer: webhooks))
         }
         services += self.outboxes(settings).map { name, database in
             OutboxRelay(dispatcher: dispatcher, name: name, configuration: database)
@@ -196,7 +187,8 @@ enum DispatcherComposition {
         await dispatcher.leaveGroups()
         await lease.release()
         await transfer.shutdown()
-        await webhookTransfer.shutdown()
+        await guarded.shutdown()
+        await webhooks.shutdown()
         await redis.close()
         await broadcastRedis.close()
         broadcastPool.close()
@@ -213,13 +205,19 @@ enum DispatcherComposition {
         return configuration
     }
 
-    /// A client for URLs that others chose.
-    private static func webhookTransfer(_ settings: DispatcherSettings, logger: Logger) throws -> TransferClient {
+    /// The clients for providers' hosts, for what browsers subscribed with, and for webhooks.
+    private static func transfers(
+        _ settings: DispatcherSettings,
+        logger: Logger
+    ) throws -> (transfer: TransferClient, guarded: TransferClient, webhooks: TransferClient) {
         var configuration = TransferConfiguration()
         configuration.caFile = settings.providerCertificateAuthority
+        let transfer = try TransferClient(configuration: configuration, logger: logger)
+        configuration.refusesPrivateAddresses = !settings.allowsPrivateWebPush
+        let guarded = try TransferClient(configuration: configuration, logger: logger)
         configuration.allowPlainHTTP = settings.common.allowsPrivateWebhooks
         configuration.refusesPrivateAddresses = !settings.common.allowsPrivateWebhooks
-        return try TransferClient(configuration: configuration, logger: logger)
+        return (transfer, guarded, try TransferClient(configuration: configuration, logger: logger))
     }
 
     /// How the databases are reached whose outbox is relayed, by name.
@@ -236,42 +234,11 @@ enum DispatcherComposition {
         return readers
     }
 
-    private static func credentials(_ settings: DispatcherSettings, reader: SettingsReader) async -> Credentials {
-        var credentials = Credentials()
-        if let fcm = settings.fcm {
-            credentials.fcm = await reader.load("FCM_CREDENTIALS", isSet: true) {
-                try await FCMServiceAccount(json: try Self.contents(fcm.credentials))
-            }
-        }
-        if let apns = settings.apns {
-            credentials.apns = await reader.load("APNS_KEY", isSet: true) {
-                let pem = String(decoding: try Self.contents(apns.key), as: UTF8.self)
-                return try await APNSKey(pem: pem, keyID: apns.keyID, teamID: apns.teamID)
-            }
-        }
-        return credentials
-    }
-
-    private static func contents(_ path: String) throws -> [UInt8] {
+    @Sendable
+    private static func contents(_ path: String) throws(CredentialFault) -> [UInt8] {
         guard let bytes = FileManager.default.contents(atPath: path) else {
             throw CredentialFault("the file cannot be read")
         }
         return Array(bytes)
-    }
-
-    private static func channels(
-        _ settings: DispatcherSettings,
-        _ credentials: Credentials,
-        _ transfer: TransferClient,
-        _ now: @escaping @Sendable () -> Timestamp
-    ) -> [any ProviderChannel] {
-        var channels: [any ProviderChannel] = []
-        if let fcm = settings.fcm, let account = credentials.fcm {
-            channels.append(FCMChannel(endpoint: fcm.endpoint, account: account, transfer: transfer, now: now))
-        }
-        if let apns = settings.apns, let key = credentials.apns {
-            channels.append(APNSChannel(endpoint: apns.endpoint, topic: apns.topic, key: key, now: now))
-        }
-        return channels
     }
 }

@@ -8,6 +8,7 @@ import Decision
 package import Logging
 package import Model
 package import Postgres
+package import Providers
 package import Redis
 package import Stores
 package import Streams
@@ -36,13 +37,14 @@ package struct Dispatcher: Sendable {
     package private(set) var presence: PresenceRegistry
     /// What became of notifications, for upstream apps.
     package let events: EventLog
-    /// The providers that are configured; the others' work is recorded as `no_provider`.
-    package let providers: Set<Provider>
+    /// The ways to providers; work for which there is none is recorded as `no_provider`.
+    package let channels: ChannelDirectory
     package let now: @Sendable () -> Timestamp
     package let logger: Logger
     /// What was taken and not yet acknowledged.
     let inHand = EntriesInHand()
     let sends = SendsInHand()
+    let badges = BadgeBoard()
     let leaseClock = LeaseClock()
 
     package init(
@@ -63,7 +65,7 @@ package struct Dispatcher: Sendable {
         cancellations: CancellationStore,
         presence: PresenceRegistry,
         events: EventLog,
-        providers: Set<Provider>,
+        channels: ChannelDirectory,
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger
     ) {
@@ -84,7 +86,7 @@ package struct Dispatcher: Sendable {
         self.cancellations = cancellations
         self.presence = presence
         self.events = events
-        self.providers = providers
+        self.channels = channels
         self.now = now
         self.logger = logger
     }
@@ -183,7 +185,7 @@ package struct Dispatcher: Sendable {
     /// Leaves every consumer group where nothing is pending for this dispatcher; the rest is taken over when the lease is void.
     package func leaveGroups() async {
         var streams = Lane.allCases.map { self.keys.jobs($0) }
-        for provider in self.providers { streams += Lane.allCases.map { self.keys.deliveries(provider, $0) } }
+        for provider in self.channels.providers { streams += Lane.allCases.map { self.keys.deliveries(provider, $0) } }
         for stream in streams {
             let group = self.group(stream)
             guard let pending = try? await group.pending(of: self.name, count: 1), pending.isEmpty else { continue }

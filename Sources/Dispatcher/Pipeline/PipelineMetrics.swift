@@ -75,8 +75,11 @@ enum PipelineMetrics {
         let skipped: Counter
         /// How long the provider took to answer.
         let duration: Timer
+        private let provider: Provider
+        private let reasons = CounterSet()
 
         init(_ provider: Provider) {
+            self.provider = provider
             func answers(_ outcome: DeliveryStore.Outcome) -> Counter {
                 Counter(
                     label: "carillon.deliveries.answered",
@@ -91,6 +94,17 @@ enum PipelineMetrics {
                 label: "carillon.deliveries.duration",
                 dimensions: [("provider", provider.rawValue)]
             )
+        }
+
+        /// Failures by the provider's word for them; what is no word counts with the others.
+        func failure(_ reason: String) -> Counter {
+            self.reasons.counter(
+                "carillon.deliveries.failures", [("provider", self.provider.rawValue)], "reason", reason)
+        }
+
+        /// Deliveries that had to wait for their turn.
+        func held(_ reason: String) -> Counter {
+            self.reasons.counter("carillon.deliveries.held", [("provider", self.provider.rawValue)], "reason", reason)
         }
 
         /// Answers, by what they meant.

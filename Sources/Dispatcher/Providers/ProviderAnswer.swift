@@ -11,12 +11,28 @@ package enum ProviderAnswer: Sendable, Equatable {
     case accepted(id: String?)
     /// It may work later; `after` is the provider's own minimum.
     case retry(reason: String, after: Duration?)
+    /// This device has had too much; others are not concerned.
+    case retryDevice(reason: String, after: Duration)
+    /// Everything of this app is to wait so long.
+    case slowDown(reason: String, after: Duration)
     /// The token is dead. A registration after `evidence` outlives it; nil means the moment of sending.
     case deadToken(reason: String, evidence: Timestamp?)
     /// This message will never be accepted: our fault.
     case refused(reason: String)
     /// Our credential has expired: make a new one and send once more.
     case staleCredential(reason: String)
-    /// The provider does not accept our configuration: the work is kept.
-    case configuration(reason: String)
+    /// The provider does not accept our configuration: the work is kept, all of the app's if that is concerned.
+    case configuration(reason: String, concernsAll: Bool = true)
+}
+
+extension ProviderAnswer {
+    /// The provider's word for it; nil if it has accepted.
+    package var reason: String? {
+        switch self {
+        case .accepted: nil
+        case .retry(let reason, _), .retryDevice(let reason, _), .slowDown(let reason, _), .deadToken(let reason, _),
+            .refused(let reason), .staleCredential(let reason), .configuration(let reason, _):
+            reason
+        }
+    }
 }

@@ -6,16 +6,28 @@ package import Model
 
 /// What a device is to be told, before a provider's form is put on it.
 package struct PushMessage: Sendable {
+    package enum Purpose: Sendable, Equatable {
+        /// To show the notification.
+        case show
+        /// To take it off the screen, as it was read elsewhere.
+        case retract
+    }
+
     package var notification: Notification
-    /// What the app's icon shows.
-    package var badge: Int64
+    /// What the app's icon shows; nil leaves what it shows.
+    package var badge: Int64?
+    /// The integer that clients know the type by.
+    package var code: Int?
+    /// What is asked of the device.
+    package var purpose = Purpose.show
     package var now: Timestamp
 
     /// - Parameters:
     ///   - unread: the user's unread count, unless the notification names a badge itself.
     ///   - now: from which the rest of its time to live counts.
-    package init(notification: Notification, unread: Int64, now: Timestamp) {
+    package init(notification: Notification, unread: Int64, code: Int? = nil, now: Timestamp) {
         self.notification = notification
+        self.code = code
         self.badge = notification.extras.badge ?? unread
         self.now = now
     }
@@ -33,4 +45,15 @@ package struct PushMessage: Sendable {
         // It was checked when the job was taken.
         return (try? JSONParser.parse(data))?.object ?? []
     }
+
+    /// What the job asks of one provider beyond the common fields: a member of its `platform`.
+    func overrides(_ provider: Provider) -> JSONValue? {
+        guard let platform = self.notification.extras.platform else { return nil }
+        // It was checked when the job was taken.
+        let value = (try? JSONParser.parse(platform))?[provider.rawValue]
+        return value?.object == nil ? nil : value
+    }
+
+    /// By what a device shows the newer in place of the older, and a repeat in place of the first.
+    var replacementKey: String { self.notification.collapseKey ?? self.notification.id.description }
 }

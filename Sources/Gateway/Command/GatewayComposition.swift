@@ -45,8 +45,8 @@ enum GatewayComposition {
                 keyFile: settings.tlsKey ?? ""
             )
         }
-        let webPushKey = await reader.load("VAPID_KEY", isSet: settings.webPush != nil) {
-            guard let file = FileManager.default.contents(atPath: settings.webPush?.key ?? "") else {
+        let webPushKey = await reader.load("VAPID_KEY", isSet: settings.webPush.key != nil) {
+            guard let file = FileManager.default.contents(atPath: settings.webPush.key ?? "") else {
                 throw VAPIDKey.Fault("the file cannot be read")
             }
             return try VAPIDKey(file: Array(file))
@@ -149,7 +149,7 @@ enum GatewayComposition {
             eventLoop: eventLoops.next(),
             logger: logger
         )
-        let router = try APIRouter.make(
+        let router = APIRouter.make(
             APIServices(
                 credentials: credentials,
                 tickets: tickets,
@@ -194,7 +194,7 @@ enum GatewayComposition {
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
                 now: now,
                 webPushKey: webPushKey?.publicKey,
-                webPushOrigins: settings.webPush.map { try WebPushOrigins($0.origins) } ?? .any,
+                webPushOrigins: settings.webPush.origins,
                 unsubscribeLinks: settings.authentication.secrets.first.map {
                     UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
                 },

@@ -13,6 +13,8 @@ package struct GateFacts: Sendable {
         case attention
         /// To write to a user who has not read it.
         case email
+        /// To take what was read elsewhere off a device that has it.
+        case retraction
     }
 
     package var purpose = Purpose.reach
@@ -56,6 +58,8 @@ package struct GateFacts: Sendable {
 /// Why the gate stays shut; the raw value is recorded with the attempt.
 package enum GateRefusal: String, Sendable, CaseIterable {
     case cancelled, read, deleted, replaced, expired
+    /// There is nothing to take off the device: it is unread.
+    case unread
     case optedOut = "opted_out"
     case deviceInactive = "device_inactive"
     case alreadyDelivered = "already_delivered"
@@ -68,6 +72,10 @@ package enum GateRefusal: String, Sendable, CaseIterable {
 
 /// Whether a delivery may still go out; nil lets it pass.
 package func gate(_ facts: GateFacts, now: Timestamp) -> GateRefusal? {
+    if facts.purpose == .retraction {
+        if !facts.isDeviceActive { return .deviceInactive }
+        return facts.isRead || facts.isDeleted || facts.isReplaced ? nil : .unread
+    }
     if facts.wasAccepted { return .alreadyAccepted }
     switch facts.status {
     case .cancelled: return .cancelled

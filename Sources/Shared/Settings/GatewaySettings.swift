@@ -19,8 +19,7 @@ package struct GatewaySettings: Sendable {
     package let protection: ProtectionSettings
     /// Which of Apple's services the tokens of clients are of that do not say so.
     package let apnsEnvironment: DispatcherSettings.APNSEnvironment
-    /// Nil if browsers cannot subscribe here.
-    package let webPush: WebPushSettings?
+    package let webPush: WebPushSettings
 
     /// Reads it; faults stay with the reader.
     package init(_ reader: SettingsReader) {

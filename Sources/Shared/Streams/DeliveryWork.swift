@@ -9,7 +9,8 @@ package import Model
 ///
 /// Its text is both the stream entry's only field and the member of the retry set:
 /// `1 <notification> <device> <attempt> <flags> <user>`, where 1 is the format's number and flags are `-` or letters: `r` for
-/// a repeat, `a` for one that calls for attention.
+/// a repeat, `a` for one that calls for attention, `u` for one whose outcome was unknown before, `x` for one that takes the
+/// notification off the device.
 package struct DeliveryWork: Sendable, Equatable {
     package static let field = "d"
 
@@ -22,6 +23,10 @@ package struct DeliveryWork: Sendable, Equatable {
     package let isRepeat: Bool
     /// Whether it goes to a user who has the notification on a socket and has not read it.
     package let callsForAttention: Bool
+    /// Whether the provider gave no answer before although it may have the message.
+    package let wasUnknown: Bool
+    /// Whether it takes the notification off the device, as it was read elsewhere.
+    package let isRetraction: Bool
 
     package init(
         notification: NotificationID,
@@ -29,7 +34,9 @@ package struct DeliveryWork: Sendable, Equatable {
         user: String,
         attempt: Int,
         isRepeat: Bool,
-        callsForAttention: Bool = false
+        callsForAttention: Bool = false,
+        wasUnknown: Bool = false,
+        isRetraction: Bool = false
     ) {
         self.notification = notification
         self.device = device
@@ -37,30 +44,30 @@ package struct DeliveryWork: Sendable, Equatable {
         self.attempt = attempt
         self.isRepeat = isRepeat
         self.callsForAttention = callsForAttention
+        self.wasUnknown = wasUnknown
+        self.isRetraction = isRetraction
     }
 
     /// The same after one more try, to be checked against the record of attempts: it may stand in the stream a second time,
     /// or have arrived although nobody said so.
-    package var afterTry: DeliveryWork {
-        DeliveryWork(
-            notification: self.notification,
-            device: self.device,
-            user: self.user,
-            attempt: self.attempt + 1,
-            isRepeat: true,
-            callsForAttention: self.callsForAttention
-        )
-    }
+    package var afterTry: DeliveryWork { self.again(attempt: self.attempt + 1, wasUnknown: self.wasUnknown) }
+
+    /// The same after a try whose outcome nobody knows.
+    package var afterUnknown: DeliveryWork { self.again(attempt: self.attempt + 1, wasUnknown: true) }
 
     /// The same, to be checked against the record of attempts.
-    package var asRepeat: DeliveryWork {
+    package var asRepeat: DeliveryWork { self.again(attempt: self.attempt, wasUnknown: self.wasUnknown) }
+
+    private func again(attempt: Int, wasUnknown: Bool) -> DeliveryWork {
         DeliveryWork(
             notification: self.notification,
             device: self.device,
             user: self.user,
-            attempt: self.attempt,
+            attempt: attempt,
             isRepeat: true,
-            callsForAttention: self.callsForAttention
+            callsForAttention: self.callsForAttention,
+            wasUnknown: wasUnknown,
+            isRetraction: self.isRetraction
         )
     }
 
@@ -76,7 +83,9 @@ package struct DeliveryWork: Sendable, Equatable {
     }
 
     package var text: String {
-        let flags = (self.isRepeat ? "r" : "") + (self.callsForAttention ? "a" : "")
+        let flags =
+            (self.isRepeat ? "r" : "") + (self.callsForAttention ? "a" : "") + (self.wasUnknown ? "u" : "")
+            + (self.isRetraction ? "x" : "")
         return "1 \(self.notification) \(self.device) \(self.attempt) \(flags.isEmpty ? "-" : flags) \(self.user)"
     }
 
@@ -102,7 +111,9 @@ package struct DeliveryWork: Sendable, Equatable {
             user: String(parts[5]),
             attempt: attempt,
             isRepeat: parts[4].utf8.contains(UInt8(ascii: "r")),
-            callsForAttention: parts[4].utf8.contains(UInt8(ascii: "a"))
+            callsForAttention: parts[4].utf8.contains(UInt8(ascii: "a")),
+            wasUnknown: parts[4].utf8.contains(UInt8(ascii: "u")),
+            isRetraction: parts[4].utf8.contains(UInt8(ascii: "x"))
         )
     }
 }

@@ -7,6 +7,7 @@ import JSON
 import Logging
 import Model
 import Postgres
+import Providers
 import Redis
 import Stores
 import Streams
@@ -55,7 +56,7 @@ struct BroadcastExpansion: Sendable {
     /// Whether the providers have more to do than they can.
     private func isHeld(_ broadcast: Broadcast) async throws -> Bool {
         var batch = RedisBatch()
-        for provider in self.dispatcher.providers {
+        for provider in self.dispatcher.channels.providers {
             batch.append("XLEN", .text(self.dispatcher.keys.deliveries(provider, broadcast.lane)))
         }
         guard !batch.isEmpty else { return false }

@@ -6,7 +6,6 @@ import Queues
 package import Redis
 import ServiceLifecycle
 import Streams
-package import Transfer
 
 /// Sends one provider's deliveries until the process shuts down, and finishes what it took.
 package struct DeliveriesService: Service {
@@ -18,25 +17,28 @@ package struct DeliveriesService: Service {
     private let readers: [Lane: RedisConnection]
     private let sender: DeliverySender
     private let settler: DeliverySettler
+    let health: ProviderHealth
 
     /// - Parameters:
     ///   - readers: a connection for each lane, used by nobody else.
     package init(
         dispatcher: Dispatcher,
-        channel: any ProviderChannel,
-        transfer: TransferClient,
+        provider: Provider,
         readers: [Lane: RedisConnection]
     ) {
         self.dispatcher = dispatcher
         self.readers = readers
-        let metrics = PipelineMetrics.Deliveries(channel.provider)
+        let metrics = PipelineMetrics.Deliveries(provider)
+        let turns = SendingTurns(connection: dispatcher.redis, keys: dispatcher.keys)
+        self.health = ProviderHealth(provider, logger: dispatcher.logger)
         self.sender = DeliverySender(
             dispatcher: dispatcher,
-            channel: channel,
-            transfer: transfer,
+            provider: provider,
+            health: self.health,
+            turns: RatedTurns(provider, turns: turns, now: dispatcher.now),
             metrics: metrics
         )
-        self.settler = DeliverySettler(dispatcher: dispatcher, provider: channel.provider, metrics: metrics)
+        self.settler = DeliverySettler(dispatcher: dispatcher, provider: provider, metrics: metrics)
     }
 
     package func run() async throws {
@@ -76,6 +78,7 @@ package struct DeliveriesService: Service {
     }
 
     var provider: Provider { self.settler.provider }
+    var traffic: ProviderTraffic { self.settler.traffic }
 
     private func read(into queue: LaneQueue<LaneBatch>) async throws {
         defer { queue.finish() }

@@ -21,6 +21,10 @@ struct DeliveryOutcome: Sendable {
         case unanswered(reason: String, mayHaveBeenSent: Bool)
         /// There is no credential now.
         case noCredential(reason: String)
+        /// Nobody can send to the device's app.
+        case noProvider
+        /// It was not its turn: the provider is out of use, or its rate is used up.
+        case heldBack(until: Timestamp, reason: String)
         /// The entry is no work at all.
         case malformed
     }

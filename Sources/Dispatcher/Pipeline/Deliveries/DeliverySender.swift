@@ -11,18 +11,16 @@ import Providers
 import Queues
 import Stores
 import Streams
-import Transfer
 
 /// Sends a provider's deliveries: looks up what to send, asks the gate, calls the provider.
 struct DeliverySender: Sendable {
-    /// A provider may take its time; APNs and FCM both answer within seconds.
-    private static let timeout: Duration = .seconds(30)
     /// What was looked up this long before its turn came is looked up again.
     private static let freshness: Duration = .seconds(1)
 
     let dispatcher: Dispatcher
-    let channel: any ProviderChannel
-    let transfer: TransferClient
+    let provider: Provider
+    let health: ProviderHealth
+    let turns: RatedTurns
     let metrics: PipelineMetrics.Deliveries
 
     private struct Item: Sendable {
@@ -138,17 +136,49 @@ struct DeliverySender: Sendable {
         if let refusal = self.gate(facts, item.work, now: now) {
             return self.outcome(item.entry, batch, item, refusal)
         }
-        let message = PushMessage(notification: facts.notification, unread: Int64(facts.unread), now: now)
-        let start = ContinuousClock.now
-        var result = await self.call(message, facts.device)
-        if case .answered(.staleCredential(let reason)) = result {
-            // Renewed by now; a second refusal is a fault of the configuration.
-            result = await self.call(message, facts.device)
-            if case .answered(.staleCredential) = result { result = .answered(.configuration(reason: reason)) }
+        guard let way = self.dispatcher.channels.way(self.provider, app: facts.device.app) else {
+            return self.outcome(item.entry, batch, item, .noProvider)
         }
+        let service = way.channel.service(of: facts.device)
+        if let held = await self.hold(way, service, now: now) { return self.outcome(item.entry, batch, item, held) }
+        let start = ContinuousClock.now
+        let reply = await way.channel.send(self.message(facts, item.work, now: now), to: facts.device)
         let duration = ContinuousClock.now - start
+        self.health.note(reply, app: way.channel.app, service: service, now: self.dispatcher.now())
         self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000)
-        return self.outcome(item.entry, batch, item, result, sentAt: now, duration: duration)
+        return self.outcome(
+            item.entry, batch, item, DeliveryOutcome.Result(reply), sentAt: now, duration: duration)
+    }
+
+    /// Why a call is not made now; nil if it is, and is under way then.
+    private func hold(_ way: ChannelDirectory.Way, _ service: String?, now: Timestamp) async -> DeliveryOutcome.Result?
+    {
+        let app = way.channel.app
+        let isShared = self.dispatcher.channels.isShared(self.provider)
+        if case .no(let until) = self.health.admit(app, service: service, isShared: isShared, now: now) {
+            return .heldBack(until: until, reason: "out_of_use")
+        }
+        guard let rate = way.messagesPerSecond, let until = await self.turns.take(app, perSecond: rate) else {
+            return nil
+        }
+        self.health.withdraw(app, service: service)
+        return .heldBack(until: until, reason: "rate")
+    }
+
+    private func message(_ facts: DeliveryStore.Facts, _ work: DeliveryWork, now: Timestamp) -> PushMessage {
+        var message = PushMessage(
+            notification: facts.notification,
+            unread: Int64(facts.unread),
+            code: self.dispatcher.catalog[facts.notification.type]?.code,
+            now: now
+        )
+        if work.isRetraction {
+            message.purpose = .retract
+        } else if !self.dispatcher.badges.isNewest(facts.inboxVersion, for: facts.device.id) {
+            // A newer count is on its way already.
+            message.badge = facts.notification.extras.badge
+        }
+        return message
     }
 
     /// Leaves an entry to whoever takes it over.
@@ -191,27 +221,23 @@ struct DeliverySender: Sendable {
             isRequired: type?.isRequired ?? false,
             wasAccepted: facts.wasAccepted
         )
-        gateFacts.purpose = work.callsForAttention ? .attention : .reach
+        gateFacts.purpose = work.isRetraction ? .retraction : work.callsForAttention ? .attention : .reach
         gateFacts.quietEnd = self.dispatcher.quietEnd(of: notification, wishes: facts.wishes, now: now)
         guard let refusal = Decision.gate(gateFacts, now: now) else { return nil }
         if refusal == .quietHours, let end = gateFacts.quietEnd { return .putOff(until: end) }
         return .refused(refusal)
     }
+}
 
-    private func call(_ message: PushMessage, _ device: Device) async -> DeliveryOutcome.Result {
-        let request: ProviderRequest
-        do {
-            request = try await self.channel.request(message, device: device)
-        } catch {
-            return .noCredential(reason: "\(error)")
-        }
-        switch await self.transfer.perform(TransferRequest(request, timeout: Self.timeout)) {
-        case .answered(let response):
-            let answer = self.channel.read(response)
-            if case .staleCredential = answer { await self.channel.renewCredential(of: request) }
-            return .answered(answer)
-        case .unanswered(let failure):
-            return .unanswered(reason: failure.reason.rawValue, mayHaveBeenSent: failure.mayHaveBeenSent)
+extension DeliveryOutcome.Result {
+    init(_ reply: ProviderReply) {
+        switch reply.result {
+        // Renewed by now; a second refusal is a fault of the configuration.
+        case .answered(.staleCredential(let reason)): self = .answered(.configuration(reason: reason))
+        case .answered(let answer): self = .answered(answer)
+        case .unanswered(let reason, let mayHaveBeenSent):
+            self = .unanswered(reason: reason, mayHaveBeenSent: mayHaveBeenSent)
+        case .noCredential(let reason): self = .noCredential(reason: reason)
         }
     }
 }

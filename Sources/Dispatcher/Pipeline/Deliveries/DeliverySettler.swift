@@ -19,6 +19,7 @@ struct DeliverySettler: Sendable {
         var settlement = DeliveryStore.Settlement()
         var postponed: [(item: FollowUpStore.Item, due: Timestamp, reason: String)] = []
         var retries: [(work: DeliveryWork, due: Timestamp, lane: Lane)] = []
+        var failures = 0
         var dead: [DeadLetter] = []
         var finished: [String: (group: ConsumerGroup, ids: [String])] = [:]
         var told: [LifecycleEvent] = []
@@ -27,10 +28,12 @@ struct DeliverySettler: Sendable {
     let dispatcher: Dispatcher
     let provider: Provider
     let metrics: PipelineMetrics.Deliveries
+    let traffic = ProviderTraffic()
 
     func settle(_ outcomes: [DeliveryOutcome]) async throws {
         var ledger = Ledger()
         for outcome in outcomes { self.note(outcome, in: &ledger) }
+        self.traffic.note(sent: outcomes.count { $0.wasCalled }, failed: ledger.failures)
         let settlement = ledger.settlement
         try await self.dispatcher.untilDone("record deliveries") {
             try await self.dispatcher.deliveries.settle(settlement)
@@ -69,6 +72,7 @@ struct DeliverySettler: Sendable {
             ledger.dead.append(self.letter(outcome, reason: "the entry is not a delivery"))
             return
         }
+        guard !work.isRetraction else { return self.noteRetraction(outcome, work, in: &ledger) }
         switch outcome.result {
         case .malformed, .gone:
             self.record(outcome, work, .skipped, "gone", in: &ledger)
@@ -84,16 +88,36 @@ struct DeliverySettler: Sendable {
             ledger.postponed.append((item, end, GateRefusal.quietHours.rawValue))
         case .answered(let answer):
             self.note(answer, outcome, work, in: &ledger)
-        case .unanswered(let reason, let mayHaveBeenSent):
-            // Whether it arrived is not known; a repeat carries the same ids, so that the client can tell.
-            let suffix = mayHaveBeenSent ? "unknown_outcome" : "not_sent"
-            self.retry(outcome, work, reason: "\(suffix):\(reason)", after: nil, in: &ledger)
-        case .noCredential(let reason):
-            self.dispatcher.logger.error(
-                "provider has no credential",
-                metadata: ["provider": "\(self.provider.rawValue)", "error": "\(reason)"]
-            )
+        case .unanswered(let reason, mayHaveBeenSent: true):
+            self.noteUnknown(outcome, work, reason: "unknown_outcome:\(reason)", in: &ledger)
+        case .unanswered(let reason, mayHaveBeenSent: false):
+            ledger.failures += 1
+            self.retry(outcome, work.afterTry, reason: "not_sent:\(reason)", after: nil, in: &ledger)
+        case .noCredential:
             self.park(outcome, work, reason: "no_credential", in: &ledger)
+        case .noProvider:
+            self.record(outcome, work, .skipped, "no_provider", in: &ledger)
+            self.fail(outcome, work, "no_provider", in: &ledger)
+        case .heldBack(let until, let reason):
+            // It was not tried, and leaves no trace but the time that passes.
+            self.metrics.held(reason).increment()
+            ledger.retries.append((work, until + .milliseconds(Int.random(in: 0...1_000)), outcome.lane))
+        }
+    }
+
+    /// Taking a notification off a device is tried once: what was read may as well stay.
+    private func noteRetraction(_ outcome: DeliveryOutcome, _ work: DeliveryWork, in ledger: inout Ledger) {
+        switch outcome.result {
+        case .answered(.accepted(let id)): self.record(outcome, work, .accepted, nil, providerID: id, in: &ledger)
+        case .answered(let answer):
+            self.record(outcome, work, .failed, answer.reason, in: &ledger)
+            if case .deadToken(let reason, let evidence) = answer {
+                ledger.settlement.deadTokens.append((work.device, reason, evidence ?? outcome.sentAt))
+            }
+        case .refused(let refusal): self.record(outcome, work, .skipped, refusal.rawValue, in: &ledger)
+        case .unanswered(let reason, _): self.record(outcome, work, .failed, reason, in: &ledger)
+        case .malformed, .gone, .putOff, .noCredential, .noProvider, .heldBack:
+            self.record(outcome, work, .skipped, "not_possible", in: &ledger)
         }
     }
 
@@ -109,7 +133,10 @@ struct DeliverySettler: Sendable {
             ledger.settlement.accepted.append((work.user, work.notification, self.provider.rawValue))
             self.tell(.sent, outcome, nil, in: &ledger)
         case .retry(let reason, let after):
-            self.retry(outcome, work, reason: reason, after: after, in: &ledger)
+            ledger.failures += 1
+            self.retry(outcome, work.afterTry, reason: reason, after: after, in: &ledger)
+        case .retryDevice(let reason, let after), .slowDown(let reason, let after):
+            self.retry(outcome, work.afterTry, reason: reason, after: after, in: &ledger)
         case .deadToken(let reason, let evidence):
             self.record(outcome, work, .failed, reason, in: &ledger)
             ledger.settlement.deadTokens.append((work.device, reason, evidence ?? outcome.sentAt))
@@ -119,11 +146,7 @@ struct DeliverySettler: Sendable {
             self.record(outcome, work, .failed, reason, in: &ledger)
             self.fail(outcome, work, reason, in: &ledger)
             ledger.dead.append(self.letter(outcome, reason: "\(self.provider.rawValue) refused it: \(reason)"))
-        case .configuration(let reason), .staleCredential(let reason):
-            self.dispatcher.logger.error(
-                "provider does not accept our configuration",
-                metadata: ["provider": "\(self.provider.rawValue)", "reason": "\(reason)"]
-            )
+        case .configuration(let reason, _), .staleCredential(let reason):
             self.park(outcome, work, reason: reason, in: &ledger)
         }
     }
@@ -137,6 +160,7 @@ struct DeliverySettler: Sendable {
         in ledger: inout Ledger
     ) {
         self.metrics.answers(result).increment()
+        if result == .failed || result == .retry, let reason { self.metrics.failure(reason).increment() }
         ledger.settlement.attempts.append(
             DeliveryStore.Attempt(
                 at: outcome.sentAt,
@@ -144,7 +168,7 @@ struct DeliverySettler: Sendable {
                 notification: work.notification,
                 device: work.device,
                 provider: self.provider,
-                kind: "push",
+                kind: work.isRetraction ? "retract" : "push",
                 attempt: work.attempt + 1,
                 outcome: result,
                 reason: reason,
@@ -154,13 +178,33 @@ struct DeliverySettler: Sendable {
         )
     }
 
-    private func retry(
+    /// Whether it arrived is not known: it is repeated once, with the same ids and keys, so that the device shows one. What
+    /// is critical goes on, since an alert that does not come is worse than one that comes twice.
+    private func noteUnknown(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
+        reason: String,
+        in ledger: inout Ledger
+    ) {
+        ledger.failures += 1
+        guard work.wasUnknown, outcome.lane != .critical else {
+            self.retry(outcome, work.afterUnknown, reason: reason, after: nil, in: &ledger)
+            return
+        }
+        self.record(outcome, work, .failed, reason, in: &ledger)
+        self.fail(outcome, work, reason, in: &ledger)
+        ledger.dead.append(self.letter(outcome, reason: "whether it arrived is unknown, twice: \(reason)"))
+    }
+
+    /// - Parameter next: the work of the next try.
+    private func retry(
+        _ outcome: DeliveryOutcome,
+        _ next: DeliveryWork,
         reason: String,
         after: Duration?,
         in ledger: inout Ledger
     ) {
+        guard let work = outcome.work else { return }
         var generator = SystemRandomNumberGenerator()
         let due = RetryPolicy.of(outcome.lane).next(
             tried: work.attempt + 1,
@@ -176,7 +220,7 @@ struct DeliverySettler: Sendable {
             return
         }
         self.record(outcome, work, .retry, reason, in: &ledger)
-        ledger.retries.append((work.afterTry, due, outcome.lane))
+        ledger.retries.append((next, due, outcome.lane))
     }
 
     /// Keeps work that is not at fault until its provider can be used again, without counting tries.
@@ -235,6 +279,14 @@ struct DeliverySettler: Sendable {
 }
 
 extension DeliveryOutcome {
+    /// Whether the provider was called.
+    var wasCalled: Bool {
+        switch self.result {
+        case .answered, .unanswered: true
+        default: false
+        }
+    }
+
     /// Whether another entry makes the same delivery.
     var isTwin: Bool {
         if case .refused(.underWay) = self.result { return true }

@@ -3,6 +3,7 @@
 
 import Logging
 import Model
+import Providers
 import ServiceLifecycle
 import Streams
 
@@ -12,30 +13,45 @@ package struct RetryService: Service {
     private static let batchSize = 200
 
     private let dispatcher: Dispatcher
+    private let deliveries: [DeliveriesService]
 
-    package init(dispatcher: Dispatcher) {
+    package init(dispatcher: Dispatcher, deliveries: [DeliveriesService]) {
         self.dispatcher = dispatcher
+        self.deliveries = deliveries
     }
 
     package func run() async throws {
         let set = RetrySet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         while goesOn {
-            for provider in self.dispatcher.providers {
-                for lane in Lane.allCases {
-                    do {
-                        while try await set.moveDue(
-                            provider: provider,
-                            lane: lane,
-                            now: self.dispatcher.now(),
-                            limit: Self.batchSize
-                        ) == Self.batchSize {}
-                    } catch {
-                        self.dispatcher.logger.warning("retries cannot be moved", metadata: ["error": "\(error)"])
-                    }
-                }
-            }
+            for service in self.deliveries { await self.move(service, set) }
             // Redis tells nobody that a retry has come due, so it is asked.
             await pause(for: Self.interval)
+        }
+    }
+
+    /// Moves what is due of one provider, the urgent first, as far as its failures leave room.
+    private func move(_ service: DeliveriesService, _ set: RetrySet) async {
+        for lane in Lane.allCases {
+            // What is critical never waits for others' failures.
+            var room = lane == .critical ? Int.max : service.traffic.allowance(now: self.dispatcher.now())
+            do {
+                while room > 0 {
+                    let limit = min(Self.batchSize, room)
+                    let moved = try await set.moveDue(
+                        provider: service.provider,
+                        lane: lane,
+                        now: self.dispatcher.now(),
+                        limit: limit
+                    )
+                    if lane != .critical {
+                        service.traffic.spend(moved)
+                        room -= moved
+                    }
+                    guard moved == limit else { break }
+                }
+            } catch {
+                self.dispatcher.logger.warning("retries cannot be moved", metadata: ["error": "\(error)"])
+            }
         }
     }
 }

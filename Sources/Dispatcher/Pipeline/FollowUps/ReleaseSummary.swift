@@ -7,6 +7,7 @@ import Decision
 import JSON
 import Model
 import Postgres
+import Providers
 import Stores
 
 /// Pushes what quiet hours held back: one by one, or as one summary where a user would get more than five at once.
@@ -47,7 +48,7 @@ struct ReleaseSummary: Sendable {
         }
         for ((summary, group), outcome) in zip(zip(summaries, many), outcomes) {
             if Self.isOpen(outcome) {
-                let devices = group[0].devices.filter { self.dispatcher.providers.contains($0.provider) }
+                let devices = group[0].devices.filter { self.dispatcher.channels.serves($0) }
                 for device in devices { plan.deliver(summary, to: device, isRepeat: true) }
                 plan.mark(summary, .pending, reason: "queued", via: nil)
                 PipelineMetrics.summaries.increment()

@@ -6,6 +6,7 @@ import Decision
 import JSON
 import Logging
 import Model
+import Providers
 import Redis
 import Stores
 import Streams
@@ -124,7 +125,7 @@ struct RouteFacts: Sendable {
         )
         self.dispatcher.apply(self.wishes[index], to: &facts)
         facts.presence = self.presence(of: item)
-        facts.deviceCount = self.devices(of: item).count { self.dispatcher.providers.contains($0.provider) }
+        facts.deviceCount = self.devices(of: item).count { self.dispatcher.channels.serves($0) }
         facts.cap = self.caps[notification.id]
         return facts
     }

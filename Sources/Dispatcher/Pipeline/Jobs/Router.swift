@@ -7,6 +7,7 @@ import Decision
 import JSON
 import Logging
 import Model
+import Providers
 import Redis
 import Shapes
 import Stores
@@ -101,7 +102,7 @@ struct Router: Sendable {
                 plan.awaitProof(notification, deadline: facts.now + deadline)
             case .push:
                 let callsForAttention = item.progress == .due(.attention)
-                for device in devices where self.dispatcher.providers.contains(device.provider) {
+                for device in devices where self.dispatcher.channels.serves(device) {
                     plan.deliver(
                         notification, to: device, isRepeat: item.isRepeat, callsForAttention: callsForAttention)
                 }
@@ -127,7 +128,7 @@ struct Router: Sendable {
             }
         }
         guard notification.channels.contains(.push), item.progress != .due(.email) else { return }
-        for device in devices where !self.dispatcher.providers.contains(device.provider) {
+        for device in devices where !self.dispatcher.channels.serves(device) {
             plan.skip(notification, device: device, reason: "no_provider", at: facts.now)
             guard self.dispatcher.events.isOn else { continue }
             plan.tell(.failed, notification, at: facts.now, channel: .push, device: device, reason: "no_provider")

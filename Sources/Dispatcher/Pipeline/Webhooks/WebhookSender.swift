@@ -5,6 +5,7 @@ import Backoff
 import CoreMetrics
 import Logging
 import Model
+import Providers
 import Stores
 import Streams
 import Transfer
@@ -54,7 +55,8 @@ struct WebhookSender: Sendable {
                 self.dispatcher.logger.notice("webhook removed, as its receiver is gone", metadata: metadata)
             case .answered(let response):
                 let reason = "answered with status \(response.status)"
-                try await self.noteFailure(id, reason: reason, retryAfter: response.retryAfter)
+                try await self.noteFailure(
+                    id, reason: reason, retryAfter: response.retryAfter(now: self.dispatcher.now()))
             case .unanswered(let failure):
                 try await self.noteFailure(id, reason: "no answer: \(failure.reason.rawValue)", retryAfter: nil)
             }

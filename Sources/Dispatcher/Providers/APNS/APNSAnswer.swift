@@ -10,6 +10,59 @@ package enum APNSAnswer {
     private static let deviceDelay: Duration = .seconds(60)
     private static let tokenDelay: Duration = .seconds(20 * 60)
 
+    private static let wrongKey =
+        "check APNS_KEY, APNS_KEY_ID and APNS_TEAM_ID: the key may be revoked, or of another team"
+    private static let wrongMessage = "the request is at fault; check the job's platform.apns"
+
+    /// What each of Apple's reasons means.
+    package static let rules: [AnswerRule] = [
+        AnswerRule(
+            "BadDeviceToken", .deadToken,
+            "the token is garbage, or of the other environment; register it with environment sandbox or production"),
+        AnswerRule(
+            "DeviceTokenNotForTopic", .deadToken,
+            "the token belongs to another app; check the topic, which is the bundle id"),
+        AnswerRule(
+            "Unregistered", .deadToken, "the app was removed from the device; it registers again when it is back"),
+        AnswerRule("ExpiredToken", .deadToken, "the token has expired; the app registers a new one"),
+        AnswerRule("ExpiredProviderToken", .staleCredential, "the provider token was too old; check the clock"),
+        AnswerRule("InvalidProviderToken", .configuration, wrongKey),
+        AnswerRule("MissingProviderToken", .configuration, wrongKey),
+        AnswerRule("BadCertificate", .configuration, wrongKey),
+        AnswerRule("BadCertificateEnvironment", .configuration, wrongKey),
+        AnswerRule("UnrelatedKeyIdInToken", .configuration, wrongKey),
+        AnswerRule(
+            "BadEnvironmentKeyIdInToken", .configuration, "the key is for Apple's other environment; make one for both"),
+        AnswerRule(
+            "BadEnvironmentKeyInToken", .configuration, "the key is for Apple's other environment; make one for both"),
+        AnswerRule("Forbidden", .configuration, wrongKey),
+        AnswerRule(
+            "TooManyProviderTokenUpdates", .slowDown, after: tokenDelay,
+            "provider tokens were made too often; let no other program use the key from this address"),
+        AnswerRule(
+            "TooManyRequests", .retryDevice, after: deviceDelay, "this device was sent too much; collapse or digest"),
+        AnswerRule("IdleTimeout", .retry, "the connection was idle; nothing is to be done"),
+        AnswerRule("InternalServerError", .retry, "Apple has an error of its own; nothing is to be done"),
+        AnswerRule("ServiceUnavailable", .retry, "Apple is out of service; nothing is to be done"),
+        AnswerRule("Shutdown", .retry, "Apple's server ends; nothing is to be done"),
+        AnswerRule("PayloadTooLarge", .refused, "the payload is over 4,096 bytes; make platform.apns smaller"),
+        AnswerRule("BadTopic", .refused, "check APNS_TOPIC, the app's bundle id"),
+        AnswerRule("TopicDisallowed", .refused, "the key may not send to this topic; check APNS_TOPIC"),
+        AnswerRule("MissingTopic", .refused, "check APNS_TOPIC, the app's bundle id"),
+        AnswerRule("BadCollapseId", .refused, wrongMessage),
+        AnswerRule("BadExpirationDate", .refused, wrongMessage),
+        AnswerRule("BadMessageId", .refused, wrongMessage),
+        AnswerRule("BadPriority", .refused, wrongMessage),
+        AnswerRule("DuplicateHeaders", .refused, wrongMessage),
+        AnswerRule("InvalidPushType", .refused, wrongMessage),
+        AnswerRule("MissingDeviceToken", .refused, wrongMessage),
+        AnswerRule("PayloadEmpty", .refused, wrongMessage),
+        AnswerRule("BadPath", .refused, wrongMessage),
+        AnswerRule("MethodNotAllowed", .refused, wrongMessage),
+    ]
+
+    private static let byReason = Dictionary(uniqueKeysWithValues: rules.map { ($0.reason, $0) })
+
     /// What an answer means.
     ///
     /// - Parameter identifier: the header `apns-id`.
@@ -17,29 +70,18 @@ package enum APNSAnswer {
         if status == 200 { return .accepted(id: identifier) }
         let value = try? JSONParser.parse(body)
         let reason = String((value?["reason"]?.string ?? "HTTP_\(status)").prefix(64))
-        switch reason {
-        case "BadDeviceToken", "DeviceTokenNotForTopic":
-            return .deadToken(reason: reason, evidence: nil)
-        case "Unregistered", "ExpiredToken":
+        if let rule = Self.byReason[reason] {
             // In milliseconds: until then Apple knows that the token was not valid.
-            let evidence = value?["timestamp"]?.integer.map { Timestamp(milliseconds: $0) }
-            return .deadToken(reason: reason, evidence: evidence)
-        case "ExpiredProviderToken":
-            return .staleCredential(reason: reason)
-        case "InvalidProviderToken", "MissingProviderToken", "BadCertificate", "BadCertificateEnvironment",
-            "UnrelatedKeyIdInToken", "BadEnvironmentKeyIdInToken", "BadEnvironmentKeyInToken", "Forbidden":
-            return .configuration(reason: reason)
-        case "TooManyProviderTokenUpdates": return .retry(reason: reason, after: Self.tokenDelay)
-        case "TooManyRequests": return .retry(reason: reason, after: Self.deviceDelay)
-        case "IdleTimeout": return .retry(reason: reason, after: nil)
-        default: break
+            let isDated = reason == "Unregistered" || reason == "ExpiredToken"
+            let moment = isDated ? value?["timestamp"]?.integer : nil
+            return rule.answer(evidence: moment.map { Timestamp(milliseconds: $0) })
         }
-        switch status {
-        case 410: return .deadToken(reason: reason, evidence: nil)
-        case 403: return .configuration(reason: reason)
-        case 429: return .retry(reason: reason, after: Self.deviceDelay)
-        case 400..<500: return .refused(reason: reason)
-        default: return .retry(reason: reason, after: nil)
+        return switch status {
+        case 410: .deadToken(reason: reason, evidence: nil)
+        case 403: .configuration(reason: reason)
+        case 429: .retryDevice(reason: reason, after: Self.deviceDelay)
+        case 400..<500: .refused(reason: reason)
+        default: .retry(reason: reason, after: nil)
         }
     }
 }

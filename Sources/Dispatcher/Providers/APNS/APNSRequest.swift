@@ -5,92 +5,108 @@ import JSON
 package import Model
 
 /// Makes requests of Apple's provider API, `POST /3/device/<token>`.
-package enum APNSRequest {
+package struct APNSRequest {
     private static let sizeLimit = 4_096
-    private static let collapseIDLimit = 64
+
+    private let message: PushMessage
+    private let overrides: APNSOverrides
+    private let shape: PushShape
 
     /// The request that sends `message` to one token.
     ///
-    /// - Parameter topic: the app's bundle id.
+    /// - Parameters:
+    ///   - topic: the app's bundle id.
+    ///   - shape: which data the app's clients read.
     package static func make(
         _ message: PushMessage,
         device: Device,
         endpoint: String,
         topic: String,
-        providerToken: String
+        providerToken: String,
+        shape: PushShape = .standard
     ) -> ProviderRequest {
-        let notification = message.notification
-        var headers: [(name: String, value: String)] = [
-            ("authorization", "bearer \(providerToken)"),
-            ("apns-topic", topic),
-            ("apns-push-type", "alert"),
-            ("apns-priority", message.isUrgent ? "10" : "5"),
-            ("apns-id", notification.id.description),
-        ]
-        if let expiresAt = notification.expiresAt { headers.append(("apns-expiration", String(expiresAt.seconds))) }
-        if let key = notification.collapseKey, Self.isCollapseID(key) {
-            headers.append(("apns-collapse-id", key))
-        }
+        let request = APNSRequest(
+            message: message, overrides: APNSOverrides(message.overrides(.apns)), shape: shape)
         return ProviderRequest(
             url: "\(endpoint)/3/device/\(device.token)",
-            headers: headers,
-            body: self.payload(message)
+            headers: request.headers(topic: topic, providerToken: providerToken),
+            body: request.payload()
         )
     }
 
-    /// Whether a key can stand in the header as it is.
-    private static func isCollapseID(_ key: String) -> Bool {
-        key.utf8.count <= Self.collapseIDLimit && key.utf8.allSatisfy { (0x20...0x7E).contains($0) }
+    private init(message: PushMessage, overrides: APNSOverrides, shape: PushShape) {
+        self.message = message
+        self.overrides = overrides
+        self.shape = shape
+    }
+
+    private var isBackground: Bool { self.message.purpose == .retract || self.overrides.isBackground }
+
+    private func headers(topic: String, providerToken: String) -> [(name: String, value: String)] {
+        let notification = self.message.notification
+        // Apple takes nothing but 5 for what shows nothing.
+        let priority = self.isBackground ? "5" : self.overrides.priority ?? (self.message.isUrgent ? "10" : "5")
+        var headers: [(name: String, value: String)] = [
+            ("authorization", "bearer \(providerToken)"),
+            ("apns-topic", topic),
+            ("apns-push-type", self.isBackground ? "background" : "alert"),
+            ("apns-priority", priority),
+            ("apns-id", notification.id.description),
+        ]
+        if let expiresAt = notification.expiresAt { headers.append(("apns-expiration", String(expiresAt.seconds))) }
+        if self.message.purpose == .show, let key = APNSPayload.collapseID(of: self.message) {
+            headers.append(("apns-collapse-id", key))
+        }
+        return headers
     }
 
     /// The payload within Apple's limit: data gives way first, then the end of the body.
-    private static func payload(_ message: PushMessage) -> [UInt8] {
-        let body = message.notification.body
-        let whole = self.encode(message, body: body, withData: true)
+    private func payload() -> [UInt8] {
+        let body = self.message.notification.body
+        let whole = self.encode(body: body, data: self.shape.data(of: self.message))
         if whole.count <= Self.sizeLimit { return whole }
-        let bare = self.encode(message, body: body, withData: false)
+        let essentials = self.shape.essentials(of: self.message)
+        let bare = self.encode(body: body, data: essentials)
         if bare.count <= Self.sizeLimit { return bare }
         let shortened = body.shortened(by: bare.count - Self.sizeLimit) { JSONWriter.length(of: $0) }
-        return self.encode(message, body: shortened, withData: false)
+        return self.encode(body: shortened, data: essentials)
     }
 
-    private static func encode(_ message: PushMessage, body: String, withData: Bool) -> [UInt8] {
-        let notification = message.notification
+    private func encode(body: String, data: [JSONMember]) -> [UInt8] {
         var writer = JSONWriter(capacity: 1_024)
         writer.beginObject()
         writer.key("aps")
         writer.beginObject()
+        if self.isBackground {
+            writer.key("content-available")
+            writer.integer(1)
+        } else {
+            self.writeAlert(body, to: &writer)
+            APNSPayload.writeAside(self.message, to: &writer)
+        }
+        writer.endObject()
+        for member in data where member.key != "aps" {
+            writer.key(escaping: member.key)
+            writer.value(member.value)
+        }
+        if self.message.purpose == .retract {
+            writer.key("retract")
+            writer.string(self.message.replacementKey)
+        } else if let image = self.message.notification.extras.image, !data.contains(where: { $0.key == "image" }) {
+            writer.key("image")
+            writer.string(image)
+        }
+        writer.endObject()
+        return self.overrides.applied(to: writer.bytes)
+    }
+
+    private func writeAlert(_ body: String, to writer: inout JSONWriter) {
         writer.key("alert")
         writer.beginObject()
         writer.key("title")
-        writer.string(notification.title)
+        writer.string(self.message.notification.title)
         writer.key("body")
         writer.string(body)
         writer.endObject()
-        writer.key("badge")
-        writer.integer(message.badge)
-        writer.key("sound")
-        writer.string(notification.extras.sound ?? "default")
-        if let category = notification.category {
-            writer.key("category")
-            writer.string(category)
-        }
-        writer.endObject()
-        writer.key("notification_id")
-        writer.string(notification.id.description)
-        writer.key("type")
-        writer.string(notification.type)
-        if withData {
-            if let url = notification.extras.url {
-                writer.key("url")
-                writer.string(url)
-            }
-            for member in message.dataMembers where !["aps", "notification_id", "type", "url"].contains(member.key) {
-                writer.key(escaping: member.key)
-                writer.value(member.value)
-            }
-        }
-        writer.endObject()
-        return writer.bytes
     }
 }

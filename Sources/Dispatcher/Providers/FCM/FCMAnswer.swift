@@ -2,58 +2,82 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import JSON
-
-/// FCM's error codes.
-package enum FCMErrorCode: Sendable, Equatable {
-    case unregistered, invalidArgument, senderIDMismatch, thirdPartyAuthError
-    case quotaExceeded, unavailable, `internal`
-    case unknown(String)
-
-    package init(_ text: String) {
-        switch text {
-        case "UNREGISTERED": self = .unregistered
-        case "INVALID_ARGUMENT": self = .invalidArgument
-        case "SENDER_ID_MISMATCH": self = .senderIDMismatch
-        case "THIRD_PARTY_AUTH_ERROR": self = .thirdPartyAuthError
-        case "QUOTA_EXCEEDED": self = .quotaExceeded
-        case "UNAVAILABLE": self = .unavailable
-        case "INTERNAL": self = .internal
-        default: self = .unknown(text)
-        }
-    }
-}
+import Model
 
 /// Reads FCM's answers (firebase.google.com/docs/cloud-messaging/error-codes).
 package enum FCMAnswer {
     private static let quotaDelay: Duration = .seconds(60)
     private static let firstDelay: Duration = .seconds(10)
 
+    /// What each word of FCM's means.
+    package static let rules: [AnswerRule] = [
+        AnswerRule(
+            "UNREGISTERED", .deadToken, "the app was removed from the device; it registers again when it is back"),
+        AnswerRule(
+            "SENDER_ID_MISMATCH", .deadToken,
+            "the token belongs to another Firebase project; register the device for the app with that project's credentials"
+        ),
+        AnswerRule(
+            "INVALID_ARGUMENT", .refused,
+            "FCM does not take a field of the message, which its answer names; a malformed token switches the device off"
+        ),
+        AnswerRule(
+            "THIRD_PARTY_AUTH_ERROR", .partialConfiguration, after: .seconds(60),
+            "Firebase cannot reach Apple or the browser; upload the APNs key or the VAPID key in the project's settings"
+        ),
+        AnswerRule(
+            "QUOTA_EXCEEDED", .slowDown, after: quotaDelay,
+            "the project's quota is used up; ask Google for more, or set a rate"),
+        AnswerRule("UNAVAILABLE", .retry, after: firstDelay, "FCM is overloaded; nothing is to be done"),
+        AnswerRule("INTERNAL", .retry, after: firstDelay, "FCM has an error of its own; nothing is to be done"),
+        AnswerRule("UNSPECIFIED_ERROR", .retry, after: firstDelay, "FCM gives no reason; nothing is to be done"),
+        AnswerRule(
+            "UNAUTHENTICATED", .staleCredential,
+            "the access token was not accepted; check the service account and the clock"),
+        AnswerRule(
+            "PERMISSION_DENIED", .configuration,
+            "enable the Firebase Cloud Messaging API, and give the service account the role Firebase Cloud Messaging Admin"
+        ),
+    ]
+
+    private static let byReason = Dictionary(uniqueKeysWithValues: rules.map { ($0.reason, $0) })
+
     /// What an answer means.
     ///
-    /// - Parameter retryAfter: the Retry-After header in seconds.
+    /// - Parameter retryAfter: what the Retry-After header asks for.
     package static func read(status: Int, body: [UInt8], retryAfter: Duration?) -> ProviderAnswer {
         let value = try? JSONParser.parse(body)
         if status == 200 { return .accepted(id: value?["name"]?.string) }
-        let details = value?["error"]?["details"]?.array ?? []
+        let error = value?["error"]
+        let details = error?["details"]?.array ?? []
         let specific = details.compactMap { detail -> String? in
             let type = detail["@type"]?.string ?? ""
             return type.hasSuffix("FcmError") ? detail["errorCode"]?.string : nil
         }.first
-        let name = specific ?? value?["error"]?["status"]?.string ?? "HTTP_\(status)"
+        let name = specific ?? error?["status"]?.string ?? "HTTP_\(status)"
         let reason = String(name.prefix(64))
-        switch (status, FCMErrorCode(name)) {
-        case (_, .unregistered): return .deadToken(reason: reason, evidence: nil)
-        case (_, .senderIDMismatch): return .deadToken(reason: reason, evidence: nil)
-        case (_, .invalidArgument):
-            // Only a complaint about the token itself speaks against the token; any other is about our message.
-            let isAboutToken = specific != nil && Self.isAboutToken(details, value?["error"]?["message"]?.string ?? "")
-            return isAboutToken ? .deadToken(reason: reason, evidence: nil) : .refused(reason: reason)
-        case (_, .thirdPartyAuthError): return .configuration(reason: reason)
-        case (429, _), (_, .quotaExceeded): return .retry(reason: reason, after: retryAfter ?? Self.quotaDelay)
-        case (401, _): return .staleCredential(reason: reason)
-        case (403, _): return .configuration(reason: reason)
-        case (400..<500, _): return .refused(reason: reason)
-        default: return .retry(reason: reason, after: retryAfter ?? Self.firstDelay)
+        let message = error?["message"]?.string ?? ""
+        if status == 429 || name == "QUOTA_EXCEEDED" {
+            let delay = retryAfter ?? Self.quotaDelay
+            // The project's quota is meant unless the message names the device's or the topic's.
+            let isOne = ["device", "topic"].contains { message.lowercased().contains($0) }
+            return isOne ? .retryDevice(reason: reason, after: delay) : .slowDown(reason: reason, after: delay)
+        }
+        // Only a complaint about the token itself speaks against the token; any other is about our message.
+        if name == "INVALID_ARGUMENT", specific != nil, Self.isAboutToken(details, message) {
+            return .deadToken(reason: reason, evidence: nil)
+        }
+        if let rule = Self.byReason[name] { return rule.answer(reason: reason, after: retryAfter) }
+        return Self.read(status: status, reason: reason, retryAfter: retryAfter)
+    }
+
+    /// What a status means whose word is new.
+    private static func read(status: Int, reason: String, retryAfter: Duration?) -> ProviderAnswer {
+        switch status {
+        case 401: .staleCredential(reason: reason)
+        case 403: .configuration(reason: reason)
+        case 400..<500: .refused(reason: reason)
+        default: .retry(reason: reason, after: retryAfter ?? Self.firstDelay)
         }
     }
 

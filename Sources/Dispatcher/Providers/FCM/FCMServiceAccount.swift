@@ -6,15 +6,6 @@ import JSON
 import JWTKit
 package import Model
 
-/// What is wrong with a credential; never holds any of it.
-package struct CredentialFault: Error, Sendable, Equatable, CustomStringConvertible {
-    package let description: String
-
-    package init(_ description: String) {
-        self.description = description
-    }
-}
-
 /// A Google service account: who may send for a project, and how to get an access token (RFC 7523).
 package struct FCMServiceAccount: Sendable {
     package let project: String

@@ -37,12 +37,21 @@ package struct WebPushChannel: HTTPProviderChannel {
         self.now = now
     }
 
+    /// The subscription's own service.
+    package func service(of device: Device) -> String? {
+        (try? WebPushSubscription(token: device.token))?.origin
+    }
+
     package func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
         let subscription: WebPushSubscription
         do throws(WebPushSubscription.Fault) {
             subscription = try WebPushSubscription(token: device.token)
         } catch {
             throw MessageRefusal("no_subscription")
+        }
+        // Apple takes a subscription away that shows nothing.
+        if message.purpose == .retract, subscription.origin.hasSuffix(".push.apple.com") {
+            throw MessageRefusal("silent_push_not_allowed")
         }
         guard self.origins.allows(subscription.origin) else { throw MessageRefusal("origin_not_allowed") }
         let payload = WebPushPayload.make(message, shape: self.shape, limit: WebPushEncryption.longestMessage)

@@ -8,13 +8,14 @@ import Model
 enum WebPushPayload {
     /// What of a message goes along; the later ones give way first.
     private enum Part: CaseIterable {
-        case url, actions, image, data
+        case url, actions, options, image, data
     }
 
     /// The JSON of a message in at most `limit` bytes.
     ///
-    /// Data gives way first, then image and buttons, then the end of the body, and the link last.
+    /// Data gives way first, then image, options and buttons, then the end of the body, and the link last.
     static func make(_ message: PushMessage, shape: PushShape, limit: Int) -> [UInt8] {
+        guard message.purpose == .show else { return Self.retraction(message) }
         let content = Content(message, shape: shape)
         var parts = Set(Part.allCases)
         let body = message.notification.body
@@ -31,6 +32,22 @@ enum WebPushPayload {
             parts, body: body.shortened(by: whole.count - limit) { JSONWriter.length(of: $0) })
     }
 
+    /// Has the page take away what it shows.
+    private static func retraction(_ message: PushMessage) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.key("retract")
+        writer.string(message.replacementKey)
+        writer.key("notification_id")
+        writer.string(message.notification.id.description)
+        if let badge = message.badge {
+            writer.key("badge")
+            writer.integer(badge)
+        }
+        writer.endObject()
+        return writer.bytes
+    }
+
     /// How much of a body must be left for it to be worth more than the link.
     private static let leastBody = 64
 
@@ -38,19 +55,20 @@ enum WebPushPayload {
     private struct Content {
         private let message: PushMessage
         private let actions: JSONValue?
+        private let options: JSONValue?
         private let essentials: [JSONMember]
         private let data: [JSONMember]
 
         init(_ message: PushMessage, shape: PushShape) {
             self.message = message
             self.actions = message.dataMembers.first { $0.key == "actions" }?.value
+            self.options = message.overrides(.webpush)?["options"].flatMap { $0.object == nil ? nil : $0 }
             self.essentials = shape.essentials(of: message)
             self.data = shape.data(of: message).filter { $0.key != "actions" }
         }
 
         func encode(_ parts: Set<Part>, body: String) -> [UInt8] {
             let notification = self.message.notification
-            let id = notification.id.description
             var writer = JSONWriter(capacity: 1_024)
             writer.beginObject()
             writer.key("title")
@@ -58,16 +76,18 @@ enum WebPushPayload {
             writer.key("body")
             writer.string(body)
             writer.key("notification_id")
-            writer.string(id)
+            writer.string(notification.id.description)
             writer.key("type")
             writer.string(notification.type)
             writer.key("severity")
             writer.string(notification.severity.rawValue)
             // What the page replaces what it shows by, and takes it away by.
             writer.key("tag")
-            writer.string(notification.collapseKey ?? id)
-            writer.key("badge")
-            writer.integer(self.message.badge)
+            writer.string(self.message.replacementKey)
+            if let badge = self.message.badge {
+                writer.key("badge")
+                writer.integer(badge)
+            }
             if parts.contains(.url), let url = notification.extras.url {
                 writer.key("url")
                 writer.string(url)
@@ -79,6 +99,10 @@ enum WebPushPayload {
             if parts.contains(.actions), let actions = self.actions {
                 writer.key("actions")
                 writer.value(actions)
+            }
+            if parts.contains(.options), let options = self.options {
+                writer.key("options")
+                writer.value(options)
             }
             writer.key("data")
             writer.value(.object(parts.contains(.data) ? self.data : self.essentials))

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Crypto
+import JSON
 import Model
 
 /// Makes requests of push services (RFC 8030).
@@ -23,20 +24,27 @@ enum WebPushRequest {
             ("content-encoding", "aes128gcm"),
             ("content-type", "application/octet-stream"),
             ("ttl", String(min(message.secondsToLive ?? Self.longestTimeToLive, Self.longestTimeToLive))),
-            ("urgency", Self.urgency(of: message.notification)),
+            ("urgency", Self.urgency(of: message)),
         ]
-        if let key = message.notification.collapseKey { headers.append(("topic", Self.topic(key))) }
+        // What takes a message away must not take its place on the way.
+        if message.purpose == .show, let key = message.notification.collapseKey {
+            headers.append(("topic", Self.topic(key)))
+        }
         return ProviderRequest(url: subscription.endpoint, headers: headers, body: body)
     }
 
-    /// A phone that saves its battery waits with `low`, and with `normal` as long as it is not in use (RFC 8030 section 5.3).
-    private static func urgency(of notification: Notification) -> String {
-        switch notification.severity {
-        case .alert: "high"
-        case .warning: "normal"
-        case .info: notification.lane == .bulk ? "low" : "normal"
+    /// A phone that saves its battery waits with `low` (RFC 8030 section 5.3).
+    private static func urgency(of message: PushMessage) -> String {
+        if message.purpose == .retract { return "low" }
+        if let own = message.overrides(.webpush)?["urgency"]?.string, Self.urgencies.contains(own) { return own }
+        switch message.notification.severity {
+        case .alert: return "high"
+        case .warning: return "normal"
+        case .info: return message.notification.lane == .bulk ? "low" : "normal"
         }
     }
+
+    private static let urgencies: Set<String> = ["very-low", "low", "normal", "high"]
 
     /// A name for a collapse key that says nothing about it.
     private static func topic(_ key: String) -> String {

@@ -34,7 +34,9 @@ package struct WebPushSubscription: Sendable, Equatable {
             throw Fault("must be the subscription's JSON for webpush, with endpoint and keys")
         }
         guard let endpoint = value["endpoint"]?.string else { throw Fault("has no endpoint") }
-        if let fault = Webhook.fault(inURL: endpoint, allowsPlain: false) { throw Fault("has an endpoint that \(fault)") }
+        if let fault = Webhook.fault(inURL: endpoint, allowsPlain: false) {
+            throw Fault("has an endpoint that \(fault)")
+        }
         guard let publicKey = Self.bytes(value["keys"]?["p256dh"]), publicKey.count == 65, publicKey.first == 4 else {
             throw Fault("must have keys.p256dh, an uncompressed point of P-256 in base64url")
         }

@@ -17,7 +17,7 @@ struct FaultTable: Sendable {
         .init("quota", .fcm(.quotaExceeded), "429 QUOTA_EXCEEDED with Retry-After"),
         .init("internal", .fcm(.internalError), "500 INTERNAL"),
         .init("unavailable", .fcm(.unavailable), "503 UNAVAILABLE with Retry-After"),
-    ] + Self.anywhere
+    ]
 
     /// APNs: the token starts with `dead` and the two digits.
     private static let apns: [FaultMarker] = [
@@ -76,7 +76,7 @@ struct FaultTable: Sendable {
         .init("internal", .webPush(.internalError), "500"),
         .init("unavailable", .webPush(.unavailable), "503 with Retry-After"),
         .init("moved", .webPush(.moved), "307 to another path"),
-    ] + Self.anywhere
+    ]
 
     /// What needs no words of the provider.
     private static let anywhere: [FaultMarker] = [
@@ -87,13 +87,15 @@ struct FaultTable: Sendable {
         .init("refused", .refuse, "RST_STREAM REFUSED_STREAM"),
     ]
 
-    private static let fcmFaults = Dictionary(uniqueKeysWithValues: Self.fcm.map { ($0.text, $0.fault) })
-    private static let webPushFaults = Dictionary(uniqueKeysWithValues: Self.webPush.map { ($0.text, $0.fault) })
+    private static let fcmFaults = Dictionary(
+        uniqueKeysWithValues: (Self.fcm + Self.anywhere).map { ($0.text, $0.fault) })
+    private static let webPushFaults = Dictionary(
+        uniqueKeysWithValues: (Self.webPush + Self.anywhere).map { ($0.text, $0.fault) })
     private static let apnsFaults = Dictionary(uniqueKeysWithValues: Self.apns.map { ($0.text, $0.fault) })
 
     static var help: String {
-        let words = Self.fcm.map { "  \($0.text)-".padded(to: 20) + $0.effect }
-        let names = Self.webPush.map { "  \($0.text)-".padded(to: 20) + $0.effect }
+        let words = (Self.fcm + Self.anywhere).map { "  \($0.text)-".padded(to: 20) + $0.effect }
+        let names = (Self.webPush + Self.anywhere).map { "  \($0.text)-".padded(to: 20) + $0.effect }
         let codes = Self.apns.map { "  dead\($0.text)00".padded(to: 20) + $0.effect }
         return """
             Device tokens choose the faults; a request must be valid to reach its fault.

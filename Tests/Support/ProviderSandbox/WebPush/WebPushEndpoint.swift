@@ -66,7 +66,7 @@ struct WebPushEndpoint: Sendable {
         for name in ["ttl", "urgency", "topic", "content-encoding"] where headers[name].count > 1 {
             throw .badRequest("\(name) occurs twice")
         }
-        guard let text = headers.first(name: "ttl"), !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
+        guard let text = headers.first(name: "ttl"), text.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
             let seconds = Int(text), seconds <= Self.longestTimeToLive
         else { throw .badRequest("TTL must be whole seconds of four weeks at most") }
         if let urgency = headers.first(name: "urgency"), !Self.urgencies.contains(urgency) {

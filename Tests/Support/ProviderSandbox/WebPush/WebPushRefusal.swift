@@ -17,7 +17,8 @@ struct WebPushRefusal: Error {
     var delay: Delay?
     var location: String?
 
-    init(_ status: Int, _ number: Int, _ name: String, _ message: String, delay: Delay? = nil, location: String? = nil) {
+    init(_ status: Int, _ number: Int, _ name: String, _ message: String, delay: Delay? = nil, location: String? = nil)
+    {
         self.status = status
         self.number = number
         self.name = name
@@ -36,7 +37,7 @@ struct WebPushRefusal: Error {
     static let limited = WebPushRefusal(429, 0, "Too Many Requests", "Slow down", delay: .seconds)
     static let limitedByDate = WebPushRefusal(429, 0, "Too Many Requests", "Slow down", delay: .date)
     static let internalError = WebPushRefusal(500, 999, "Internal Server Error", "An unknown error occurred")
-    static let unavailable = WebPushRefusal(503, 201, "Service Unavailable", "Use exponential back-off", delay: .seconds)
+    static let unavailable = WebPushRefusal(503, 201, "Service Unavailable", "Come back later", delay: .seconds)
     static let moved = WebPushRefusal(307, 0, "Temporary Redirect", "Elsewhere", location: "/elsewhere")
 
     /// The answer, with the delay that the sandbox is configured with.

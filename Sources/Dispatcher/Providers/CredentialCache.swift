@@ -44,9 +44,13 @@ actor CredentialCache {
     }
 
     /// Makes the next call get a new one, if `text` is still the current one and old enough.
-    func invalidate(_ text: String) {
-        guard self.current?.text == text, let madeAt, madeAt + self.leastAge <= self.now() else { return }
+    ///
+    /// - Returns: whether another one than `text` can be had now.
+    func invalidate(_ text: String) -> Bool {
+        guard self.current?.text == text else { return true }
+        guard let madeAt, madeAt + self.leastAge <= self.now() else { return false }
         self.current = nil
+        return true
     }
 
     private func start(_ now: Timestamp) -> Task<Credential, any Error> {

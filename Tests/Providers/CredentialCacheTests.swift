@@ -5,7 +5,7 @@ import Model
 import Synchronization
 import Testing
 
-@testable import Pipeline
+@testable import Providers
 
 struct CredentialCacheTests {
     private struct Refusal: Error {}
@@ -70,9 +70,9 @@ struct CredentialCacheTests {
         let mint = Mint()
         let cache = mint.cache()
         let first = try await cache.get()
-        await cache.invalidate(first)
+        #expect(await cache.invalidate(first))
         #expect(try await cache.get() == "token 2")
-        await cache.invalidate(first)
+        #expect(await cache.invalidate(first))
         #expect(try await cache.get() == "token 2")
     }
 
@@ -82,10 +82,10 @@ struct CredentialCacheTests {
         let cache = mint.cache(leastAge: .seconds(20))
         let first = try await cache.get()
         mint.pass(19)
-        await cache.invalidate(first)
+        #expect(await !cache.invalidate(first))
         #expect(try await cache.get() == "token 1")
         mint.pass(20)
-        await cache.invalidate(first)
+        #expect(await cache.invalidate(first))
         #expect(try await cache.get() == "token 2")
     }
 }

@@ -1,0 +1,158 @@
+// Carillon · AppChannels.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import FoundationEssentials
+import Logging
+import Model
+import Providers
+import Settings
+import Synchronization
+
+/// Makes the ways to providers out of the apps' settings, and makes them anew when their files change.
+final class AppChannels: Sendable {
+    /// What an app's way was made of; while that is the same, the way stays.
+    private struct Source: Equatable {
+        let settings: [String: String]
+        let shape: AppSettings.Shape
+        /// The contents of the files that it names.
+        let files: [String: [UInt8]]
+    }
+
+    private struct Key: Hashable {
+        let provider: Provider
+        let app: String
+    }
+
+    private let settings: DispatcherSettings
+    private let context: ChannelContext
+    private let sources = Mutex<[Key: Source]>([:])
+
+    init(_ settings: DispatcherSettings, context: ChannelContext) {
+        self.settings = settings
+        self.context = context
+    }
+
+    /// The ways of the start.
+    ///
+    /// - Parameter fault: is told each fault, with the setting's name.
+    func make(fault: (_ name: String, _ reason: String) -> Void) async -> [ChannelDirectory.Way] {
+        var ways: [ChannelDirectory.Way] = []
+        for app in self.apps(fault: fault) {
+            for (name, settings) in app.providers.sorted(by: { $0.key < $1.key }) {
+                guard let provider = Provider(rawValue: name), let kind = ProviderKinds.kind(of: provider) else {
+                    fault(app.place(name, nil), "no such provider; one of \(Self.names)")
+                    continue
+                }
+                do throws(CredentialFault) {
+                    let source = self.source(app, settings)
+                    ways.append(try await self.way(kind, app, settings))
+                    self.sources.withLock { $0[Key(provider: provider, app: app.name)] = source }
+                } catch {
+                    fault(app.place(name, error.setting), error.description)
+                }
+            }
+        }
+        return ways
+    }
+
+    /// Puts new ways in the place of those whose settings or files have changed; a faulty one never replaces a good one.
+    func renew(_ directory: ChannelDirectory) async {
+        var isFaulty = false
+        let apps = self.apps { name, reason in
+            isFaulty = true
+            self.context.logger.error("app cannot be read", metadata: ["setting": "\(name)", "error": "\(reason)"])
+        }
+        guard !isFaulty else { return }
+        var known: Set<Key> = []
+        for app in apps {
+            for (name, settings) in app.providers {
+                guard let provider = Provider(rawValue: name), let kind = ProviderKinds.kind(of: provider) else {
+                    continue
+                }
+                let key = Key(provider: provider, app: app.name)
+                known.insert(key)
+                let source = self.source(app, settings)
+                guard self.sources.withLock({ $0[key] != source }) else { continue }
+                let metadata: Logger.Metadata = ["provider": "\(name)", "app": "\(app.name)"]
+                do throws(CredentialFault) {
+                    directory.replace(with: try await self.way(kind, app, settings))
+                    self.context.logger.notice("credentials were read again", metadata: metadata)
+                } catch {
+                    self.context.logger.error(
+                        "credentials cannot be used; the old ones stay",
+                        metadata: metadata.merging([
+                            "setting": "\(app.place(name, error.setting))", "error": "\(error)",
+                        ]) { $1 }
+                    )
+                }
+                self.sources.withLock { $0[key] = source }
+            }
+        }
+        let gone = self.sources.withLock { $0.keys.filter { !known.contains($0) } }
+        for key in gone {
+            directory.remove(key.provider, app: key.app)
+            self.sources.withLock { $0[key] = nil }
+        }
+    }
+
+    private static var names: String { ProviderKinds.all.map { $0.provider.rawValue }.joined(separator: ", ") }
+
+    private func apps(fault: (String, String) -> Void) -> [AppSettings] {
+        var apps = [self.settings.defaultApp]
+        guard let path = self.settings.appsFile else { return apps }
+        do {
+            for app in try AppsFile.load(path: path) {
+                if app.name == AppSettings.defaultName, !self.settings.defaultApp.providers.isEmpty {
+                    fault("APPS", "the app default is made by variables already; give it another name")
+                } else {
+                    apps.removeAll { $0.name == app.name }
+                    apps.append(app)
+                }
+            }
+        } catch {
+            for reason in error.faults { fault("APPS", reason) }
+        }
+        return apps
+    }
+
+    private func way(
+        _ kind: any ProviderKind.Type,
+        _ app: AppSettings,
+        _ settings: [String: String]
+    ) async throws(CredentialFault) -> ChannelDirectory.Way {
+        var settings = settings
+        let rate = try settings.removeValue(forKey: "rate").map { (text) throws(CredentialFault) -> Int in
+            guard let rate = Int(text), (1...1_000_000).contains(rate) else {
+                throw CredentialFault("must be a whole number of messages a second, 1 to 1000000", setting: "rate")
+            }
+            return rate
+        }
+        if let unknown = settings.keys.sorted().first(where: { !kind.settings.contains($0) }) {
+            throw CredentialFault(
+                "is unknown; one of \((kind.settings + ["rate"]).joined(separator: ", "))", setting: unknown)
+        }
+        let shape: PushShape
+        switch app.shape {
+        case .named(let name):
+            guard let known = PushShape.named[name] else {
+                throw CredentialFault(
+                    "no shape is called that; one of \(PushShape.named.keys.sorted().joined(separator: ", "))",
+                    setting: "shape")
+            }
+            shape = known
+        case .members(let members):
+            shape = try PushShape(members: members.map { ($0.key, $0.source) })
+        }
+        let channel = try await kind.channel(app: app.name, settings: settings, shape: shape, context: self.context)
+        return ChannelDirectory.Way(channel, messagesPerSecond: rate)
+    }
+
+    /// Small files are compared as a whole: a time of change says nothing of one that was replaced within its second.
+    private func source(_ app: AppSettings, _ settings: [String: String]) -> Source {
+        var files: [String: [UInt8]] = [:]
+        for value in settings.values where value.hasPrefix("/") || value.hasPrefix(".") {
+            files[value] = try? self.context.read(value)
+        }
+        return Source(settings: settings, shape: app.shape, files: files)
+    }
+}

@@ -1,0 +1,133 @@
+// Carillon · CircuitBreaker.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+
+/// Whether an app's provider is worth a call: opens when calls fail, and lets single ones probe whether it is back.
+///
+/// Pure: time comes in, decisions go out.
+struct CircuitBreaker: Sendable {
+    enum State: Sendable, Equatable {
+        case closed
+        /// No calls until then.
+        case open(until: Timestamp)
+        /// A few calls find out.
+        case probing
+    }
+
+    enum Admission: Sendable, Equatable {
+        case yes
+        case no(until: Timestamp)
+    }
+
+    /// What a call says about the provider as a whole.
+    enum Verdict: Sendable, Equatable {
+        /// It answers, whatever it says about the one message.
+        case works
+        /// It gave no answer, or said that it is out of order.
+        case fails
+        /// It does not accept our configuration.
+        case misconfigured
+        /// It asks everything of this app to wait.
+        case slowDown(Duration)
+    }
+
+    /// What is counted together.
+    private static let window: Duration = .seconds(10)
+    /// Fewer failures say nothing.
+    private static let leastFailures = 10
+    private static let shortestPause: Duration = .seconds(1)
+    private static let longestPause: Duration = .seconds(30)
+    /// Nobody mends a configuration within seconds.
+    private static let configurationPause: Duration = .seconds(60)
+    private static let probes = 2
+    /// So many calls that have no answer for so long are a failure already.
+    private static let silentCalls = 32
+    private static let silence: Duration = .seconds(12)
+
+    private(set) var state = State.closed
+    /// Calls under way.
+    private(set) var inFlight = 0
+    private var windowStart = Timestamp(microseconds: 0)
+    private var failures = 0
+    private var successes = 0
+    /// How often it opened without a success in between.
+    private var openings = 0
+    private var probing = 0
+    private var heardAt: Timestamp?
+
+    /// Whether a call may be made now; one that may is under way from now on.
+    mutating func admit(now: Timestamp) -> Admission {
+        if case .open(let until) = self.state {
+            guard until <= now else { return .no(until: until) }
+            self.state = .probing
+            self.probing = 0
+        }
+        if self.state == .closed, self.inFlight >= Self.silentCalls, let heardAt, now - heardAt > Self.silence {
+            self.open(now: now)
+            if case .open(let until) = self.state { return .no(until: until) }
+        }
+        if self.state == .probing {
+            guard self.probing < Self.probes else { return .no(until: now + Self.shortestPause) }
+            self.probing += 1
+        }
+        if self.inFlight == 0 { self.heardAt = now }
+        self.inFlight += 1
+        return .yes
+    }
+
+    /// Notes what came of a call that was admitted.
+    mutating func note(_ verdict: Verdict, now: Timestamp) {
+        self.inFlight = max(0, self.inFlight - 1)
+        if self.state == .probing { self.probing = max(0, self.probing - 1) }
+        if now - self.windowStart > Self.window {
+            self.windowStart = now
+            self.failures = 0
+            self.successes = 0
+        }
+        switch verdict {
+        case .works:
+            self.heardAt = now
+            self.successes += 1
+            guard self.state == .probing else { return }
+            self.state = .closed
+            self.openings = 0
+            self.failures = 0
+        case .fails:
+            self.failures += 1
+            let isMostly = self.failures >= Self.leastFailures && self.failures >= self.successes
+            if self.state == .probing || self.state == .closed && isMostly { self.open(now: now) }
+        case .misconfigured:
+            self.heardAt = now
+            self.pause(until: now + Self.configurationPause)
+        case .slowDown(let duration):
+            self.heardAt = now
+            self.pause(until: now + duration)
+        }
+    }
+
+    /// Whether calls are held back at a moment.
+    func isOpen(at moment: Timestamp) -> Bool {
+        guard case .open(let until) = self.state else { return false }
+        return until > moment
+    }
+
+    /// A call that was admitted was not made.
+    mutating func withdraw() {
+        self.inFlight = max(0, self.inFlight - 1)
+        if self.state == .probing { self.probing = max(0, self.probing - 1) }
+    }
+
+    private mutating func open(now: Timestamp) {
+        let pause = min(Self.longestPause, Self.shortestPause * (1 << min(self.openings, 10)))
+        self.openings += 1
+        self.pause(until: now + pause)
+    }
+
+    private mutating func pause(until moment: Timestamp) {
+        if case .open(let until) = self.state, until >= moment { return }
+        self.state = .open(until: moment)
+        self.failures = 0
+        self.successes = 0
+    }
+}

@@ -1,0 +1,110 @@
+// Carillon · ProviderHealth.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import Logging
+import Model
+import Providers
+import Synchronization
+
+/// One provider's breakers, for each app and each service that its devices name, for all that this process sends.
+final class ProviderHealth: Sendable {
+    /// The most calls of one app that are under way while others share the provider.
+    private static let share = 384
+
+    /// How many breakers are kept: services are what devices say, and those that work and are not in use are forgotten.
+    private static let capacity = 1_000
+
+    private struct Scope: Hashable {
+        let app: String
+        let service: String?
+    }
+
+    private let provider: Provider
+    private let logger: Logger
+    private let breakers = Mutex<[Scope: CircuitBreaker]>([:])
+
+    init(_ provider: Provider, logger: Logger) {
+        self.provider = provider
+        self.logger = logger
+    }
+
+    /// Whether a call for an app may be made; one that may must be noted or withdrawn.
+    ///
+    /// - Parameter isShared: whether other apps use the provider, which one that hangs must leave room.
+    func admit(_ app: String, service: String? = nil, isShared: Bool, now: Timestamp) -> CircuitBreaker.Admission {
+        let scope = Scope(app: app, service: service)
+        return self.breakers.withLock { breakers in
+            if isShared || service != nil, let breaker = breakers[scope], breaker.inFlight >= Self.share {
+                return .no(until: now + .milliseconds(500))
+            }
+            if breakers.count >= Self.capacity, breakers[scope] == nil {
+                breakers = breakers.filter { $0.value.inFlight > 0 || $0.value.isOpen(at: now) }
+            }
+            return breakers[scope, default: CircuitBreaker()].admit(now: now)
+        }
+    }
+
+    func withdraw(_ app: String, service: String? = nil) {
+        self.breakers.withLock { $0[Scope(app: app, service: service)]?.withdraw() }
+    }
+
+    /// Notes what came of a call; tells once when an app's provider goes out of use or comes back.
+    func note(_ reply: ProviderReply, app: String, service: String? = nil, now: Timestamp) {
+        let verdict = CircuitBreaker.Verdict(reply)
+        let scope = Scope(app: app, service: service)
+        let (before, after) = self.breakers.withLock { breakers in
+            var breaker = breakers[scope, default: CircuitBreaker()]
+            let before = breaker.state
+            breaker.note(verdict, now: now)
+            breakers[scope] = breaker
+            return (before, breaker.state)
+        }
+        guard before != after else { return }
+        var metadata: Logger.Metadata = [
+            "provider": "\(self.provider.rawValue)", "app": "\(app)", "answer": "\(reply.summary)",
+        ]
+        if let service { metadata["service"] = "\(service)" }
+        switch after {
+        case .open(let until) where verdict == .misconfigured:
+            self.logger.error(
+                "provider does not accept our configuration; its work is kept",
+                metadata: metadata.merging(["until": "\(until.rfc3339)"]) { $1 })
+        case .open(let until):
+            self.logger.warning(
+                "provider is out of use; its work is kept",
+                metadata: metadata.merging(["until": "\(until.rfc3339)"]) { $1 })
+        case .closed where before == .probing: self.logger.notice("provider is back", metadata: metadata)
+        case .closed, .probing: break
+        }
+    }
+
+    /// What each app's breaker is doing.
+    var states: [(app: String, service: String?, state: CircuitBreaker.State, inFlight: Int)] {
+        self.breakers.withLock { $0.map { ($0.key.app, $0.key.service, $0.value.state, $0.value.inFlight) } }
+            .sorted { ($0.app, $0.service ?? "") < ($1.app, $1.service ?? "") }
+    }
+}
+
+extension CircuitBreaker.Verdict {
+    init(_ reply: ProviderReply) {
+        switch reply.result {
+        case .answered(.accepted), .answered(.deadToken), .answered(.refused), .answered(.staleCredential):
+            self = .works
+        case .answered(.slowDown(_, let after)): self = .slowDown(after)
+        case .answered(.configuration(_, concernsAll: true)), .noCredential: self = .misconfigured
+        case .answered(.configuration), .answered(.retryDevice): self = .works
+        case .answered(.retry), .unanswered: self = .fails
+        }
+    }
+}
+
+extension ProviderReply {
+    /// The answer in a word or two.
+    var summary: String {
+        switch self.result {
+        case .answered(let answer): answer.reason ?? "accepted"
+        case .unanswered(let reason, _), .noCredential(let reason): reason
+        }
+    }
+}

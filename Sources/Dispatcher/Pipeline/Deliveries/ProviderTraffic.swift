@@ -1,0 +1,37 @@
+// Carillon · ProviderTraffic.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Synchronization
+
+/// What one provider was asked and how much of it failed, for the bound of its retries.
+final class ProviderTraffic: Sendable {
+    private struct Counts {
+        var sent = 0
+        var failed = 0
+        var budget = RetryBudget()
+    }
+
+    private let counts = Mutex(Counts())
+
+    func note(sent: Int, failed: Int) {
+        self.counts.withLock {
+            $0.sent += sent
+            $0.failed += failed
+        }
+    }
+
+    /// How many retries may be moved back to the streams now.
+    func allowance(now: Timestamp) -> Int {
+        self.counts.withLock { counts in
+            counts.budget.note(sent: counts.sent, failed: counts.failed, now: now)
+            counts.sent = 0
+            counts.failed = 0
+            return counts.budget.allowance(now: now)
+        }
+    }
+
+    func spend(_ count: Int) {
+        self.counts.withLock { $0.budget.spend(count) }
+    }
+}

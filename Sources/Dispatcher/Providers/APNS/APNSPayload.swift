@@ -1,0 +1,41 @@
+// Carillon · APNSPayload.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+
+/// The parts of Apple's payload that APNs and FCM's own block for Apple devices share.
+enum APNSPayload {
+    private static let collapseIDLimit = 64
+
+    /// By what the device shows the newer in place of the older; nil if the header cannot hold the key.
+    static func collapseID(of message: PushMessage) -> String? {
+        let key = message.replacementKey
+        let isHeader = key.utf8.count <= self.collapseIDLimit && key.utf8.allSatisfy { (0x20...0x7E).contains($0) }
+        return isHeader ? key : nil
+    }
+
+    /// The members of `aps` beside the alert.
+    static func writeAside(_ message: PushMessage, to writer: inout JSONWriter) {
+        let notification = message.notification
+        if let badge = message.badge {
+            writer.key("badge")
+            writer.integer(badge)
+        }
+        writer.key("sound")
+        writer.string(notification.extras.sound ?? "default")
+        if let category = notification.category {
+            writer.key("category")
+            writer.string(category)
+        }
+        if message.isUrgent {
+            writer.key("interruption-level")
+            writer.string("time-sensitive")
+        }
+        if notification.extras.image != nil {
+            // The app's extension fetches it.
+            writer.key("mutable-content")
+            writer.integer(1)
+        }
+    }
+}

@@ -1,0 +1,33 @@
+// Carillon · FCM.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+
+/// Firebase Cloud Messaging, HTTP v1.
+package enum FCM: ProviderKind {
+    package static let provider = Provider.fcm
+    package static let settings = ["credentials", "endpoint", "channel"]
+
+    package static func channel(
+        app: String,
+        settings: [String: String],
+        shape: PushShape,
+        context: ChannelContext
+    ) async throws(CredentialFault) -> any ProviderChannel {
+        let path = try settings.required("credentials")
+        let account: FCMServiceAccount
+        do throws(CredentialFault) {
+            account = try await FCMServiceAccount(json: try context.read(path))
+        } catch {
+            throw error.of("credentials")
+        }
+        return FCMChannel(
+            app: app,
+            endpoint: settings["endpoint"] ?? "https://fcm.googleapis.com",
+            account: account,
+            shape: shape,
+            androidChannel: settings["channel"],
+            context: context
+        )
+    }
+}

@@ -1,0 +1,72 @@
+// Carillon · FCMChannel.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Transfer
+
+/// FCM for one project.
+struct FCMChannel: HTTPProviderChannel {
+    let provider = Provider.fcm
+    let app: String
+    let transfer: TransferClient
+    let now: @Sendable () -> Timestamp
+    private let endpoint: String
+    private let account: FCMServiceAccount
+    private let shape: PushShape
+    private let androidChannel: String?
+    private let credentials: CredentialCache
+
+    init(
+        app: String,
+        endpoint: String,
+        account: FCMServiceAccount,
+        shape: PushShape,
+        androidChannel: String?,
+        context: ChannelContext
+    ) {
+        self.app = app
+        self.transfer = context.transfer
+        self.now = context.now
+        self.endpoint = endpoint
+        self.account = account
+        self.shape = shape
+        self.androidChannel = androidChannel
+        let transfer = context.transfer
+        self.credentials = CredentialCache(now: context.now) { moment in
+            let request = try await account.tokenRequest(now: moment)
+            switch await transfer.perform(TransferRequest(request, timeout: .seconds(10))) {
+            case .answered(let response):
+                let (token, lifetime) = try FCMServiceAccount.token(status: response.status, body: response.body)
+                // Five minutes ahead of its end.
+                return CredentialCache.Credential(
+                    text: token,
+                    renewAt: moment + max(lifetime - .seconds(300), lifetime / 2),
+                    expiresAt: moment + lifetime
+                )
+            case .unanswered(let failure):
+                throw CredentialFault("the token endpoint gave no answer: \(failure.reason.rawValue)")
+            }
+        }
+    }
+
+    func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
+        FCMRequest.make(
+            message,
+            device: device,
+            endpoint: self.endpoint,
+            project: self.account.project,
+            accessToken: try await self.credentials.get(),
+            shape: self.shape,
+            channel: self.androidChannel
+        )
+    }
+
+    func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer {
+        FCMAnswer.read(status: response.status, body: response.body, retryAfter: response.retryAfter(now: now))
+    }
+
+    func renewCredential(of request: ProviderRequest) async -> Bool {
+        guard let header = request.headers.first(where: { $0.name == "authorization" }) else { return false }
+        return await self.credentials.invalidate(String(header.value.dropFirst("Bearer ".count)))
+    }
+}

@@ -1,0 +1,178 @@
+// Carillon · FCMWriter.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+
+/// Writes a message as FCM's API has it (projects.messages).
+struct FCMWriter {
+    enum Target {
+        case token(String)
+        case topic(String)
+    }
+
+    /// FCM keeps a message four weeks at most.
+    private static let longestTimeToLive: Int64 = 2_419_200
+
+    var message: PushMessage
+    var data: [(key: String, value: String)]
+    let channel: String?
+
+    /// Keys and values of notification and data, as FCM counts them, those for Android included.
+    var size: Int {
+        let notification = self.message.notification
+        var size = "title".utf8.count + notification.title.utf8.count + "body".utf8.count + notification.body.utf8.count
+        if let image = notification.extras.image { size += "image".utf8.count + image.utf8.count }
+        for (key, value) in self.androidTexts { size += key.utf8CodeUnitCount + value.utf8.count }
+        if self.message.badge != nil { size += "notification_count".utf8.count + 5 }
+        return self.data.reduce(size) { $0 + $1.key.utf8.count + $1.value.utf8.count }
+    }
+
+    private var androidTexts: [(key: StaticString, value: String)] {
+        var texts: [(key: StaticString, value: String)] = [("tag", self.message.replacementKey)]
+        if let channel { texts.append(("channel_id", channel)) }
+        if let sound = self.message.notification.extras.sound { texts.append(("sound", sound)) }
+        if let category = self.message.notification.category { texts.append(("click_action", category)) }
+        return texts
+    }
+
+    func body(target: Target) -> [UInt8] {
+        let notification = self.message.notification
+        return self.envelope(target) { writer in
+            writer.key("notification")
+            writer.beginObject()
+            writer.key("title")
+            writer.string(notification.title)
+            writer.key("body")
+            writer.string(notification.body)
+            if let image = notification.extras.image {
+                writer.key("image")
+                writer.string(image)
+            }
+            writer.endObject()
+            self.writeData(to: &writer)
+            self.writeAndroid(to: &writer)
+            self.writeAPNS(to: &writer)
+            self.writeWebPush(to: &writer)
+        }
+    }
+
+    /// Data without anything to show.
+    func silentBody(target: Target) -> [UInt8] {
+        self.envelope(target) { writer in
+            self.writeData(to: &writer)
+            writer.key("android")
+            writer.raw(#"{"priority":"NORMAL"}"#)
+            writer.key("apns")
+            writer.raw(
+                #"{"headers":{"apns-priority":"5","apns-push-type":"background"},"payload":{"aps":{"content-available":1}}}"#
+            )
+        }
+    }
+
+    private func envelope(_ target: Target, _ content: (inout JSONWriter) -> Void) -> [UInt8] {
+        var writer = JSONWriter(capacity: 1_024)
+        writer.beginObject()
+        writer.key("message")
+        writer.beginObject()
+        switch target {
+        case .token(let token):
+            writer.key("token")
+            writer.string(token)
+        case .topic(let name):
+            writer.key("topic")
+            writer.string(name)
+        }
+        content(&writer)
+        writer.endObject()
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private func writeData(to writer: inout JSONWriter) {
+        writer.key("data")
+        writer.beginObject()
+        for (key, value) in self.data {
+            writer.key(escaping: key)
+            writer.string(value)
+        }
+        writer.endObject()
+    }
+
+    private func writeAndroid(to writer: inout JSONWriter) {
+        writer.key("android")
+        writer.beginObject()
+        writer.key("priority")
+        writer.string(self.message.isUrgent ? "HIGH" : "NORMAL")
+        if let seconds = self.message.secondsToLive {
+            writer.key("ttl")
+            writer.string("\(min(seconds, Self.longestTimeToLive))s")
+        }
+        if let key = self.message.notification.collapseKey {
+            writer.key("collapse_key")
+            writer.string(key)
+        }
+        writer.key("notification")
+        writer.beginObject()
+        for (key, value) in self.androidTexts {
+            writer.key(key)
+            writer.string(value)
+        }
+        if let badge = self.message.badge {
+            writer.key("notification_count")
+            writer.integer(min(badge, 99_999))
+        }
+        writer.endObject()
+        writer.endObject()
+    }
+
+    /// For Apple devices that FCM serves.
+    private func writeAPNS(to writer: inout JSONWriter) {
+        writer.key("apns")
+        writer.beginObject()
+        writer.key("headers")
+        writer.beginObject()
+        writer.key("apns-priority")
+        writer.string(self.message.isUrgent ? "10" : "5")
+        if let expiresAt = self.message.notification.expiresAt {
+            writer.key("apns-expiration")
+            writer.string(String(expiresAt.seconds))
+        }
+        if let key = APNSPayload.collapseID(of: self.message) {
+            writer.key("apns-collapse-id")
+            writer.string(key)
+        }
+        writer.endObject()
+        writer.key("payload")
+        writer.beginObject()
+        writer.key("aps")
+        writer.beginObject()
+        APNSPayload.writeAside(self.message, to: &writer)
+        writer.endObject()
+        writer.endObject()
+        writer.endObject()
+    }
+
+    /// For browsers that FCM serves.
+    private func writeWebPush(to writer: inout JSONWriter) {
+        writer.key("webpush")
+        writer.beginObject()
+        writer.key("headers")
+        writer.beginObject()
+        writer.key("Urgency")
+        writer.string(self.message.isUrgent ? "high" : "normal")
+        if let seconds = self.message.secondsToLive {
+            writer.key("TTL")
+            writer.string("\(min(seconds, Self.longestTimeToLive))")
+        }
+        writer.endObject()
+        if let url = self.message.notification.extras.url, url.hasPrefix("https://") {
+            writer.key("fcm_options")
+            writer.beginObject()
+            writer.key("link")
+            writer.string(url)
+            writer.endObject()
+        }
+        writer.endObject()
+    }
+}

@@ -1,0 +1,105 @@
+// Carillon · HTTPProviderChannel.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+package import Model
+package import Transfer
+
+/// A way to a provider that takes one HTTP request a message.
+package protocol HTTPProviderChannel: ProviderChannel {
+    var transfer: TransferClient { get }
+
+    /// The request for one device.
+    ///
+    /// - Throws: ``CredentialFault`` if there is no credential to be had now.
+    func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest
+
+    /// What an answer means.
+    func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer
+
+    /// The provider says that the credential in `request` has expired.
+    ///
+    /// - Returns: whether another one can be had at once.
+    func renewCredential(of request: ProviderRequest) async -> Bool
+
+    var now: @Sendable () -> Timestamp { get }
+}
+
+extension HTTPProviderChannel {
+    /// A provider may take its time; the known ones answer within seconds.
+    private static var timeout: Duration { .seconds(30) }
+
+    package func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+        let first = await self.attempt(message, device)
+        guard case .answered(.staleCredential) = first.reply.result, let request = first.request,
+            await self.renewCredential(of: request)
+        else { return first.reply }
+        return await self.attempt(message, device).reply
+    }
+
+    private func attempt(_ message: PushMessage, _ device: Device) async -> (
+        reply: ProviderReply, request: ProviderRequest?
+    ) {
+        let request: ProviderRequest
+        do {
+            request = try await self.request(message, device: device)
+        } catch let refusal as MessageRefusal {
+            return (ProviderReply(.answered(.refused(reason: refusal.reason)), transcript: "not sent"), nil)
+        } catch {
+            return (ProviderReply(.noCredential(reason: "\(error)")), nil)
+        }
+        switch await self.transfer.perform(TransferRequest(request, timeout: Self.timeout)) {
+        case .answered(let response):
+            return (
+                ProviderReply(.answered(self.read(response, now: self.now())), transcript: response.transcript), request
+            )
+        case .unanswered(let failure) where failure.reason == .privateAddress:
+            // Another try would end the same way.
+            return (ProviderReply(.answered(.refused(reason: "private_address")), transcript: "not sent"), nil)
+        case .unanswered(let failure):
+            let result = ProviderReply.Result.unanswered(
+                reason: failure.reason.rawValue, mayHaveBeenSent: failure.mayHaveBeenSent)
+            return (ProviderReply(result, transcript: "no answer: \(failure.reason.rawValue)"), request)
+        }
+    }
+}
+
+/// Why a message cannot be made for a device at all.
+package struct MessageRefusal: Error, Sendable, Equatable {
+    package let reason: String
+
+    package init(_ reason: String) {
+        self.reason = reason
+    }
+}
+
+extension TransferRequest {
+    init(_ request: ProviderRequest, timeout: Duration) {
+        self.init(
+            .post,
+            url: request.url,
+            headers: request.headers,
+            body: request.body,
+            timeout: timeout
+        )
+    }
+}
+
+extension TransferResponse {
+    /// What is shown of an answer's body.
+    private static let shown = 2_048
+
+    /// Status and body, for a person.
+    var transcript: String {
+        let body = String(decoding: self.body.prefix(Self.shown), as: UTF8.self)
+        return "HTTP/\(self.version.rawValue) \(self.status)" + (body.isEmpty ? "" : "\n\(body)")
+    }
+
+    /// The Retry-After header (RFC 9110 section 10.2.3): whole seconds, or a moment.
+    package func retryAfter(now: Timestamp) -> Duration? {
+        guard let text = self.header("retry-after") else { return nil }
+        if let seconds = Int64(text) { return .seconds(min(max(seconds, 0), 86_400)) }
+        guard let moment = Timestamp(httpDate: text) else { return nil }
+        return min(max(moment - now, .zero), .seconds(86_400))
+    }
+}

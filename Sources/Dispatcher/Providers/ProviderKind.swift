@@ -1,0 +1,24 @@
+// Carillon · ProviderKind.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+
+/// A kind of provider: how an app's settings become a way to it.
+///
+/// All that a provider is lies in one folder; its kind is named in ``ProviderKinds/all``.
+package protocol ProviderKind {
+    static var provider: Provider { get }
+    /// The names of the settings it takes.
+    static var settings: [String] { get }
+
+    /// Makes the way to the provider for one app.
+    ///
+    /// - Parameter settings: only names of ``settings``, none empty.
+    /// - Throws: ``CredentialFault`` that names the setting at fault.
+    static func channel(
+        app: String,
+        settings: [String: String],
+        shape: PushShape,
+        context: ChannelContext
+    ) async throws(CredentialFault) -> any ProviderChannel
+}

@@ -1,0 +1,14 @@
+-- Takes as many tokens of a bucket as it holds, and no more (generic cell rate algorithm).
+-- KEYS[1] bucket   ARGV[1] tokens a second   ARGV[2] tokens that a full bucket holds   ARGV[3] how many are wanted
+-- Returns how many were taken, and in how many ms the bucket holds the next one.
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local interval = 1000 / tonumber(ARGV[1])
+local full = tonumber(ARGV[2]) * interval
+local due = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), now)
+local taken = math.max(0, math.min(tonumber(ARGV[3]), math.floor((full - (due - now)) / interval)))
+due = due + taken * interval
+if taken > 0 then
+    redis.call('SET', KEYS[1], string.format('%.3f', due), 'PX', math.max(1, math.ceil(due - now)))
+end
+return {taken, math.max(0, math.ceil(due + interval - now - full))}

@@ -1,0 +1,34 @@
+// Carillon · SendingTurns.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+package import Redis
+
+/// A provider's rate for one app, shared by all dispatchers.
+package struct SendingTurns: Sendable {
+    private let connection: RedisConnection
+    private let keys: Keyspace
+
+    package init(connection: RedisConnection, keys: Keyspace) {
+        self.connection = connection
+        self.keys = keys
+    }
+
+    /// Takes turns to send, as many as there are.
+    ///
+    /// - Returns: how many were taken, and in how many milliseconds there is another.
+    package func take(
+        _ count: Int,
+        provider: Provider,
+        app: String,
+        perSecond: Int
+    ) async throws(RedisError) -> (taken: Int, wait: Int64) {
+        let reply = try await self.connection.run(
+            StreamScripts.takeTurns,
+            keys: [.text(self.keys.bucket("send", "\(provider.rawValue):\(app)"))],
+            arguments: [.integer(Int64(perSecond)), .integer(Int64(max(1, perSecond / 4))), .integer(Int64(count))]
+        )
+        guard var cursor = try reply.cursor(), try cursor.array() != nil else { return (0, 1_000) }
+        return (Int(try cursor.integer()), try cursor.integer())
+    }
+}

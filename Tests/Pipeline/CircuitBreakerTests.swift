@@ -1,0 +1,99 @@
+// Carillon · CircuitBreakerTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Testing
+
+@testable import Pipeline
+
+struct CircuitBreakerTests {
+    private static let start = Timestamp(seconds: 1_000)
+
+    /// Calls, one after the other, that end like that.
+    private static func call(
+        _ breaker: inout CircuitBreaker,
+        _ verdicts: [CircuitBreaker.Verdict],
+        at moment: Timestamp = start
+    ) {
+        for verdict in verdicts where breaker.admit(now: moment) == .yes { breaker.note(verdict, now: moment) }
+    }
+
+    @Test("ten failures that are half of the answers open it; fewer, or among many answers, do not")
+    func opens() {
+        var few = CircuitBreaker()
+        Self.call(&few, Array(repeating: .fails, count: 9))
+        #expect(few.state == .closed)
+        var many = CircuitBreaker()
+        Self.call(&many, Array(repeating: .works, count: 40) + Array(repeating: .fails, count: 12))
+        #expect(many.state == .closed)
+        Self.call(&few, [.fails])
+        #expect(few.state == .open(until: Self.start + .seconds(1)))
+        #expect(few.admit(now: Self.start) == .no(until: Self.start + .seconds(1)))
+    }
+
+    @Test("failures of long ago do not count")
+    func window() {
+        var breaker = CircuitBreaker()
+        Self.call(&breaker, Array(repeating: .fails, count: 9))
+        Self.call(&breaker, [.fails], at: Self.start + .seconds(11))
+        #expect(breaker.state == .closed)
+    }
+
+    @Test("two probes find out; one success closes it, one failure keeps it open for longer")
+    func probes() {
+        var breaker = CircuitBreaker()
+        Self.call(&breaker, Array(repeating: .fails, count: 10))
+        let later = Self.start + .seconds(1)
+        #expect(breaker.admit(now: later) == .yes)
+        #expect(breaker.admit(now: later) == .yes)
+        #expect(breaker.admit(now: later) != .yes)
+        breaker.note(.fails, now: later)
+        #expect(breaker.state == .open(until: later + .seconds(2)))
+        breaker.note(.fails, now: later)
+        let again = later + .seconds(2)
+        #expect(breaker.admit(now: again) == .yes)
+        breaker.note(.works, now: again)
+        #expect(breaker.state == .closed)
+        #expect(breaker.inFlight == 0)
+    }
+
+    @Test("the pause doubles up to half a minute")
+    func longest() {
+        var breaker = CircuitBreaker()
+        var moment = Self.start
+        Self.call(&breaker, Array(repeating: .fails, count: 10))
+        for _ in 0..<10 {
+            moment = moment + .seconds(30)
+            Self.call(&breaker, [.fails], at: moment)
+        }
+        #expect(breaker.state == .open(until: moment + .seconds(30)))
+    }
+
+    @Test("a refused configuration stops the app for a minute, a quota for as long as it is asked to wait")
+    func pauses() {
+        var configuration = CircuitBreaker()
+        Self.call(&configuration, [.misconfigured])
+        #expect(configuration.state == .open(until: Self.start + .seconds(60)))
+        var quota = CircuitBreaker()
+        Self.call(&quota, [.slowDown(.seconds(7))])
+        #expect(quota.admit(now: Self.start + .seconds(6)) == .no(until: Self.start + .seconds(7)))
+        #expect(quota.admit(now: Self.start + .seconds(7)) == .yes)
+    }
+
+    @Test("a provider that says nothing to many calls is out of use before they end")
+    func silence() {
+        var breaker = CircuitBreaker()
+        for _ in 0..<32 { #expect(breaker.admit(now: Self.start) == .yes) }
+        #expect(breaker.admit(now: Self.start + .seconds(12)) == .yes)
+        #expect(breaker.admit(now: Self.start + .seconds(13)) != .yes)
+        #expect(breaker.inFlight == 33)
+    }
+
+    @Test("a call that was not made gives its place back")
+    func withdrawn() {
+        var breaker = CircuitBreaker()
+        #expect(breaker.admit(now: Self.start) == .yes)
+        breaker.withdraw()
+        #expect(breaker.inFlight == 0)
+    }
+}

@@ -1,0 +1,90 @@
+// Carillon · PushShapeTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+import Providers
+import Testing
+
+/// What the unmodified apps of the known systems find in a push.
+@Suite("Push shapes")
+struct PushShapeTests {
+    private static func message() -> PushMessage {
+        var message = Messages.make {
+            $0.category = "politics"
+            $0.entityType = "Transaction"
+            $0.entityID = "e7"
+            $0.extras.url = "/notifications/log"
+            $0.data = Array(#"{"sourceCount":5,"priority":"breaking","type":"theirs"}"#.utf8)
+        }
+        message.code = 14
+        return message
+    }
+
+    private static func data(_ shape: PushShape) throws -> [String: String] {
+        let request = FCMRequest.make(
+            self.message(), device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            shape: shape)
+        let members = try Messages.json(request)["message"]?["data"]?.object ?? []
+        return Dictionary(uniqueKeysWithValues: members.map { ($0.key, $0.value.string ?? "no text") })
+    }
+
+    private static let id = Messages.id.description
+    private static let rest = ["sourceCount": "5", "priority": "breaking"]
+
+    @Test(
+        "Each system's clients find what they look for, as strings",
+        arguments: [
+            ("socketio-hybrid", ["notification_id": id, "type": "greeting", "url": "/notifications/log"]),
+            (
+                "breaking-news",
+                ["storyId": "e7", "category": "politics", "notification_id": id, "type": "greeting"]
+            ),
+            (
+                "allowance",
+                ["notificationId": id, "type": "14", "relatedEntityType": "Transaction", "relatedEntityId": "e7"]
+            ),
+            (
+                "task-reminders",
+                ["notification_id": id, "type": "greeting", "task_id": "e7", "url": "/notifications/log"]
+            ),
+            (
+                "edge-scheduler",
+                [
+                    "notification_id": id, "type": "greeting", "category": "politics",
+                    "deeplink": "/notifications/log",
+                ]
+            ),
+        ] as [(String, [String: String])]
+    )
+    func systems(name: String, expected: [String: String]) throws {
+        let shape = try #require(PushShape.named[name])
+        #expect(try Self.data(shape) == expected.merging(Self.rest) { old, _ in old })
+    }
+
+    @Test("APNs gets the same keys with their own kinds of value")
+    func apns() throws {
+        let request = APNSRequest.make(
+            Self.message(), device: Messages.device(.apns, token: "t"), endpoint: "e", topic: "t", providerToken: "p",
+            shape: try #require(PushShape.named["allowance"]))
+        let json = try Messages.json(request)
+        #expect(json["relatedEntityId"]?.string == "e7")
+        #expect(json["type"]?.integer == 14)
+        #expect(json["sourceCount"]?.integer == 5)
+    }
+
+    @Test("An app's own shape: sources, constants, members of the data")
+    func own() throws {
+        let shape = try PushShape(members: [
+            ("a", "entity_id"), ("b", "=fixed"), ("c", "data.sourceCount"), ("d", "org"),
+        ])
+        #expect(try Self.data(shape) == ["a": "e7", "b": "fixed", "c": "5"])
+    }
+
+    @Test("A source that is none is named")
+    func fault() {
+        let fault = #expect(throws: CredentialFault.self) { try PushShape(members: [("a", "entity")]) }
+        #expect(fault?.setting == "shape")
+        #expect(fault?.description.hasPrefix("a: no such source as entity; one of notification_id, type") == true)
+    }
+}
