@@ -395,7 +395,7 @@ let package = Package(
         ),
         .testTarget(
             name: "PipelineTests",
-            dependencies: ["Backoff", "Model", "Pipeline"],
+            dependencies: ["Backoff", "Model", "Pipeline", "Providers", logging],
             path: "Tests/Pipeline"
         ),
         .testTarget(

@@ -123,7 +123,7 @@ struct WebPushTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
-            let other = try await stack.http.perform(
+            let other = await stack.http.perform(
                 .init(.get, url: "\(stack.sandbox.controlURL)/subscriptions?id=other&key=\(Self.otherKey)"))
             guard case .answered(let answer) = other, answer.status == 200 else {
                 Issue.record("the sandbox made no subscription")

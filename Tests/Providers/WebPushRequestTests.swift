@@ -61,7 +61,7 @@ struct WebPushRequestTests {
         let id = "01a1f866-0d7b-841c-a9a6-5597aa0575f3"
         #expect(
             text == #"{"title":"Hello","body":"World","notification_id":"\#(id)","type":"greeting","severity":"info","#
-                + #""tag":"\#(id)","badge":3,"data":{"notification_id":"\#(id)","type":"greeting"}}"#)
+                + #""created_at":"2026-11-20T10:00:00.000Z","tag":"\#(id)","badge":3,"data":{"notification_id":"\#(id)","type":"greeting"}}"#)
     }
 
     @Test("Everything")
@@ -97,7 +97,7 @@ struct WebPushRequestTests {
         let request = try await Self.request(message)
         let text = String(decoding: try Self.browser.open(request.body), as: UTF8.self)
         #expect(
-            text == #"{"retract":"order 5","notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","badge":3}"#)
+            text == #"{"retract":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","tag":"order 5","badge":3}"#)
         #expect(Self.header("urgency", request) == "low")
         #expect(Self.header("topic", request) == nil)
         let retraction = message
@@ -172,7 +172,7 @@ struct WebPushRequestTests {
         #expect(try await Self.request(message(room)).body.count == 4_096)
         #expect(try await keys(message(room)) == ["url", "image", "actions", "k"])
         #expect(try await keys(message(room + 1)) == ["url", "image", "actions"])
-        let long = message(room + 1) { $0.body = String(repeating: "b", count: 3_670) }
+        let long = message(room + 1) { $0.body = String(repeating: "b", count: 3_626) }
         #expect(try await keys(long) == ["url", "actions"])
         #expect(try Self.payload(try await Self.request(long))["body"]?.string?.hasSuffix("…") == false)
     }

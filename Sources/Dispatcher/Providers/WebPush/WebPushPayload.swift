@@ -37,9 +37,9 @@ enum WebPushPayload {
         var writer = JSONWriter()
         writer.beginObject()
         writer.key("retract")
-        writer.string(message.replacementKey)
-        writer.key("notification_id")
         writer.string(message.notification.id.description)
+        writer.key("tag")
+        writer.string(message.replacementKey)
         if let badge = message.badge {
             writer.key("badge")
             writer.integer(badge)
@@ -81,6 +81,8 @@ enum WebPushPayload {
             writer.string(notification.type)
             writer.key("severity")
             writer.string(notification.severity.rawValue)
+            writer.key("created_at")
+            notification.createdAt.write(to: &writer)
             // What the page replaces what it shows by, and takes it away by.
             writer.key("tag")
             writer.string(self.message.replacementKey)
