@@ -79,6 +79,11 @@ let package = Package(
             path: "Sources/Shared/CCurl",
             providers: [.apt(["libcurl4-openssl-dev"])]
         ),
+        .systemLibrary(
+            name: "COpenSSL",
+            path: "Sources/Shared/COpenSSL",
+            providers: [.apt(["libssl-dev"])]
+        ),
         .systemLibrary(name: "CLinux", path: "Sources/Shared/CLinux"),
         .target(name: "Threads", dependencies: ["CLinux"], path: "Sources/Shared/Threads"),
         .target(name: "Backoff", path: "Sources/Shared/Backoff"),
@@ -96,6 +101,11 @@ let package = Package(
         .target(name: "Zones", dependencies: ["Model"], path: "Sources/Shared/Zones"),
         .target(name: "Schedules", dependencies: ["Model", "Zones"], path: "Sources/Shared/Schedules"),
         .target(
+            name: "WebPushEncryption",
+            dependencies: ["COpenSSL"],
+            path: "Sources/Shared/WebPushEncryption"
+        ),
+        .target(
             name: "Telemetry",
             dependencies: [logging, coreMetrics, metrics],
             path: "Sources/Shared/Telemetry"
@@ -112,7 +122,7 @@ let package = Package(
         ),
         .target(
             name: "Settings",
-            dependencies: ["Redis", "Telemetry", configuration, logging, systemPackage, yams],
+            dependencies: ["Model", "Redis", "Telemetry", configuration, logging, systemPackage, yams],
             path: "Sources/Shared/Settings"
         ),
         .target(
@@ -153,7 +163,7 @@ let package = Package(
         // Dispatcher: jobs out, in the order the job travels.
         .target(
             name: "Providers",
-            dependencies: ["JSON", "Model", "Transfer", jwtKit, logging],
+            dependencies: ["JSON", "Model", "Transfer", "WebPushEncryption", crypto, jwtKit, logging],
             path: "Sources/Dispatcher/Providers"
         ),
         .target(
@@ -282,7 +292,8 @@ let package = Package(
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "Decision", "Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer", "Zones",
+                "Decision", "Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer",
+                "WebPushEncryption", "Zones",
                 argumentParser, crypto, httpTypes, hummingbird, logging, nioCore, nioPosix,
             ],
             path: "Tests/Benchmarks",
@@ -311,7 +322,7 @@ let package = Package(
         .testTarget(name: "BackoffTests", dependencies: ["Backoff"], path: "Tests/Backoff"),
         .testTarget(name: "QueuesTests", dependencies: ["Model", "Queues"], path: "Tests/Queues"),
         .testTarget(name: "JSONTests", dependencies: ["JSON"], path: "Tests/JSON"),
-        .testTarget(name: "ModelTests", dependencies: ["JSON", "Model"], path: "Tests/Model"),
+        .testTarget(name: "ModelTests", dependencies: ["JSON", "Model", crypto], path: "Tests/Model"),
         .testTarget(name: "ZonesTests", dependencies: ["Model", "Randomness", "Zones"], path: "Tests/Zones"),
         .testTarget(name: "SchedulesTests", dependencies: ["Model", "Schedules", "Zones"], path: "Tests/Schedules"),
         .testTarget(
@@ -349,8 +360,13 @@ let package = Package(
             name: "DecisionTests", dependencies: ["Decision", "Model", "Randomness", "Zones"], path: "Tests/Decision"),
         .testTarget(
             name: "ProvidersTests",
-            dependencies: ["JSON", "Model", "Providers", crypto, cryptoExtras],
+            dependencies: ["JSON", "Model", "Providers", "ProviderSandbox", "Transfer", crypto, cryptoExtras],
             path: "Tests/Providers"
+        ),
+        .testTarget(
+            name: "WebPushEncryptionTests",
+            dependencies: ["Model", "ProviderSandbox", "WebPushEncryption", crypto],
+            path: "Tests/WebPushEncryption"
         ),
         .testTarget(name: "EventStreamTests", dependencies: ["EventStream"], path: "Tests/EventStream"),
         .testTarget(

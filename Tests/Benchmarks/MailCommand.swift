@@ -68,12 +68,14 @@ struct MailCommand: AsyncParsableCommand {
     private func measure(_ users: [String], _ tag: String, _ database: PostgresPool) async throws -> Duration {
         let sandbox = try SandboxControl()
         let jobs = JobLoad(redis: try Environment.redis(), stream: "carillon:jobs", type: "BalanceAlert")
-        let first = try await sandbox.count().mails
+        let first = try await sandbox.count("email").accepted
         try await jobs.append(self.warmUp, to: users, rate: 1_000, batch: 8)
-        try await Self.await("mails in the relay", first + self.warmUp) { try await sandbox.count().mails }
+        try await Self.await("mails in the relay", first + self.warmUp) { try await sandbox.count("email").accepted }
         let start = ContinuousClock.now
         try await jobs.append(self.jobs, to: users)
-        try await Self.await("mails in the relay", first + self.warmUp + self.jobs) { try await sandbox.count().mails }
+        try await Self.await("mails in the relay", first + self.warmUp + self.jobs) {
+            try await sandbox.count("email").accepted
+        }
         try await Self.await("mails on record", self.warmUp + self.jobs) {
             let rows = try await database.query(
                 """

@@ -56,7 +56,7 @@ struct ScaleCommand: AsyncParsableCommand {
         }
         for dispatcher in dispatchers { _ = try await dispatcher.line("ready ") }
         let jobs = JobLoad(redis: stack.redis.connection, stream: "carillon:jobs:critical", type: "payment_received")
-        let first = try await sandbox.control.count().fcm
+        let first = try await sandbox.control.count("fcm").accepted
         try await jobs.append(self.warmUp, to: users)
         try await sandbox.control.await(first + self.warmUp)
         let start = ContinuousClock.now

@@ -50,8 +50,8 @@ struct SoakCommand: AsyncParsableCommand {
         let names = (0..<self.users).map { "soak-\(tag)-\($0)" }
         let ledger = SoakLedger(users: self.users, offline: self.users / 2)
         let sandbox = try SandboxControl()
-        let firstPush = try await sandbox.count().next
-        try await OfflineUsers.register(names, prefix: "", in: stack.database.pool)
+        let firstPush = try await sandbox.count("fcm").next
+        try await OfflineUsers.register(names, in: stack.database.pool)
         try await services.start()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let clients = (self.users / 2..<self.users).map { user in

@@ -50,6 +50,8 @@ struct ButtonTests {
                         let actions = payload["message"]?["data"]?["actions"]?.string
                         let parsed = try actions.map { try JSONParser.parse(Array($0.utf8)) }
                         #expect(parsed?.texts("id") ?? [] == row.buttons)
+                    case .webpush:
+                        #expect(payload["actions"]?.texts("id") ?? [] == row.buttons)
                     case .email: Issue.record("nobody asked for mail")
                     }
                 }

@@ -38,7 +38,7 @@ struct SettingsRestTests {
     @Test("Web Push without a key is no riddle")
     func webPushKey() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway()
+            let gateway = try await stack.startGateway(environment: ["VAPID_KEY": ""])
             let answer = try await gateway.call(.get, "/v1/web-push/key", token: try await Stack.token(user: "ada"))
             #expect(answer.status == 404)
             #expect(answer.type == "application/problem+json")

@@ -64,6 +64,11 @@ struct SettingsFaultTests {
                 ["ALLOWED_ORIGINS": "app.example"],
                 "ALLOWED_ORIGINS must be origins such as https://app.example.com, with commas between them"
             ),
+            (
+                ["WEBPUSH_ORIGINS": "push.example"],
+                "WEBPUSH_ORIGINS must be origins such as https://fcm.googleapis.com or https://*.push.apple.com, "
+                    + "with commas between them, or *"
+            ),
             (["AUTH_CLOCK_SKEW": "301"], "AUTH_CLOCK_SKEW must be a whole number from 0 to 300"),
         ] as [([String: String?], String)]
     )
@@ -86,6 +91,11 @@ struct SettingsFaultTests {
                 ],
                 ["APNS_ENVIRONMENT must be one of production, sandbox"]
             ),
+            (
+                ["VAPID_KEY": "k"],
+                ["VAPID_SUBJECT is required with VAPID_KEY"]
+            ),
+            (["WEBPUSH_PRIVATE": "yes"], ["WEBPUSH_PRIVATE must be one of off, on"]),
         ] as [([String: String?], [String])]
     )
     func dispatcher(changes: [String: String?], faults: [String]) {

@@ -75,6 +75,18 @@ struct TransferFaultTests {
         }
     }
 
+    @Test("A private address is told from a server that is not there", arguments: ["127.0.0.1", "localhost", "[::1]"])
+    func privateAddress(host: String) async throws {
+        try await TransferScope.withClient {
+            $0.refusesPrivateAddresses = true
+        } _: { client, sandbox in
+            let url = sandbox.url.replacing("127.0.0.1", with: host)
+            let failure = await client.perform(TransferRequest(.get, url: url + "/healthz")).failure
+            #expect(failure?.reason == .privateAddress)
+            #expect(failure?.mayHaveBeenSent == false)
+        }
+    }
+
     @Test("An authorities' file that is not there is found at the start")
     func missingAuthorities() throws {
         var configuration = TransferConfiguration()

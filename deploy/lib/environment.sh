@@ -10,6 +10,7 @@ ENVIRONMENT_NAMES='
     AUTH_JWT_SECRET SERVICE_TOKEN CATALOG
     FCM_CREDENTIALS FCM_ENDPOINT
     APNS_KEY APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC APNS_ENDPOINT
+    VAPID_KEY VAPID_SUBJECT WEBPUSH_PRIVATE
     SMTP_URL SMTP_FROM
     PROVIDER_CA PUBLIC_URL
 '
@@ -77,6 +78,8 @@ set_environment() {
     export APNS_KEY=$DATA/sandbox/apns.p8 APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC=com.example.app APNS_ENDPOINT=$sandbox
     APNS_KEY_ID=$(apns_fact key_id)
     APNS_TEAM_ID=$(apns_fact team_id)
+    # The sandbox is on this machine.
+    export VAPID_KEY=$DATA/sandbox/vapid.pem VAPID_SUBJECT=mailto:push@example.com WEBPUSH_PRIVATE=on
     export SMTP_URL="smtp://carillon:pass%3Aword%2F1@127.0.0.1:$SANDBOX_SMTP_PORT"
     export SMTP_FROM='Carillon <notices@example.com>'
     # Where the links of mail lead.

@@ -12,7 +12,7 @@ NEEDED_PACKAGES='
     libhiredis-dev        file:/usr/include/hiredis/hiredis.h
     libpq-dev             file:/usr/include/postgresql/libpq-fe.h
     libcurl4-openssl-dev  header:curl/curl.h
-    libssl-dev            file:/usr/include/openssl/ssl.h
+    libssl-dev            file:/usr/include/openssl/core_names.h
     zlib1g-dev            file:/usr/include/zlib.h
     redis-server          command:redis-server
     postgresql            postgres:

@@ -41,7 +41,7 @@ enum DispatcherComposition {
         }
         LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
         let logger = Logger(label: "carillon.dispatcher")
-        let (transfer, guarded) = try self.transfers(settings, logger: logger)
+        let (transfer, guarded, webhooks) = try self.transfers(settings, logger: logger)
         let apps = AppChannels(
             settings,
             context: ChannelContext(
@@ -186,7 +186,7 @@ enum DispatcherComposition {
         )
         if dispatcher.events.isOn {
             services.append(
-                WebhookService(dispatcher: dispatcher, store: WebhookStore(pool: pool), transfer: guarded))
+                WebhookService(dispatcher: dispatcher, store: WebhookStore(pool: pool), transfer: webhooks))
         }
         services += self.outboxes(settings).map { name, database in
             OutboxRelay(dispatcher: dispatcher, name: name, configuration: database)
@@ -207,6 +207,7 @@ enum DispatcherComposition {
         await lease.release()
         await transfer.shutdown()
         await guarded.shutdown()
+        await webhooks.shutdown()
         await redis.close()
         await broadcastRedis.close()
         broadcastPool.close()
@@ -223,17 +224,19 @@ enum DispatcherComposition {
         return configuration
     }
 
-    /// The clients for providers' hosts, and for URLs that others chose.
+    /// The clients for providers' hosts, for what browsers subscribed with, and for webhooks.
     private static func transfers(
         _ settings: DispatcherSettings,
         logger: Logger
-    ) throws -> (transfer: TransferClient, guarded: TransferClient) {
+    ) throws -> (transfer: TransferClient, guarded: TransferClient, webhooks: TransferClient) {
         var configuration = TransferConfiguration()
         configuration.caFile = settings.providerCertificateAuthority
         let transfer = try TransferClient(configuration: configuration, logger: logger)
+        configuration.refusesPrivateAddresses = !settings.allowsPrivateWebPush
+        let guarded = try TransferClient(configuration: configuration, logger: logger)
         configuration.allowPlainHTTP = settings.common.allowsPrivateWebhooks
         configuration.refusesPrivateAddresses = !settings.common.allowsPrivateWebhooks
-        return (transfer, try TransferClient(configuration: configuration, logger: logger))
+        return (transfer, guarded, try TransferClient(configuration: configuration, logger: logger))
     }
 
     /// Links by which one click stops a type's e-mail; none without an address and a secret.

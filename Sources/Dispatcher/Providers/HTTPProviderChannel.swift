@@ -53,6 +53,9 @@ extension HTTPProviderChannel {
             return (
                 ProviderReply(.answered(self.read(response, now: self.now())), transcript: response.transcript), request
             )
+        case .unanswered(let failure) where failure.reason == .privateAddress:
+            // Another try would end the same way.
+            return (ProviderReply(.answered(.refused(reason: "private_address")), transcript: "not sent"), nil)
         case .unanswered(let failure):
             let result = ProviderReply.Result.unanswered(
                 reason: failure.reason.rawValue, mayHaveBeenSent: failure.mayHaveBeenSent)

@@ -9,6 +9,14 @@ package protocol ProviderChannel: Sendable {
     /// The app whose credentials it uses.
     var app: String { get }
 
+    /// Which of several services a device's messages go through: what is wrong with one says nothing about another.
+    func service(of device: Device) -> String?
+
     /// Sends one message and says what came of it; a provider's refusal is an answer, not an error.
     func send(_ message: PushMessage, to device: Device) async -> ProviderReply
+}
+
+extension ProviderChannel {
+    /// Most providers are one service.
+    package func service(of device: Device) -> String? { nil }
 }

@@ -9,6 +9,7 @@ package enum ProviderKinds {
         [
             FCM.self,
             APNS.self,
+            WebPush.self,
             Email.self,
         ]
     }

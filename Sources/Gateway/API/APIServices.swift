@@ -96,6 +96,7 @@ package struct APIServices: Sendable {
         checkDatabase: @escaping @Sendable () async throws -> Void,
         now: @escaping @Sendable () -> Timestamp,
         webPushKey: String? = nil,
+        webPushOrigins: WebPushOrigins = .any,
         unsubscribeLinks: UnsubscribeLinks? = nil,
         callRate: UserRate? = nil,
         webhooks: WebhookStore,
@@ -144,7 +145,7 @@ package struct APIServices: Sendable {
         self.statisticsStore = statistics
         self.statistics = StatisticsService(store: statistics, now: now)
         self.clientReports = clientReports
-        self.userFields = UserFields(catalogs: catalogs, now: now)
+        self.userFields = UserFields(catalogs: catalogs, now: now, webPushOrigins: webPushOrigins)
     }
 
     /// Asserts that the lanes take more jobs.

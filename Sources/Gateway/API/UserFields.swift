@@ -19,10 +19,17 @@ package struct UserFields: Sendable {
 
     private let catalogs: CatalogRegister
     private let now: @Sendable () -> Timestamp
+    private let webPushOrigins: WebPushOrigins
 
-    package init(catalogs: CatalogRegister, now: @escaping @Sendable () -> Timestamp) {
+    /// - Parameter webPushOrigins: the push services that subscriptions may name.
+    package init(
+        catalogs: CatalogRegister,
+        now: @escaping @Sendable () -> Timestamp,
+        webPushOrigins: WebPushOrigins = .any
+    ) {
         self.catalogs = catalogs
         self.now = now
+        self.webPushOrigins = webPushOrigins
     }
 
     /// The catalog of this moment.
@@ -124,7 +131,7 @@ package struct UserFields: Sendable {
         ])
         let platform = body.choice("platform", of: Platform.self, isRequired: true)
         var provider = body.choice("provider", of: Provider.self)
-        let token = body.text("token", limit: Self.longestToken, isRequired: true)
+        var token = body.text("token", limit: Self.longestToken, isRequired: true)
         let app = body.text("app", limit: 64) ?? "default"
         let environment = body.choice("environment", of: ProviderEnvironment.self) ?? .production
         let name = body.text("name", limit: 128)
@@ -141,6 +148,7 @@ package struct UserFields: Sendable {
         if provider == .apns, let token, !token.utf8.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) {
             body.fault("token", "must be hexadecimal for apns")
         }
+        if provider == .webpush, let text = token { token = self.subscription(text, &body) }
         guard let platform, let provider, let token else { return nil }
         var device = Device(
             id: NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID,
@@ -157,6 +165,21 @@ package struct UserFields: Sendable {
         device.appVersion = appVersion
         device.locale = locale
         return device
+    }
+
+    /// A subscription of Web Push in its one form; nil with a fault if it cannot be sent to.
+    private func subscription(_ token: String, _ body: inout JSONBody) -> String? {
+        do throws(WebPushSubscription.Fault) {
+            let subscription = try WebPushSubscription(token: token)
+            if !subscription.isKeyOnCurve { body.fault("token", "has keys.p256dh that is no point of P-256") }
+            if !self.webPushOrigins.allows(subscription.origin) {
+                body.fault("token", "has an endpoint at \(subscription.origin), which is not among WEBPUSH_ORIGINS")
+            }
+            return subscription.token
+        } catch {
+            body.fault("token", error.description)
+            return nil
+        }
     }
 
     // MARK: All at once

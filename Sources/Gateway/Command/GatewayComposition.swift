@@ -46,6 +46,12 @@ enum GatewayComposition {
                 keyFile: settings.tlsKey ?? ""
             )
         }
+        let webPushKey = await reader.load("VAPID_KEY", isSet: settings.webPush.key != nil) {
+            guard let file = FileManager.default.contents(atPath: settings.webPush.key ?? "") else {
+                throw VAPIDKey.Fault("the file cannot be read")
+            }
+            return try VAPIDKey(file: Array(file))
+        }
         try reader.finish()
         guard let catalog else { return }
 
@@ -200,6 +206,8 @@ enum GatewayComposition {
                 metrics: metrics,
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
                 now: now,
+                webPushKey: webPushKey?.publicKey,
+                webPushOrigins: settings.webPush.origins,
                 unsubscribeLinks: settings.authentication.secrets.first.map {
                     UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
                 },

@@ -1,6 +1,8 @@
 // Carillon · WebhookSecret.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Model
+
 /// The keys of webhooks' signatures.
 package enum WebhookSecret {
     /// A new one, of 256 random bits.

@@ -54,18 +54,14 @@ package struct UnsubscribeLinks: Sendable {
         bytes += user
         bytes += (target.type ?? "").utf8
         bytes += HMAC<SHA256>.authenticationCode(for: bytes, using: self.key)
-        return Data(bytes).base64EncodedString()
-            .replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+        return Base64URL.encode(bytes)
     }
 
     /// What a token stands for; nil if it is none of ours.
     package func target(of token: String) -> Target? {
-        guard token.utf8.count <= Self.longestToken else { return nil }
-        var text = token.replacing("-", with: "+").replacing("_", with: "/")
-        text += String(repeating: "=", count: (4 - text.utf8.count % 4) % 4)
-        guard let bytes = Data(base64Encoded: text).map({ Array($0) }), bytes.count > 3 + SHA256.byteCount else {
-            return nil
-        }
+        guard token.utf8.count <= Self.longestToken, let bytes = Base64URL.decode(token.utf8),
+            bytes.count > 3 + SHA256.byteCount
+        else { return nil }
         let body = bytes.dropLast(SHA256.byteCount)
         let code = bytes.suffix(SHA256.byteCount)
         let isOurs = [self.key, self.previousKey].compactMap(\.self).contains { key in

@@ -32,16 +32,19 @@ package struct AppSettings: Sendable, Equatable {
         ("fcm", "channel", "FCM_CHANNEL"), ("fcm", "rate", "FCM_RATE"),
         ("apns", "key", "APNS_KEY"), ("apns", "key_id", "APNS_KEY_ID"), ("apns", "team_id", "APNS_TEAM_ID"),
         ("apns", "topic", "APNS_TOPIC"), ("apns", "endpoint", "APNS_ENDPOINT"), ("apns", "rate", "APNS_RATE"),
+        ("webpush", "key", "VAPID_KEY"), ("webpush", "subject", "VAPID_SUBJECT"),
+        ("webpush", "origins", "WEBPUSH_ORIGINS"), ("webpush", "rate", "WEBPUSH_RATE"),
         ("email", "url", "SMTP_URL"), ("email", "from", "SMTP_FROM"), ("email", "rate", "SMTP_RATE"),
     ]
 
     /// What a provider cannot do without once it is on.
     private static let needed = [
-        ("apns", "APNS_KEY", ["APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC"]), ("email", "SMTP_URL", ["SMTP_FROM"]),
+        ("apns", "APNS_KEY", ["APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC"]),
+        ("webpush", "VAPID_KEY", ["VAPID_SUBJECT"]), ("email", "SMTP_URL", ["SMTP_FROM"]),
     ]
 
     /// The setting that switches a provider on.
-    private static let switches = ["fcm": "credentials", "apns": "key", "email": "url"]
+    private static let switches = ["fcm": "credentials", "apns": "key", "webpush": "key", "email": "url"]
 
     /// The app that the variables make; without providers if none is set.
     static func fromVariables(_ reader: SettingsReader) -> AppSettings {

@@ -19,6 +19,8 @@ package struct DispatcherSettings: Sendable {
     package let defaultApp: AppSettings
     /// A file of further apps.
     package let appsFile: String?
+    /// Whether subscriptions of Web Push may lead into private networks.
+    package let allowsPrivateWebPush: Bool
     /// A CA file for the providers' endpoints.
     package let providerCertificateAuthority: String?
     /// The gateway's address as others see it, without a slash at its end.
@@ -44,6 +46,7 @@ package struct DispatcherSettings: Sendable {
         self.appsFile = reader.text("APPS")
         // Read so that a name that is none is told; devices carry their own.
         let _: APNSEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
+        self.allowsPrivateWebPush = reader.choice("WEBPUSH_PRIVATE", default: GatewaySettings.Switch.off) == .on
         self.providerCertificateAuthority = reader.text("PROVIDER_CA")
         self.publicURL = reader.value("PUBLIC_URL", default: nil) { text -> String? in
             let isURL =

@@ -19,6 +19,7 @@ package struct GatewaySettings: Sendable {
     package let protection: ProtectionSettings
     /// Which of Apple's services the tokens of clients are of that do not say so.
     package let apnsEnvironment: DispatcherSettings.APNSEnvironment
+    package let webPush: WebPushSettings
 
     /// Reads it; faults stay with the reader.
     package init(_ reader: SettingsReader) {
@@ -35,5 +36,6 @@ package struct GatewaySettings: Sendable {
         self.authentication = AuthenticationSettings(reader)
         self.protection = ProtectionSettings(reader)
         self.apnsEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
+        self.webPush = WebPushSettings(reader)
     }
 }

@@ -30,6 +30,7 @@ extension EasyHandle {
         if configuration.refusesPrivateAddresses {
             isSet = isSet && self.set(CURLOPT_NOPROXY, "*")
             isSet = isSet && carillon_easy_set_opensocket(self.pointer, openPublicSocket) == CURLE_OK
+            isSet = isSet && self.set(CURLOPT_OPENSOCKETDATA, context)
         }
         isSet = isSet && self.set(CURLOPT_ERRORBUFFER, UnsafeMutableRawPointer(self.errorText))
         isSet = isSet && self.set(CURLOPT_PRIVATE, context)
@@ -64,7 +65,9 @@ private nonisolated func openPublicSocket(
     guard let address else { return -1 }
     var bytes = [UInt8](repeating: 0, count: 16)
     let count = Int(carillon_copy_address(address, &bytes))
-    guard PublicAddress.contains(bytes[..<count]) else { return -1 }
+    let isPublic = PublicAddress.contains(bytes[..<count])
+    if let context { Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue().note(isPublic: isPublic) }
+    guard isPublic else { return -1 }
     return socket(address.pointee.family, address.pointee.socktype, address.pointee.protocol)
 }
 

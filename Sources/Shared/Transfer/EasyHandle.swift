@@ -21,6 +21,8 @@ final class EasyHandle {
     private var requestBody = UnsafeMutableRawBufferPointer.allocate(byteCount: 1_024, alignment: 1)
     private var method: TransferRequest.Method?
     var response = ResponseBuffer()
+    /// Whether all addresses of the request's host were refused so far; nil if none was looked at.
+    private var hasOnlyPrivateAddresses: Bool?
 
     /// Nil if there is no memory, or libcurl does not take one of the options.
     init?(_ configuration: TransferConfiguration) {
@@ -49,6 +51,7 @@ final class EasyHandle {
         guard self.headers.fill(request.headers) else { return TransferFailure(.invalidRequest) }
         self.response.clear(maximumBody: request.maximumResponseBytes)
         self.errorText[0] = 0
+        self.hasOnlyPrivateAddresses = nil
         self.copyBody(request.body)
 
         var isSet = self.setMethod(request.method)
@@ -86,6 +89,11 @@ final class EasyHandle {
         return switched && self.set(CURLOPT_CUSTOMREQUEST, method.rawValue)
     }
 
+    /// Takes down whether an address of the host may be connected to.
+    func note(isPublic: Bool) {
+        self.hasOnlyPrivateAddresses = !isPublic && self.hasOnlyPrivateAddresses != false
+    }
+
     // MARK: Response
 
     /// What became of the transfer that libcurl ended with `result`.
@@ -94,6 +102,9 @@ final class EasyHandle {
         if self.response.isTooLarge {
             return .unanswered(
                 TransferFailure(.responseTooLarge, mayHaveBeenSent: wasSent, code: Int(result.rawValue)))
+        }
+        if self.hasOnlyPrivateAddresses == true, result == CURLE_COULDNT_CONNECT {
+            return .unanswered(TransferFailure(.privateAddress, code: Int(result.rawValue)))
         }
         let status = carillon_easy_get_long(self.pointer, CURLINFO_RESPONSE_CODE)
         guard let ticket, status >= 200, result == CURLE_OK || self.response.hasAllHeaders else {

@@ -12,6 +12,8 @@ package struct TransferFailure: Error, Sendable, Equatable, CustomStringConverti
         case resolve
         /// No TCP connection.
         case connect
+        /// The host's addresses are private, and the client does not connect to such.
+        case privateAddress
         /// No TLS session, or a certificate that is not trusted.
         case tls
         /// The deadline passed.

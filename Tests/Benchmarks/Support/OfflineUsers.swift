@@ -3,33 +3,56 @@
 
 import Postgres
 
-/// Users with one FCM device each.
+/// Users with one device each.
 enum OfflineUsers {
-    /// Registers the devices; each user's token is the user's name after `prefix`.
-    static func register(_ users: [String], prefix: String, in pool: PostgresPool) async throws {
-        var ids = PostgresArray(.uuid, capacity: users.count)
-        for _ in users {
+    struct Device {
+        let user: String
+        let token: String
+    }
+
+    /// Registers Android devices of FCM; each user's token is the user's name.
+    static func register(_ users: [String], in pool: PostgresPool) async throws {
+        let devices = users.map { Device(user: $0, token: $0) }
+        _ = try await self.register(devices, platform: "android", provider: "fcm", in: pool)
+    }
+
+    /// Registers the devices.
+    ///
+    /// - Returns: their ids.
+    static func register(
+        _ devices: [Device],
+        platform: String,
+        provider: String,
+        in pool: PostgresPool
+    ) async throws -> PostgresArray {
+        var ids = PostgresArray(.uuid, capacity: devices.count)
+        for _ in devices {
             ids.append(uuid: (UInt64.random(in: .min ... .max), UInt64.random(in: .min ... .max)))
         }
+        let users = PostgresArray(texts: devices.map(\.user))
         try await pool.run([
             PostgresStatement(
                 "INSERT INTO carillon.users (user_id) SELECT unnest($1) ON CONFLICT DO NOTHING",
-                [.array(PostgresArray(texts: users))]
+                [.array(users)]
             ),
             PostgresStatement(
                 """
                 INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
                     last_used_at)
-                SELECT id, u, 'android', 'fcm', 'default', 'production', $3 || u, now(), now()
-                FROM unnest($1, $2) AS t (id, u)
+                SELECT id, u, $4, $5, 'default', 'production', token, now(), now()
+                FROM unnest($1, $2, $3) AS t (id, u, token)
                 """,
-                [.array(ids), .array(PostgresArray(texts: users)), .text(prefix)]
+                [
+                    .array(ids), .array(users), .array(PostgresArray(texts: devices.map(\.token))), .text(platform),
+                    .text(provider),
+                ]
             ),
         ])
+        return ids
     }
 
     /// Removes the devices.
-    static func remove(prefix: String, in pool: PostgresPool) async throws {
-        try await pool.query("DELETE FROM carillon.devices WHERE starts_with(token, $1)", .text(prefix))
+    static func remove(_ ids: PostgresArray, in pool: PostgresPool) async throws {
+        try await pool.query("DELETE FROM carillon.devices WHERE id = ANY($1)", .array(ids))
     }
 }

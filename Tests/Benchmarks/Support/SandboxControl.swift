@@ -37,7 +37,7 @@ final class SandboxControl: Sendable {
     func await(_ count: Int) async throws {
         let deadline = ContinuousClock.now + .seconds(180)
         while true {
-            let seen = try await self.count().fcm
+            let seen = try await self.count("fcm").accepted
             if seen >= count { return }
             guard ContinuousClock.now < deadline else {
                 throw ValidationError("\(count - seen) pushes are missing")
@@ -47,14 +47,20 @@ final class SandboxControl: Sendable {
         }
     }
 
-    /// How many pushes FCM's face and mails the relay's accepted, and the sequence that the next one gets.
-    func count() async throws -> (fcm: Int, mails: Int, next: Int) {
+    /// How many pushes a provider's face accepted, and the sequence that the next one gets.
+    func count(_ provider: String) async throws -> (accepted: Int, next: Int) {
         let answer = try JSONSerialization.jsonObject(with: try await self.get("/received/count")) as? [String: Any]
         guard let answer, let next = answer["next"] as? Int,
-            let accepted = answer["accepted"] as? [String: Int], let fcm = accepted["fcm"],
-            let mails = accepted["email"]
+            let accepted = (answer["accepted"] as? [String: Int])?[provider]
         else { throw ValidationError("the sandbox told no counts") }
-        return (fcm, mails, next)
+        return (accepted, next)
+    }
+
+    /// The subscription of a browser at the sandbox.
+    ///
+    /// - Parameter key: the VAPID key that it is made with, in base64url.
+    func subscription(_ id: String, key: String) async throws -> String {
+        String(decoding: try await self.get("/subscriptions?id=\(id)&key=\(key)"), as: UTF8.self)
     }
 
     /// Pushes from sequence `since` on, and the sequence to go on with.

@@ -53,6 +53,7 @@ final class Stack: Sendable {
             "FCM_CREDENTIALS": sandbox.serviceAccountPath, "FCM_ENDPOINT": sandbox.url,
             "APNS_KEY": sandbox.apnsKeyPath, "APNS_KEY_ID": sandbox.apnsKeyID, "APNS_TEAM_ID": sandbox.apnsTeamID,
             "APNS_TOPIC": Self.topic, "APNS_ENDPOINT": sandbox.url, "PROVIDER_CA": sandbox.caPath,
+            "VAPID_KEY": sandbox.vapidKeyPath, "VAPID_SUBJECT": "mailto:push@example.com", "WEBPUSH_PRIVATE": "on",
         ]
     }
 
@@ -223,7 +224,7 @@ final class Stack: Sendable {
     /// The title that a push shows; empty if it shows none.
     static func title(_ message: ReceivedMessage) -> String {
         let payload = try? JSONParser.parse(message.payload)
-        let notification = payload?["message"]?["notification"] ?? payload?["aps"]?["alert"]
+        let notification = payload?["message"]?["notification"] ?? payload?["aps"]?["alert"] ?? payload
         return notification?["title"]?.string ?? ""
     }
 }
@@ -283,11 +284,13 @@ struct Gateway: Sendable {
     /// Registers a device and returns its id.
     @discardableResult
     func register(user: String, platform: String, token: String, name: String = "phone") async throws -> String {
+        let members = [("platform", platform), ("token", token), ("name", name)]
+        let body = JSONValue.object(members.map { JSONMember($0.0, .string($0.1)) })
         let answer = try await self.call(
             .post,
             "/v1/devices",
             token: try await Stack.token(user: user),
-            json: #"{"platform":"\#(platform)","token":"\#(token)","name":"\#(name)"}"#
+            json: String(decoding: JSONWriter.bytes(of: body), as: UTF8.self)
         )
         guard answer.status == 201, let id = answer.body["id"]?.string else {
             throw FixtureError("device not registered: \(answer.status)")

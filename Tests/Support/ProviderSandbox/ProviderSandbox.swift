@@ -4,10 +4,10 @@
 import Foundation
 package import Logging
 
-/// A server that stands in for Google's and Apple's push services and for a mail relay, as strict as they are.
+/// A server that stands in for Google's, Apple's and browsers' push services and for a mail relay, as strict as they are.
 ///
-/// Serves OAuth's token endpoint, FCM HTTP v1 and APNs over TLS, and SMTP; device tokens and addresses choose its faults,
-/// see ``faultHelp``.
+/// Serves OAuth's token endpoint, FCM HTTP v1, APNs and Web Push over TLS, and SMTP; device tokens and addresses choose its
+/// faults, see ``faultHelp``.
 package final class ProviderSandbox: Sendable {
     /// `https://127.0.0.1:PORT`: stands for oauth2.googleapis.com, fcm.googleapis.com and api.push.apple.com.
     package let url: String
@@ -38,6 +38,16 @@ package final class ProviderSandbox: Sendable {
     /// The APNs signing key, PKCS#8 PEM.
     package var apnsKeyPath: String { self.credentials.path(of: .apnsKey) }
 
+    /// A key to send Web Push with, PKCS#8 PEM: that of ``subscription(_:)``.
+    package var vapidKeyPath: String { self.credentials.path(of: .vapidKey) }
+
+    /// What a browser would get that subscribes here with the key at ``vapidKeyPath``.
+    ///
+    /// - Parameter id: a name of letters, digits, hyphens and underscores, which has the same keys each time.
+    package func subscription(_ id: String) -> SandboxSubscription {
+        SandboxSubscription(id: id, origin: self.url, applicationServerKey: self.credentials.applicationServerKey)
+    }
+
     /// The table of device tokens and addresses that make faults, as text.
     package static var faultHelp: String { FaultTable.help + "\n\n" + MailFaults.help }
 
@@ -61,19 +71,22 @@ package final class ProviderSandbox: Sendable {
         let log = ReceivedLog(configuration, logger: logger)
         let attempts = AttemptLedger()
         let accessTokens = AccessTokens()
+        let location = SandboxLocation()
         let faults = FaultTable(attempts: attempts)
         let service = SandboxService(
             tokens: TokenEndpoint(credentials.account, tokens: accessTokens, configuration),
             fcm: FCMEndpoint(
                 project: credentials.account.projectID, tokens: accessTokens, faults: faults, log: log, configuration),
             apns: APNSEndpoint(credentials.apns, faults: faults, log: log, configuration),
-            control: ControlEndpoint(log: log, attempts: attempts, tokens: accessTokens))
+            webPush: WebPushEndpoint(faults: faults, log: log, configuration),
+            control: ControlEndpoint(log: log, attempts: attempts, tokens: accessTokens, location: location))
         let mail = MailEndpoint(faults: MailFaults(attempts: attempts), log: log, configuration)
         let server = try await SandboxServer.start(
             configuration, credentials: credentials, service: service, mail: mail)
         let sandbox = ProviderSandbox(
             credentials: credentials, server: server, log: log, attempts: attempts, accessTokens: accessTokens,
             temporaryDirectory: directory == nil ? temporary : nil)
+        location.url = sandbox.url
         try credentials.writeServiceAccount(tokenURI: sandbox.url + "/token")
         return sandbox
     }

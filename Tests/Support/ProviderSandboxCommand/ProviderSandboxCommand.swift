@@ -11,10 +11,10 @@ import UnixSignals
 struct ProviderSandboxCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "provider-sandbox",
-        abstract: "Stands in for FCM, APNs, Google's token endpoint and a mail relay, as strict as they are.",
+        abstract: "Stands in for FCM, APNs, Web Push, Google's token endpoint and a mail relay, as strict as they are.",
         discussion: """
             Writes into the directory, at the first start, all that a client needs: ca.pem (to trust), \
-            service-account.json, apns.p8 and apns.json (key_id, team_id). Prints "ready TLS-URL CONTROL-URL \
+            service-account.json, apns.p8, apns.json (key_id, team_id) and vapid.pem. Prints "ready TLS-URL CONTROL-URL \
             SMTP-URL SMTPS-URL" when it listens.
 
             Control calls, on the TLS port and without TLS on the control port:

@@ -106,6 +106,12 @@ struct CircuitBreaker: Sendable {
         }
     }
 
+    /// Whether calls are held back at a moment.
+    func isOpen(at moment: Timestamp) -> Bool {
+        guard case .open(let until) = self.state else { return false }
+        return until > moment
+    }
+
     /// A call that was admitted was not made.
     mutating func withdraw() {
         self.inFlight = max(0, self.inFlight - 1)

@@ -139,27 +139,29 @@ struct DeliverySender: Sendable {
         guard let way = self.dispatcher.channels.way(to: facts.device) else {
             return self.outcome(item.entry, batch, item, .noProvider)
         }
-        if let held = await self.hold(way, now: now) { return self.outcome(item.entry, batch, item, held) }
+        let service = way.channel.service(of: facts.device)
+        if let held = await self.hold(way, service, now: now) { return self.outcome(item.entry, batch, item, held) }
         let start = ContinuousClock.now
         let reply = await way.channel.send(self.message(facts, item.work, now: now), to: facts.device)
         let duration = ContinuousClock.now - start
-        self.health.note(reply, app: way.channel.app, now: self.dispatcher.now())
+        self.health.note(reply, app: way.channel.app, service: service, now: self.dispatcher.now())
         self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000)
         return self.outcome(
             item.entry, batch, item, DeliveryOutcome.Result(reply), sentAt: now, duration: duration)
     }
 
     /// Why a call is not made now; nil if it is, and is under way then.
-    private func hold(_ way: ChannelDirectory.Way, now: Timestamp) async -> DeliveryOutcome.Result? {
+    private func hold(_ way: ChannelDirectory.Way, _ service: String?, now: Timestamp) async -> DeliveryOutcome.Result?
+    {
         let app = way.channel.app
         let isShared = self.dispatcher.channels.isShared(self.provider)
-        if case .no(let until) = self.health.admit(app, isShared: isShared, now: now) {
+        if case .no(let until) = self.health.admit(app, service: service, isShared: isShared, now: now) {
             return .heldBack(until: until, reason: "out_of_use")
         }
         guard let rate = way.messagesPerSecond, let until = await self.turns.take(app, perSecond: rate) else {
             return nil
         }
-        self.health.withdraw(app)
+        self.health.withdraw(app, service: service)
         return .heldBack(until: until, reason: "rate")
     }
 

@@ -7,14 +7,22 @@ import Model
 import Providers
 import Synchronization
 
-/// One provider's breakers, an app each, for all that this process sends through it.
+/// One provider's breakers, for each app and each service that its devices name, for all that this process sends.
 final class ProviderHealth: Sendable {
     /// The most calls of one app that are under way while others share the provider.
     private static let share = 384
 
+    /// How many breakers are kept: services are what devices say, and those that work and are not in use are forgotten.
+    private static let capacity = 1_000
+
+    private struct Scope: Hashable {
+        let app: String
+        let service: String?
+    }
+
     private let provider: Provider
     private let logger: Logger
-    private let breakers = Mutex<[String: CircuitBreaker]>([:])
+    private let breakers = Mutex<[Scope: CircuitBreaker]>([:])
 
     init(_ provider: Provider, logger: Logger) {
         self.provider = provider
@@ -24,33 +32,39 @@ final class ProviderHealth: Sendable {
     /// Whether a call for an app may be made; one that may must be noted or withdrawn.
     ///
     /// - Parameter isShared: whether other apps use the provider, which one that hangs must leave room.
-    func admit(_ app: String, isShared: Bool, now: Timestamp) -> CircuitBreaker.Admission {
-        self.breakers.withLock { breakers in
-            if isShared, let breaker = breakers[app], breaker.inFlight >= Self.share {
+    func admit(_ app: String, service: String? = nil, isShared: Bool, now: Timestamp) -> CircuitBreaker.Admission {
+        let scope = Scope(app: app, service: service)
+        return self.breakers.withLock { breakers in
+            if isShared || service != nil, let breaker = breakers[scope], breaker.inFlight >= Self.share {
                 return .no(until: now + .milliseconds(500))
             }
-            return breakers[app, default: CircuitBreaker()].admit(now: now)
+            if breakers.count >= Self.capacity, breakers[scope] == nil {
+                breakers = breakers.filter { $0.value.inFlight > 0 || $0.value.isOpen(at: now) }
+            }
+            return breakers[scope, default: CircuitBreaker()].admit(now: now)
         }
     }
 
-    func withdraw(_ app: String) {
-        self.breakers.withLock { $0[app]?.withdraw() }
+    func withdraw(_ app: String, service: String? = nil) {
+        self.breakers.withLock { $0[Scope(app: app, service: service)]?.withdraw() }
     }
 
     /// Notes what came of a call; tells once when an app's provider goes out of use or comes back.
-    func note(_ reply: ProviderReply, app: String, now: Timestamp) {
+    func note(_ reply: ProviderReply, app: String, service: String? = nil, now: Timestamp) {
         let verdict = CircuitBreaker.Verdict(reply)
+        let scope = Scope(app: app, service: service)
         let (before, after) = self.breakers.withLock { breakers in
-            var breaker = breakers[app, default: CircuitBreaker()]
+            var breaker = breakers[scope, default: CircuitBreaker()]
             let before = breaker.state
             breaker.note(verdict, now: now)
-            breakers[app] = breaker
+            breakers[scope] = breaker
             return (before, breaker.state)
         }
         guard before != after else { return }
-        let metadata: Logger.Metadata = [
+        var metadata: Logger.Metadata = [
             "provider": "\(self.provider.rawValue)", "app": "\(app)", "answer": "\(reply.summary)",
         ]
+        if let service { metadata["service"] = "\(service)" }
         switch after {
         case .open(let until) where verdict == .misconfigured:
             self.logger.error(
@@ -66,8 +80,9 @@ final class ProviderHealth: Sendable {
     }
 
     /// What each app's breaker is doing.
-    var states: [(app: String, state: CircuitBreaker.State, inFlight: Int)] {
-        self.breakers.withLock { $0.map { ($0.key, $0.value.state, $0.value.inFlight) } }.sorted { $0.app < $1.app }
+    var states: [(app: String, service: String?, state: CircuitBreaker.State, inFlight: Int)] {
+        self.breakers.withLock { $0.map { ($0.key.app, $0.key.service, $0.value.state, $0.value.inFlight) } }
+            .sorted { ($0.app, $0.service ?? "") < ($1.app, $1.service ?? "") }
     }
 }
 

@@ -47,9 +47,13 @@ package struct ProviderStateService: Service {
     }
 
     private func states(of service: DeliveriesService) -> [ProviderState] {
-        let known = Dictionary(uniqueKeysWithValues: service.health.states.map { ($0.app, ($0.state, $0.inFlight)) })
+        // A browser's push service has a breaker of its own; the app's row tells of the one that is worst off.
+        let known = Dictionary(grouping: service.health.states, by: \.app)
         return self.dispatcher.channels.apps(of: service.provider).map { app in
-            let (state, inFlight) = known[app] ?? (.closed, 0)
+            let states = known[app] ?? []
+            let state =
+                states.map(\.state).max { ProviderState.Breaker($0).rank < ProviderState.Breaker($1).rank } ?? .closed
+            let inFlight = states.reduce(0) { $0 + $1.inFlight }
             var until: Timestamp?
             if case .open(let moment) = state { until = moment }
             return ProviderState(
@@ -65,13 +69,21 @@ package struct ProviderStateService: Service {
 
     private func show(_ state: ProviderState) {
         let dimensions = [("provider", state.provider.rawValue), ("app", state.app)]
-        let number = ProviderState.Breaker.allCases.firstIndex(of: state.breaker) ?? 0
-        Gauge(label: "carillon.provider.breaker", dimensions: dimensions).record(number)
+        Gauge(label: "carillon.provider.breaker", dimensions: dimensions).record(state.breaker.rank)
         Gauge(label: "carillon.provider.in_flight", dimensions: dimensions).record(state.inFlight)
     }
 }
 
 extension ProviderState.Breaker {
+    /// As the metric has it: 0 closed, 1 probing, 2 open.
+    var rank: Int {
+        switch self {
+        case .closed: 0
+        case .probing: 1
+        case .open: 2
+        }
+    }
+
     init(_ state: CircuitBreaker.State) {
         switch state {
         case .closed: self = .closed

@@ -85,12 +85,18 @@ struct DeviceRoutes {
         try body.finish()
         let isRemoved =
             if let token {
-                try await self.services.devices.remove(user: user, token: token)
+                try await self.services.devices.remove(user: user, token: Self.stored(token))
             } else {
                 try await self.services.devices.remove(user: user, deviceID: deviceID ?? named ?? "")
             }
         guard isRemoved else { throw Problem.notFound }
         return Response(status: .noContent)
+    }
+
+    /// A token as it is stored: subscriptions of Web Push have one form.
+    private static func stored(_ token: String) -> String {
+        guard token.hasPrefix("{"), let subscription = try? WebPushSubscription(token: token) else { return token }
+        return subscription.token
     }
 
     /// The public key that a browser subscribes with (RFC 8292 section 4.1).

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import JSON
+import Model
 
 /// A JSON Web Token in its compact form (RFC 7515 section 7.1), taken apart and not yet believed.
 struct SignedToken {

@@ -3,6 +3,7 @@
 
 import Crypto
 import JSON
+import Model
 import _CryptoExtras
 
 /// A public key of a set, which checks signatures of one algorithm.

@@ -43,7 +43,7 @@ struct APNSEndpoint: Sendable {
                 // The client may answer with a new token at once, as it may when its token has really expired.
                 if refusal.reason == .expiredProviderToken { connection.providerToken = nil }
                 throw refusal
-            case .fcm, .silence: return .silence
+            case .fcm, .webPush, .silence: return .silence
             case .cut: return .cut
             case .goAway: return .goAway
             case .nonsense(let kind): return .respond(SandboxResponse(kind))

@@ -15,17 +15,22 @@ struct ControlEndpoint: Sendable {
           GET /received/count  accepted and refused by kind, kept, dropped, next
           DELETE /received     forgets messages, counts and tries
           GET /attempts        the tries of each token with a fault
+          GET /subscriptions   the subscription of a browser, JSON: ?id=NAME, of letters,
+                               digits, - and _, and &key=PUBLIC-KEY, the VAPID key in
+                               base64url; the same name has the same keys each time
           DELETE /tokens       revokes the access tokens: FCM answers 401 to them
         """
 
     private let log: ReceivedLog
     private let attempts: AttemptLedger
     private let tokens: AccessTokens
+    private let location: SandboxLocation
 
-    init(log: ReceivedLog, attempts: AttemptLedger, tokens: AccessTokens) {
+    init(log: ReceivedLog, attempts: AttemptLedger, tokens: AccessTokens, location: SandboxLocation) {
         self.log = log
         self.attempts = attempts
         self.tokens = tokens
+        self.location = location
     }
 
     func respond(to request: SandboxRequest) -> SandboxResponse {
@@ -48,6 +53,12 @@ struct ControlEndpoint: Sendable {
             return SandboxResponse(status: 204)
         case ("GET", "/attempts"):
             return .json(200, JSONText.object(self.attempts.counts))
+        case ("GET", "/subscriptions"):
+            guard let id = request.text(inQuery: "id"), SandboxSubscription.isID(id),
+                let key = request.text(inQuery: "key").flatMap({ JSONWebToken.decode($0.utf8) }), key.count == 65
+            else { return .plain(400, "id is a name of a subscription, key a VAPID key in base64url.") }
+            let subscription = SandboxSubscription(id: id, origin: self.location.url, applicationServerKey: key)
+            return .json(200, subscription.json)
         case ("DELETE", "/tokens"):
             self.tokens.revokeAll()
             return SandboxResponse(status: 204)

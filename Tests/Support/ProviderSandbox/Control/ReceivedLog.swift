@@ -12,7 +12,7 @@ final class ReceivedLog: Sendable {
         let provider: ReceivedMessage.Provider
         let token: String
         let headers: HPACKHeaders
-        let payload: [UInt8]
+        let body: [UInt8]
         let at: Date
     }
 
@@ -58,7 +58,7 @@ final class ReceivedLog: Sendable {
             defer { state.next += 1 }
             guard self.limit > 0 else { return false }
             let entry = Entry(
-                provider: provider, token: token, headers: headers, payload: payload, at: now)
+                provider: provider, token: token, headers: headers, body: payload, at: now)
             guard state.ring.count >= self.limit else {
                 state.ring.append(entry)
                 return false
@@ -92,9 +92,15 @@ final class ReceivedLog: Sendable {
             }
             return ReceivedMessage(
                 provider: entry.provider, token: entry.token,
-                headers: Dictionary(headers) { "\($0), \($1)" }, payload: entry.payload, at: entry.at,
-                sequence: number)
+                headers: Dictionary(headers) { "\($0), \($1)" }, payload: Self.payload(entry), body: entry.body,
+                at: entry.at, sequence: number)
         }
+    }
+
+    /// A push service cannot read what it takes; whoever looks here can.
+    private static func payload(_ entry: Entry) -> [UInt8] {
+        guard entry.provider == .webpush else { return entry.body }
+        return (try? SandboxSubscription.Keys(id: entry.token).open(entry.body)) ?? Array("null".utf8)
     }
 
     var counts: Counts {

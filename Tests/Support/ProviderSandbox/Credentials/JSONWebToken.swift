@@ -42,7 +42,7 @@ struct JSONWebToken {
     }
 
     /// base64url without padding (RFC 7515 section 2).
-    private static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
+    static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.count * 3 / 4)
         var bits: UInt32 = 0

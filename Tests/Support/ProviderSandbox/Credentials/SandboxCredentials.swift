@@ -16,6 +16,7 @@ struct SandboxCredentials: Sendable {
         case serviceAccount = "service-account.json"
         case apnsKey = "apns.p8"
         case apns = "apns.json"
+        case vapidKey = "vapid.pem"
     }
 
     /// What the token endpoint knows of the service account.
@@ -51,6 +52,8 @@ struct SandboxCredentials: Sendable {
 
     let account: Account
     let apns: Provider
+    /// Public half of the key in `vapid.pem`: 65 bytes.
+    let applicationServerKey: [UInt8]
     private let directory: URL
 
     /// Reads the directory's files, making them first if any is missing.
@@ -81,6 +84,10 @@ struct SandboxCredentials: Sendable {
             self.apns = Provider(
                 keyID: provider.key_id, teamID: provider.team_id,
                 publicKey: try P256.Signing.PrivateKey(pemRepresentation: key).publicKey)
+            let vapid = try String(
+                contentsOf: directory.appendingPathComponent(File.vapidKey.rawValue), encoding: .utf8)
+            let publicKey = try P256.Signing.PrivateKey(pemRepresentation: vapid).publicKey
+            self.applicationServerKey = Array(publicKey.x963Representation)
         } catch {
             throw SandboxError(.credentials, "unreadable keys in \(directory.path): remove it to make new ones")
         }
@@ -122,8 +129,10 @@ struct SandboxCredentials: Sendable {
                 "-addext", "extendedKeyUsage=serverAuth", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
             ])
         try FileManager.default.removeItem(at: directory.appendingPathComponent("ca.key"))
-        try openssl(
-            ["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", File.apnsKey.rawValue])
+        for file in [File.apnsKey, .vapidKey] {
+            try openssl(
+                ["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", file.rawValue])
+        }
         try openssl(["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", "account.key"])
         let key = directory.appendingPathComponent("account.key")
         var account = ServiceAccountFile()

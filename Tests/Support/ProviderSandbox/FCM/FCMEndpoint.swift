@@ -41,7 +41,7 @@ struct FCMEndpoint: Sendable {
                 let delay = TimeAmount(self.configuration.slowDelay)
                 return .respondLater(self.accept(message, request, at: now), after: delay)
             case .fcm(let refusal): throw refusal
-            case .apns, .silence: return .silence
+            case .apns, .webPush, .silence: return .silence
             case .cut: return .cut
             case .goAway: return .goAway
             case .nonsense(let kind): return .respond(SandboxResponse(kind))

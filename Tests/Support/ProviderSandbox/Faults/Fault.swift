@@ -16,6 +16,7 @@ enum Fault: Sendable {
 
     case fcm(FCMRefusal)
     case apns(APNSRefusal)
+    case webPush(WebPushRefusal)
     /// The good answer, late.
     case slow
     case silence

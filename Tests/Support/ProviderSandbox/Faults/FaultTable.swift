@@ -17,15 +17,6 @@ struct FaultTable: Sendable {
         .init("quota", .fcm(.quotaExceeded), "429 QUOTA_EXCEEDED with Retry-After"),
         .init("internal", .fcm(.internalError), "500 INTERNAL"),
         .init("unavailable", .fcm(.unavailable), "503 UNAVAILABLE with Retry-After"),
-        .init("slow", .slow, "accepted, answered late"),
-        .init("silent", .silence, "no answer at all"),
-        .init("cut", .cut, "connection cut after the request was read"),
-        .init("html", .nonsense(.html), "502 with a page of HTML"),
-        .init("half", .nonsense(.half), "503 with half a JSON object"),
-        .init("empty", .nonsense(.empty), "500 without a body"),
-        .init("huge", .nonsense(.huge), "200 with 1 MB"),
-        .init("goaway", .goAway, "GOAWAY with a last stream below the request's"),
-        .init("refused", .refuse, "RST_STREAM REFUSED_STREAM"),
     ]
 
     /// APNs: the token starts with `dead` and the two digits.
@@ -76,11 +67,43 @@ struct FaultTable: Sendable {
         .init("e9", .nonsense(.huge), "200 with 1 MB"),
     ]
 
-    private static let fcmFaults = Dictionary(uniqueKeysWithValues: Self.fcm.map { ($0.text, $0.fault) })
+    /// Web Push: the endpoint's name starts with the word and a hyphen.
+    private static let webPush: [FaultMarker] = [
+        .init("badrequest", .webPush(.badRequest("So it was asked for")), "400"),
+        .init("unauthorized", .webPush(.unauthorized("So it was asked for")), "401, as for a bad VAPID token"),
+        .init("forbidden", .webPush(.forbidden), "403, as for another VAPID key"),
+        .init("missing", .webPush(.notFound), "404, no such subscription"),
+        .init("gone", .webPush(.gone), "410, the subscription has ended"),
+        .init("toolarge", .webPush(.tooLarge), "413"),
+        .init("limited", .webPush(.limited), "429 with Retry-After in seconds"),
+        .init("limiteddate", .webPush(.limitedByDate), "429 with Retry-After as a date"),
+        .init("internal", .webPush(.internalError), "500"),
+        .init("unavailable", .webPush(.unavailable), "503 with Retry-After"),
+        .init("moved", .webPush(.moved), "307 to another path"),
+    ]
+
+    /// What needs no words of the provider.
+    private static let anywhere: [FaultMarker] = [
+        .init("slow", .slow, "accepted, answered late"),
+        .init("silent", .silence, "no answer at all"),
+        .init("cut", .cut, "connection cut after the request was read"),
+        .init("html", .nonsense(.html), "502 with a page of HTML"),
+        .init("half", .nonsense(.half), "503 with half a JSON object"),
+        .init("empty", .nonsense(.empty), "500 without a body"),
+        .init("huge", .nonsense(.huge), "200 with 1 MB"),
+        .init("goaway", .goAway, "GOAWAY with a last stream below the request's"),
+        .init("refused", .refuse, "RST_STREAM REFUSED_STREAM"),
+    ]
+
+    private static let fcmFaults = Dictionary(
+        uniqueKeysWithValues: (Self.fcm + Self.anywhere).map { ($0.text, $0.fault) })
+    private static let webPushFaults = Dictionary(
+        uniqueKeysWithValues: (Self.webPush + Self.anywhere).map { ($0.text, $0.fault) })
     private static let apnsFaults = Dictionary(uniqueKeysWithValues: Self.apns.map { ($0.text, $0.fault) })
 
     static var help: String {
-        let words = Self.fcm.map { "  \($0.text)-".padded(to: 20) + $0.effect }
+        let words = (Self.fcm + Self.anywhere).map { "  \($0.text)-".padded(to: 20) + $0.effect }
+        let names = (Self.webPush + Self.anywhere).map { "  \($0.text)-".padded(to: 20) + $0.effect }
         let codes = Self.apns.map { "  dead\($0.text)00".padded(to: 20) + $0.effect }
         return """
             Device tokens choose the faults; a request must be valid to reach its fault.
@@ -89,6 +112,9 @@ struct FaultTable: Sendable {
             answer beside it. Followed by once- (unavailable-once-abc) or a count and x-
             (quota-3x-abc) only the first tries of that very token do.
             \(words.joined(separator: "\n"))
+
+            Web Push: the same by the subscription's name, which is the endpoint's second part.
+            \(names.joined(separator: "\n"))
 
             APNs: a token that starts with dead, two digits for the fault and two for how
             many tries get it: 00 all, 01 the first, 0a the first ten. The rest of the
@@ -104,9 +130,14 @@ struct FaultTable: Sendable {
     }
 
     /// The fault that this try of an FCM target gets, if any.
-    func fault(forFCM target: String) -> Fault? {
+    func fault(forFCM target: String) -> Fault? { self.fault(target, Self.fcmFaults) }
+
+    /// The fault that this try of a subscription gets, if any.
+    func fault(forWebPush name: String) -> Fault? { self.fault(name, Self.webPushFaults) }
+
+    private func fault(_ target: String, _ faults: [String: Fault]) -> Fault? {
         guard let end = target.utf8.prefix(20).firstIndex(of: UInt8(ascii: "-")),
-            let fault = Self.fcmFaults[String(target[..<end])]
+            let fault = faults[String(target[..<end])]
         else { return nil }
         let attempt = self.attempts.count(target)
         let rest = target[target.index(after: end)...]

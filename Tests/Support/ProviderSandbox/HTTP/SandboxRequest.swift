@@ -42,9 +42,12 @@ struct SandboxRequest {
     }
 
     /// A number in the query, as `since` of `?since=5`.
-    func number(inQuery name: String) -> Int? {
+    func number(inQuery name: String) -> Int? { self.text(inQuery: name).flatMap { Int($0) } }
+
+    /// A text in the query, as it is written there.
+    func text(inQuery name: String) -> String? {
         for field in self.query.split(separator: "&") where field.hasPrefix(name + "=") {
-            return Int(field.dropFirst(name.count + 1))
+            return String(field.dropFirst(name.count + 1))
         }
         return nil
     }

@@ -6,12 +6,16 @@ final class SandboxService: Sendable {
     private let tokens: TokenEndpoint
     private let fcm: FCMEndpoint
     private let apns: APNSEndpoint
+    private let webPush: WebPushEndpoint
     private let control: ControlEndpoint
 
-    init(tokens: TokenEndpoint, fcm: FCMEndpoint, apns: APNSEndpoint, control: ControlEndpoint) {
+    init(
+        tokens: TokenEndpoint, fcm: FCMEndpoint, apns: APNSEndpoint, webPush: WebPushEndpoint, control: ControlEndpoint
+    ) {
         self.tokens = tokens
         self.fcm = fcm
         self.apns = apns
+        self.webPush = webPush
         self.control = control
     }
 
@@ -23,6 +27,7 @@ final class SandboxService: Sendable {
         if request.path.hasPrefix("/3/") { return self.apns.answer(request, on: &connection) }
         connection.isTrusted = true
         if request.path.hasPrefix("/v1/projects/") { return self.fcm.answer(request) }
+        if request.path.hasPrefix(SandboxSubscription.path) { return self.webPush.answer(request) }
         if request.path == "/token" { return .respond(self.tokens.respond(to: request)) }
         return .respond(self.control.respond(to: request))
     }

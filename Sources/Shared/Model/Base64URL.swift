@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Base64 with the URL alphabet and without padding (RFC 4648 section 5, RFC 7515 section 2).
-enum Base64URL {
+package enum Base64URL {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
     private static let values: [UInt8] = {
         var values = [UInt8](repeating: 0xFF, count: 256)
@@ -11,7 +11,7 @@ enum Base64URL {
     }()
 
     /// The bytes; nil if a character is not of the alphabet, the length cannot be, or unused bits are set.
-    static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
+    package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.count * 3 / 4)
         var gathered: UInt32 = 0
@@ -30,7 +30,7 @@ enum Base64URL {
         return bytes
     }
 
-    static func encode(_ bytes: some Sequence<UInt8>) -> String {
+    package static func encode(_ bytes: some Sequence<UInt8>) -> String {
         var text: [UInt8] = []
         var gathered: UInt32 = 0
         var bits: UInt32 = 0

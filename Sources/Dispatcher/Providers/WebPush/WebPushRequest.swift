@@ -1,0 +1,53 @@
+// Carillon · WebPushRequest.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Crypto
+import JSON
+import Model
+
+/// Makes requests of push services (RFC 8030).
+enum WebPushRequest {
+    /// Four weeks, which is as long as services keep a message.
+    private static let longestTimeToLive: Int64 = 2_419_200
+    /// How much of a hash fills the 32 characters of a topic (RFC 8030 section 5.4).
+    private static let topicBytes = 24
+
+    /// The request that carries `body`, which is encrypted.
+    static func make(
+        _ message: PushMessage,
+        subscription: WebPushSubscription,
+        authorization: String,
+        body: [UInt8]
+    ) -> ProviderRequest {
+        var headers: [(name: String, value: String)] = [
+            ("authorization", authorization),
+            ("content-encoding", "aes128gcm"),
+            ("content-type", "application/octet-stream"),
+            ("ttl", String(min(message.secondsToLive ?? Self.longestTimeToLive, Self.longestTimeToLive))),
+            ("urgency", Self.urgency(of: message)),
+        ]
+        // What takes a message away must not take its place on the way.
+        if message.purpose == .show, let key = message.notification.collapseKey {
+            headers.append(("topic", Self.topic(key)))
+        }
+        return ProviderRequest(url: subscription.endpoint, headers: headers, body: body)
+    }
+
+    /// A phone that saves its battery waits with `low` (RFC 8030 section 5.3).
+    private static func urgency(of message: PushMessage) -> String {
+        if message.purpose == .retract { return "low" }
+        if let own = message.overrides(.webpush)?["urgency"]?.string, Self.urgencies.contains(own) { return own }
+        switch message.notification.severity {
+        case .alert: return "high"
+        case .warning: return "normal"
+        case .info: return message.notification.lane == .bulk ? "low" : "normal"
+        }
+    }
+
+    private static let urgencies: Set<String> = ["very-low", "low", "normal", "high"]
+
+    /// A name for a collapse key that says nothing about it.
+    private static func topic(_ key: String) -> String {
+        Base64URL.encode(SHA256.hash(data: Array(key.utf8)).prefix(Self.topicBytes))
+    }
+}

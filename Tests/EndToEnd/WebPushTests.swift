@@ -1,0 +1,234 @@
+// Carillon · WebPushTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Crypto
+import Fixtures
+import Foundation
+import JSON
+import Postgres
+import ProviderSandbox
+import Testing
+import Transfer
+
+/// Browsers get what is theirs, encrypted for them alone, and nothing leads into our own networks.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct WebPushTests {
+    private static func notify(_ stack: Stack, _ title: String, _ more: [(String, String)] = []) async throws {
+        try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", title)] + more)
+    }
+
+    /// Outcome and reason of each try, in order.
+    private static func attempts(_ stack: Stack) async throws -> [String] {
+        let rows = try await stack.query(
+            "SELECT outcome || coalesce(' ' || reason, '') FROM carillon.delivery_attempts ORDER BY at, attempt")
+        return try rows.map { try $0.text(0) }
+    }
+
+    private static func payload(_ message: ReceivedMessage?) throws -> JSONValue {
+        try JSONParser.parse(try #require(message).payload)
+    }
+
+    @Test("an offline user's browser gets the notification as JSON that only it can read")
+    func delivers() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let key = try await gateway.call(.get, "/v1/web-push/key", token: try await Stack.token(user: "ada"))
+            #expect(key.status == 200)
+            let pem = try String(contentsOfFile: stack.sandbox.vapidKeyPath, encoding: .utf8)
+            let publicKey = try P256.Signing.PrivateKey(pemRepresentation: pem).publicKey.x963Representation
+            #expect(key.body["key"]?.string?.utf8.count == 87)
+            #expect(key.body["key"]?.string.flatMap { Data(base64URL: $0) } == publicKey)
+
+            try await gateway.register(user: "ada", platform: "web", token: stack.sandbox.subscription("ada").json)
+            try await Self.notify(
+                stack, "Paid",
+                [
+                    ("body", "€ 40 from Ada"), ("url", "/invoices/i9"), ("image", "https://img.example/1.png"),
+                    ("collapse_key", "invoice i9"),
+                    ("data", #"{"invoice":"i9","actions":[{"id":"open","title":"Open"}]}"#),
+                ])
+            try await eventually("it is there") { stack.sandbox.received().count == 1 }
+            let message = try #require(stack.sandbox.received().first)
+            #expect(message.provider == .webpush && message.token == "ada")
+            let payload = try Self.payload(message)
+            #expect(payload["title"]?.string == "Paid")
+            #expect(payload["body"]?.string == "€ 40 from Ada")
+            #expect(payload["url"]?.string == "/invoices/i9")
+            #expect(payload["image"]?.string == "https://img.example/1.png")
+            #expect(payload["tag"]?.string == "invoice i9")
+            #expect(payload["badge"]?.integer == 1)
+            #expect(payload["type"]?.string == "payment_received")
+            #expect(payload["actions"]?.array?.first?["id"]?.string == "open")
+            #expect(payload["data"]?["invoice"]?.string == "i9")
+            #expect(message.headers["urgency"] == "high")
+            #expect(message.headers["content-encoding"] == "aes128gcm")
+            #expect(message.headers["topic"]?.utf8.count == 32)
+            #expect(message.headers["ttl"].flatMap { Int($0) } ?? 0 > 80_000)
+            // The service sees nothing of it.
+            let wire = String(decoding: message.body, as: UTF8.self) + message.headers.values.joined(separator: " ")
+            for secret in ["Paid", "invoice", "ada\""] { #expect(!wire.contains(secret)) }
+
+            try await eventually("it is on record") { try await Self.attempts(stack) == ["accepted"] }
+            let rows = try await stack.query("SELECT provider_id FROM carillon.delivery_attempts")
+            #expect(try rows.first?.text(0).hasPrefix("\(stack.sandbox.url)/message/") == true)
+            #expect(try await stack.statuses(user: "ada") == ["Paid": "sent"])
+            let id = try #require(payload["notification_id"]?.string)
+            let stored = try await stack.query("SELECT id::text FROM carillon.notifications")
+            #expect(try stored.first?.text(0) == id)
+        }
+    }
+
+    @Test("a subscription that has ended switches its device off, and no other")
+    func ended() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            for name in ["gone-old", "missing-old", "current"] {
+                try await gateway.register(
+                    user: "ada", platform: "web", token: stack.sandbox.subscription(name).json, name: name)
+            }
+            try await Self.notify(stack, "first")
+            try await eventually("all are answered") { try await Self.attempts(stack).count == 3 }
+            let token = try await Stack.token(user: "ada")
+            let list = try await gateway.call(.get, "/v1/devices", token: token).body["devices"]?.array ?? []
+            let active = list.filter { $0["active"]?.bool == true }.compactMap { $0["name"]?.string }
+            #expect(active == ["current"])
+            #expect(Set(list.compactMap { $0["deactivated_reason"]?.string }) == ["HTTP_410", "HTTP_404"])
+            try await Self.notify(stack, "second")
+            try await eventually("the other gets both") { stack.pushed() == ["current": ["first", "second"]] }
+        }
+    }
+
+    @Test("too many requests and an outage are waited out, as long as the service says")
+    func later() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let names = ["limited-once-a", "limiteddate-once-b", "unavailable-once-c"]
+            for name in names {
+                try await gateway.register(
+                    user: "ada", platform: "web", token: stack.sandbox.subscription(name).json, name: name)
+            }
+            try await Self.notify(stack, "Paid")
+            try await eventually("all have it") { Set(stack.pushed().keys) == Set(names) }
+            try await eventually("each was tried twice") {
+                try await Self.attempts(stack).filter { $0.hasPrefix("retry") }.count == 3
+            }
+        }
+    }
+
+    @Test("a service that does not know our key is no reason to give the subscription up")
+    func anotherKey() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let other = await stack.http.perform(
+                .init(.get, url: "\(stack.sandbox.controlURL)/subscriptions?id=other&key=\(Self.otherKey)"))
+            guard case .answered(let answer) = other, answer.status == 200 else {
+                Issue.record("the sandbox made no subscription")
+                return
+            }
+            try await gateway.register(
+                user: "ada", platform: "web", token: String(decoding: answer.body, as: UTF8.self))
+            try await Self.notify(stack, "Paid")
+            try await eventually("it is kept") { try await Self.attempts(stack) == ["retry HTTP_403"] }
+            let list = try await gateway.call(.get, "/v1/devices", token: try await Stack.token(user: "ada"))
+            #expect(list.body["devices"]?.array?.first?["active"]?.bool == true)
+        }
+    }
+
+    private static let otherKey =
+        "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
+
+    @Test("nothing is sent into private networks, nor to services that are not on the list")
+    func guarded() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher(environment: ["WEBPUSH_PRIVATE": "off"])
+            try await gateway.register(user: "ada", platform: "web", token: stack.sandbox.subscription("ada").json)
+            try await Self.notify(stack, "Paid")
+            try await eventually("it is refused") { try await Self.attempts(stack) == ["failed private_address"] }
+            #expect(stack.sandbox.received().isEmpty)
+            #expect(try await stack.statuses(user: "ada") == ["Paid": "failed"])
+        }
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher(environment: ["WEBPUSH_ORIGINS": "https://*.push.apple.com"])
+            try await gateway.register(user: "ada", platform: "web", token: stack.sandbox.subscription("ada").json)
+            try await Self.notify(stack, "Paid")
+            try await eventually("it is refused") { try await Self.attempts(stack) == ["failed origin_not_allowed"] }
+            #expect(stack.sandbox.received().isEmpty)
+        }
+    }
+
+    @Test("what is no subscription is refused when it is registered; one has one form, however it is written")
+    func registration() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(
+                environment: ["WEBPUSH_ORIGINS": "https://push.example, \(stack.sandbox.url)"])
+            let token = try await Stack.token(user: "ada")
+            let good = stack.sandbox.subscription("ada").json
+            let bad = [
+                "nonsense", "{}", #"{"endpoint":"https://push.example/x"}"#,
+                good.replacing("https://127", with: "http://127"),
+                good.replacing(stack.sandbox.url, with: "https://elsewhere.example"),
+                good.replacing(#""p256dh":"B"#, with: #""p256dh":"C"#),
+                good.replacing(#""auth":""#, with: #""auth":"AA"#),
+            ]
+            func body(_ text: String) -> String {
+                let members = [JSONMember("platform", .string("web")), JSONMember("token", .string(text))]
+                return String(decoding: JSONWriter.bytes(of: .object(members)), as: UTF8.self)
+            }
+            for text in bad {
+                let answer = try await gateway.call(.post, "/v1/devices", token: token, json: body(text))
+                #expect(answer.status == 422, "\(text)")
+                #expect(answer.faults == ["token"])
+            }
+            let spaced = good.replacing(",", with: " , ").replacing(":null", with: ":1800000000000")
+            for text in [good, spaced] {
+                #expect(try await gateway.call(.post, "/v1/devices", token: token, json: body(text)).status == 201)
+            }
+            #expect(try await stack.query("SELECT 1 FROM carillon.devices").count == 1)
+            let named = JSONWriter.bytes(of: .object([JSONMember("token", .string(spaced))]))
+            let removal = try await gateway.call(
+                .delete, "/v1/devices/current", token: token, json: String(decoding: named, as: UTF8.self))
+            #expect(removal.status == 204)
+        }
+    }
+
+    @Test("a library of others reads our message", .enabled(if: PythonClient.has("http_ece")))
+    func otherLibrary() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let subscription = stack.sandbox.subscription("python")
+            try await gateway.register(user: "ada", platform: "web", token: subscription.json)
+            try await Self.notify(stack, "Grüße 🎉", [("body", String(repeating: "é", count: 3_000))])
+            try await eventually("it is there") { stack.sandbox.received().count == 1 }
+            let message = try #require(stack.sandbox.received().first)
+            #expect(message.body.count <= 4_096)
+            let client = try await PythonClient.start(
+                "web_push.py",
+                [
+                    Data(subscription.keys.privateKey.rawRepresentation).base64EncodedString(),
+                    Data(subscription.keys.secret).base64EncodedString(), Data(message.body).base64EncodedString(),
+                ],
+                in: stack.directory.path
+            )
+            let line = try await client.wait(for: "message ")
+            let opened = try JSONParser.parse(Array(line.utf8.dropFirst("message ".utf8.count)))
+            #expect(opened == (try Self.payload(message)))
+            #expect(opened["title"]?.string == "Grüße 🎉")
+            #expect(opened["body"]?.string?.hasSuffix("é…") == true)
+        }
+    }
+}
+
+extension Data {
+    /// Base64 with the URL alphabet and without padding.
+    fileprivate init?(base64URL text: String) {
+        let plain = text.replacing("-", with: "+").replacing("_", with: "/")
+        self.init(base64Encoded: plain + String(repeating: "=", count: (4 - plain.utf8.count % 4) % 4))
+    }
+}

@@ -1,0 +1,61 @@
+// Carillon · WebPushAnswerTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Providers
+import Testing
+
+@Suite("Answers of push services", .timeLimit(.minutes(3)))
+struct WebPushAnswerTests {
+    private static func read(
+        _ status: Int, _ body: String = "", location: String? = nil, retryAfter: Duration? = nil
+    ) -> ProviderAnswer {
+        WebPushAnswer.read(status: status, body: Array(body.utf8), location: location, retryAfter: retryAfter)
+    }
+
+    @Test("What was taken has its place as id", arguments: [200, 201, 202])
+    func accepted(status: Int) {
+        #expect(Self.read(status, location: "https://push.example/m/1") == .accepted(id: "https://push.example/m/1"))
+        #expect(Self.read(status) == .accepted(id: nil))
+        let long = String(repeating: "a", count: 300)
+        #expect(Self.read(status, location: long) == .accepted(id: String(long.prefix(256))))
+    }
+
+    @Test(
+        "Each refusal is of its class",
+        arguments: [
+            (404, "", .deadToken(reason: "HTTP_404", evidence: nil)),
+            (410, #"{"code":410,"errno":106,"error":"Gone"}"#, .deadToken(reason: "HTTP_410", evidence: nil)),
+            (400, "", .refused(reason: "HTTP_400")),
+            (400, #"{"reason":"BadDeviceToken"}"#, .refused(reason: "HTTP_400")),
+            (
+                400, #"{"reason":"VapidPkHashMismatch"}"#,
+                .configuration(reason: "VapidPkHashMismatch", concernsAll: false)
+            ),
+            (401, #"{"error":"Unauthorized"}"#, .configuration(reason: "HTTP_401", concernsAll: false)),
+            (403, #"{"reason":"BadJwtToken"}"#, .configuration(reason: "HTTP_403", concernsAll: false)),
+            (413, "", .refused(reason: "HTTP_413")),
+            (307, "", .refused(reason: "HTTP_307")),
+            (429, "", .retryDevice(reason: "HTTP_429", after: .seconds(60))),
+            (500, "", .retry(reason: "HTTP_500", after: .seconds(10))),
+            (503, "", .retry(reason: "HTTP_503", after: .seconds(10))),
+        ] as [(Int, String, ProviderAnswer)]
+    )
+    func classes(status: Int, body: String, answer: ProviderAnswer) {
+        #expect(Self.read(status, body) == answer)
+    }
+
+    @Test("The service's own delay counts")
+    func delay() {
+        for status in [408, 500, 502, 503, 599] {
+            #expect(
+                Self.read(status, retryAfter: .seconds(7)) == .retry(reason: "HTTP_\(status)", after: .seconds(7)))
+        }
+        #expect(Self.read(429, retryAfter: .seconds(7)) == .retryDevice(reason: "HTTP_429", after: .seconds(7)))
+    }
+
+    @Test("Of a service's words only those count that are known", arguments: ["", "<b>", "é", "HTTP_410", "Gone"])
+    func reasons(text: String) {
+        #expect(Self.read(400, #"{"reason":"\#(text)"}"#) == .refused(reason: "HTTP_400"))
+    }
+}
