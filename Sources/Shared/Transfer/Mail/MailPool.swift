@@ -117,7 +117,9 @@ final class MailPool: Sendable {
 
     private func work(_ worker: Worker) {
         var handle: MailHandle?
-        while let ticket = self.next(worker) {
+        var done: (ticket: MailTicket, outcome: MailOutcome)?
+        while let ticket = self.next(worker, after: done) {
+            done = nil
             let now = ContinuousClock.now
             guard now < ticket.deadline, !ticket.isCancelled else {
                 let reason: TransferFailure.Reason = ticket.isCancelled ? .cancelled : .timeout
@@ -136,7 +138,7 @@ final class MailPool: Sendable {
             let outcome = handle.send(ticket.request, remaining: now.duration(to: ticket.deadline)) {
                 !ticket.isCancelled && !self.state.withLock { $0.isStopped }
             }
-            self.settle(ticket, self.named(outcome, ticket))
+            done = (ticket, self.named(outcome, ticket))
         }
     }
 
@@ -150,7 +152,9 @@ final class MailPool: Sendable {
     }
 
     /// The next message for a thread; nil if the thread is to end.
-    private func next(_ worker: Worker) -> MailTicket? {
+    ///
+    /// - Parameter done: the last one, whose caller is answered when the connection is free: who sends another then finds it.
+    private func next(_ worker: Worker, after done: (ticket: MailTicket, outcome: MailOutcome)?) -> MailTicket? {
         let taken = self.state.withLock { state -> MailTicket?? in
             if let ticket = Self.takeWaiting(&state) { return .some(ticket) }
             if state.isStopped {
@@ -160,6 +164,7 @@ final class MailPool: Sendable {
             state.idle.append(worker)
             return nil
         }
+        if let done { self.settle(done.ticket, done.outcome) }
         if let taken { return taken }
         _ = worker.bell.wait(milliseconds: self.configuration.idleTime.milliseconds)
         return self.state.withLock { state in
