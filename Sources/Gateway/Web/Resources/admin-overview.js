@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { chart } from "./admin-charts.js";
-import { card, fill, number, pill, span, table } from "./admin-parts.js";
+import { card, fill, number, pill, span, table, when } from "./admin-parts.js";
 import { h } from "./dom.js";
 
 const titles = { in_app: "In app", fcm: "FCM", apns: "APNs", webpush: "Web Push", email: "E-mail" };
@@ -73,12 +73,13 @@ function streamTable(streams) {
 
 function providerTable(known) {
   if (!known) return h("p", { class: "hint empty" }, "Not available from this gateway.");
-  const rows = (known.providers ?? []).map((provider) => {
-    const state = provider.breaker?.state ?? provider.breaker ?? provider.state;
-    return [titles[provider.provider] ?? provider.provider, provider.app ?? "default",
-      pill(state ?? "unknown", state === "closed" ? "good" : state === "open" ? "bad" : "warn"), provider.reason ?? ""];
-  });
-  return table("Providers", ["Provider", "App", "Breaker", "Reason"], rows, "No provider is configured.");
+  const kinds = { closed: "good", probing: "warn", open: "bad" };
+  const rows = (known.providers ?? []).flatMap((provider) => provider.ways.map((way) => [
+    titles[provider.provider] ?? provider.provider, way.app,
+    pill(way.breaker, kinds[way.breaker] ?? "warn"), way.open_until ? when(way.open_until) : "",
+    number(way.in_flight), number(provider.waiting + provider.retries),
+  ]));
+  return table("Providers", ["Provider", "App", "Breaker", "Open until", "#Under way", "#Waiting"], rows, "No provider is configured.");
 }
 
 function chartRow(statistics) {
