@@ -57,8 +57,8 @@ struct ClockTests {
                 for _ in 0..<3 {
                     clockwork.jump(.seconds(3 * 3_600))
                     try await eventually("what is due by that clock has left") {
-                        let digests = try await stack.query("SELECT 1 FROM carillon.digests")
-                        return try await Schedules.count(stack) == 0 && digests.isEmpty
+                        let digests = try await stack.query("SELECT 1 FROM carillon.digests").count
+                        return try await Schedules.count(stack) + Int64(digests) == 0
                     }
                     clockwork.jump(.seconds(-6 * 3_600))
                     clockwork.jump(.seconds(3 * 3_600))
