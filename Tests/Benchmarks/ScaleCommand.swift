@@ -26,7 +26,8 @@ struct ScaleCommand: AsyncParsableCommand {
         try await ScratchStack.use(self.programs) { stack in
             let sandbox = try await stack.sandbox(slow: self.milliseconds)
             let users = (0..<self.users).map { "scale-\($0)" }
-            try await OfflineUsers.register(users, prefix: "slow-", in: stack.database.pool)
+            let devices = users.map { OfflineUsers.Device(user: $0, token: "slow-" + $0) }
+            _ = try await OfflineUsers.register(devices, platform: "android", provider: "fcm", in: stack.database.pool)
             var rates: [[Double]] = [[], []]
             for _ in 0..<self.rounds {
                 for count in 1...2 { rates[count - 1].append(try await self.measure(count, users, sandbox, stack)) }
