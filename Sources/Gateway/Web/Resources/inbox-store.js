@@ -67,7 +67,7 @@ export class InboxStore extends EventTarget {
         this.#advance(frame);
         return false;
       case "deleted":
-        this.#remove(frame.change.all_read ? this.#readIDs() : frame.change.ids);
+        this.total -= this.#remove(frame.change.all_read ? this.#readIDs() : frame.change.ids).length;
         this.#advance(frame);
         return false;
       case "unread":
