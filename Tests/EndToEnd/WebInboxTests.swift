@@ -175,12 +175,21 @@ struct WebInboxTests {
             let found = try await ada.get("/v1/notifications").body["notifications"]?.array?.first?["id"]?.string
             let id = try #require(found)
             let message = #"{"title":"Invoice 9","body":"It is due.","notification_id":"\#(id)","badge":1}"#
-            try await browser.deliverPush(message, to: page.url + "/")
             let shown = """
                 await navigator.serviceWorker.ready.then((one) => one.getNotifications())
                     .then((list) => list.map((one) => `${one.title}: ${one.body}`).join())
                 """
-            try await browser.wait(for: "it is shown", "(\(shown)) === 'Invoice 9: It is due.'")
+            // A browser that has just started loses a message now and then, as push services do.
+            var isShown = false
+            for _ in 0..<6 where !isShown {
+                try await browser.deliverPush(message, to: page.url + "/")
+                isShown =
+                    (try? await eventually("it is shown", within: .seconds(5)) {
+                        try await browser.run("return (async () => \(shown))()") == .string("Invoice 9: It is due.")
+                    }) != nil
+            }
+            let seen = try await browser.run("return (async () => [Notification.permission, \(shown)])()")
+            try #require(isShown, "\(seen)")
             #expect(try await ada.send(.post, "/v1/notifications/\(id)/read").status == 200)
             try await browser.wait(for: "it is gone", "(\(shown)) === ''")
             #expect(try await page.complaints() == [])

@@ -173,10 +173,17 @@ package final class Browser: Sendable {
         }
     }
 
-    /// Clicks as a hand does: where the element is, if it can be seen there.
+    /// Clicks as a hand does: where the element is, if it can be seen there; again on the one that took its place meanwhile.
     package func click(_ expression: String, file: StaticString = #fileID, line: UInt = #line) async throws {
-        let element = try await self.element(expression, file: file, line: line)
-        try await self.command(.post, "/element/\(element.id)/click", .object([]))
+        try await eventually("\(expression) is clicked", file: file, line: line) {
+            let element = try await self.element(expression, file: file, line: line)
+            do {
+                try await self.command(.post, "/element/\(element.id)/click", .object([]))
+                return true
+            } catch let error as FixtureError where error.description.contains("stale element") {
+                return false
+            }
+        }
     }
 
     /// Types into a field, after what it holds.

@@ -140,14 +140,17 @@ export class CarillonInbox extends HTMLElement {
       class: "popover", part: "panel", popover: "auto", role: "dialog", "aria-labelledby": "carillon-title", tabindex: "-1",
     }, this.#panel.element);
     this.#bell.popoverTargetElement = this.#popover;
+    let hadFocus = false;
     this.#popover.addEventListener("beforetoggle", (event) => {
       if (event.newState === "open") this.#place();
+      else hadFocus = this.#popover.contains(this.#root.activeElement);
     });
     this.#popover.addEventListener("toggle", (event) => {
       const isOpen = event.newState === "open";
       this.#bell.setAttribute("aria-expanded", String(isOpen));
-      if (isOpen) this.#popover.focus();
-      else this.#panel.element.classList.remove("shows-settings");
+      if (isOpen) return this.#popover.focus();
+      this.#panel.element.classList.remove("shows-settings");
+      if (hadFocus) this.#bell.focus();
     });
     return [this.#bell, this.#popover];
   }

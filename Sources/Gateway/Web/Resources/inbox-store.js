@@ -67,7 +67,7 @@ export class InboxStore extends EventTarget {
         this.#advance(frame);
         return false;
       case "deleted":
-        this.#remove(frame.change.all_read ? this.#readIDs() : frame.change.ids);
+        this.total -= this.#remove(frame.change.all_read ? this.#readIDs() : frame.change.ids).length;
         this.#advance(frame);
         return false;
       case "unread":
@@ -94,34 +94,36 @@ export class InboxStore extends EventTarget {
 
   /** The user marked some as read, or all of them where `ids` is null; returns what undoes it. */
   markRead(ids, at = new Date().toISOString()) {
-    const before = { unread: this.unread, items: new Map(this.#items) };
-    const changed = this.#read(ids, at);
-    this.unread = ids === null ? 0 : Math.max(0, this.unread - changed);
+    const before = this.#read(ids, at);
+    const fewer = ids === null ? this.unread : Math.min(this.unread, before.length);
+    this.unread -= fewer;
     this.#changed();
-    return () => this.#restore(before);
+    return () => {
+      // What was deleted meanwhile stays so.
+      for (const item of before) if (this.#items.has(item.id)) this.#put(item);
+      this.unread += fewer;
+      this.#changed();
+    };
   }
 
   /** The user deleted some, or all that are read where `ids` is null; returns what undoes it. */
   markDeleted(ids) {
-    const before = { unread: this.unread, total: this.total, items: new Map(this.#items) };
-    const gone = ids ?? this.#readIDs();
-    this.unread = Math.max(0, this.unread - gone.filter((id) => this.#items.get(id)?.read_at === null).length);
-    this.total = Math.max(0, this.total - this.#remove(gone));
+    const before = this.#remove(ids ?? this.#readIDs());
+    const fewer = Math.min(this.unread, before.filter((item) => !item.read_at).length);
+    this.unread -= fewer;
+    this.total -= before.length;
     this.#changed();
-    return () => this.#restore(before);
+    return () => {
+      before.forEach((item) => this.#put(item));
+      this.unread += fewer;
+      this.total += before.length;
+      this.#changed();
+    };
   }
 
   /** Takes the counts of an answer to the user's own call. */
   settle({ unread }) {
     this.unread = unread;
-    this.#changed();
-  }
-
-  #restore(before) {
-    // What came meanwhile stays.
-    for (const [id, item] of before.items) this.#items.set(id, item);
-    this.unread = before.unread;
-    this.total = before.total ?? this.total;
     this.#changed();
   }
 
@@ -131,19 +133,18 @@ export class InboxStore extends EventTarget {
     return [...this.#items.values()].filter((item) => item.read_at).map((item) => item.id);
   }
 
+  /** Marks as read; gives those that were not, as they were. */
   #read(ids, at) {
-    let changed = 0;
-    for (const id of ids ?? this.#items.keys()) {
-      const item = this.#items.get(id);
-      if (!item || item.read_at) continue;
-      this.#items.set(id, { ...item, read_at: at });
-      changed += 1;
-    }
-    return changed;
+    const before = [...(ids ?? this.#items.keys())].map((id) => this.#items.get(id)).filter((item) => item && !item.read_at);
+    for (const item of before) this.#put({ ...item, read_at: at });
+    return before;
   }
 
+  /** Takes away; gives those that were there. */
   #remove(ids) {
-    return ids.filter((id) => this.#items.delete(id)).length;
+    const before = ids.map((id) => this.#items.get(id)).filter(Boolean);
+    for (const item of before) this.#items.delete(item.id);
+    return before;
   }
 
   #advance(frame) {
