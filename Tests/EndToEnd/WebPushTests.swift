@@ -52,8 +52,8 @@ struct WebPushTests {
             let message = try #require(stack.sandbox.received().first)
             #expect(message.provider == .webpush && message.token == "ada")
             let payload = try Self.payload(message)
-            #expect(payload["title"]?.string == "Paid")
-            #expect(payload["body"]?.string == "€ 40 from Ada")
+            #expect(payload["notification"]?["title"]?.string == "Paid")
+            #expect(payload["notification"]?["body"]?.string == "€ 40 from Ada")
             #expect(payload["url"]?.string == "/invoices/i9")
             #expect(payload["image"]?.string == "https://img.example/1.png")
             #expect(payload["tag"]?.string == "invoice i9")
@@ -219,8 +219,8 @@ struct WebPushTests {
             let line = try await client.wait(for: "message ")
             let opened = try JSONParser.parse(Array(line.utf8.dropFirst("message ".utf8.count)))
             #expect(opened == (try Self.payload(message)))
-            #expect(opened["title"]?.string == "Grüße 🎉")
-            #expect(opened["body"]?.string?.hasSuffix("é…") == true)
+            #expect(opened["notification"]?["title"]?.string == "Grüße 🎉")
+            #expect(opened["notification"]?["body"]?.string?.hasSuffix("é…") == true)
         }
     }
 }

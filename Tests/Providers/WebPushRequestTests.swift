@@ -60,7 +60,8 @@ struct WebPushRequestTests {
         let text = String(decoding: try Self.browser.open(request.body), as: UTF8.self)
         let id = "01a1f866-0d7b-841c-a9a6-5597aa0575f3"
         #expect(
-            text == #"{"title":"Hello","body":"World","notification_id":"\#(id)","type":"greeting","severity":"info","#
+            text
+                == #"{"notification":{"title":"Hello","body":"World"},"notification_id":"\#(id)","type":"greeting","severity":"info","#
                 + #""created_at":"2026-11-20T10:00:00.000Z","tag":"\#(id)","badge":3,"data":{"notification_id":"\#(id)","type":"greeting"}}"#
         )
     }
@@ -175,7 +176,8 @@ struct WebPushRequestTests {
         #expect(try await keys(message(room + 1)) == ["url", "image", "actions"])
         let long = message(room + 1) { $0.body = String(repeating: "b", count: 3_626) }
         #expect(try await keys(long) == ["url", "actions"])
-        #expect(try Self.payload(try await Self.request(long))["body"]?.string?.hasSuffix("…") == false)
+        #expect(
+            try Self.payload(try await Self.request(long))["notification"]?["body"]?.string?.hasSuffix("…") == false)
     }
 
     @Test(
@@ -191,7 +193,7 @@ struct WebPushRequestTests {
                 $0.data = Array(#"{"k":"v"}"#.utf8)
             })
         #expect((4_000...4_096).contains(request.body.count))
-        let sent = try #require(try Self.payload(request)["body"]?.string)
+        let sent = try #require(try Self.payload(request)["notification"]?["body"]?.string)
         #expect(sent.hasSuffix("…"))
         #expect(sent.dropLast().allSatisfy { String($0) == character })
         #expect(body.hasPrefix(sent.dropLast()))
@@ -211,7 +213,7 @@ struct WebPushRequestTests {
         #expect(request.body.count <= 4_096)
         let payload = try Self.payload(request)
         #expect(payload["url"] == nil)
-        #expect(payload["body"]?.string?.isEmpty == false)
+        #expect(payload["notification"]?["body"]?.string?.isEmpty == false)
     }
 
     @Test("What cannot be sent at all says why")

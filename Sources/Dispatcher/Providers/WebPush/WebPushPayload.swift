@@ -71,10 +71,14 @@ enum WebPushPayload {
             let notification = self.message.notification
             var writer = JSONWriter(capacity: 1_024)
             writer.beginObject()
+            // Where pages look for it that were served by FCM.
+            writer.key("notification")
+            writer.beginObject()
             writer.key("title")
             writer.string(notification.title)
             writer.key("body")
             writer.string(body)
+            writer.endObject()
             writer.key("notification_id")
             writer.string(notification.id.description)
             writer.key("type")

@@ -22,8 +22,9 @@ async function show(message) {
   const tag = message.tag ?? message.collapse_key ?? message.notification_id;
   const count = Number(message.badge);
   if (Number.isFinite(count)) setBadge(count);
-  await self.registration.showNotification(message.title || "Carillon", {
-    body: message.body ?? "",
+  const { title, body } = message.notification ?? message;
+  await self.registration.showNotification(title || "Carillon", {
+    body: body ?? "",
     image: safe(message.image) ?? undefined,
     tag,
     renotify: Boolean(tag && message.severity === "alert"),
