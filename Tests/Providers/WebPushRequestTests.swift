@@ -61,7 +61,8 @@ struct WebPushRequestTests {
         let id = "01a1f866-0d7b-841c-a9a6-5597aa0575f3"
         #expect(
             text == #"{"title":"Hello","body":"World","notification_id":"\#(id)","type":"greeting","severity":"info","#
-                + #""created_at":"2026-11-20T10:00:00.000Z","tag":"\#(id)","badge":3,"data":{"notification_id":"\#(id)","type":"greeting"}}"#)
+                + #""created_at":"2026-11-20T10:00:00.000Z","tag":"\#(id)","badge":3,"data":{"notification_id":"\#(id)","type":"greeting"}}"#
+        )
     }
 
     @Test("Everything")
