@@ -252,12 +252,18 @@ let package = Package(
             ],
             path: "Sources/Gateway/Compatibility"
         ),
+        .target(
+            name: "Web",
+            dependencies: [crypto, httpTypes, hummingbird, nioCore],
+            path: "Sources/Gateway/Web",
+            resources: [.embedInCode("Resources")]
+        ),
         .executableTarget(
             name: "GatewayCommand",
             dependencies: [
                 "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Reload", "Services", "Settings",
-                "SocketIOTransport", "Sockets", "Stores", "Streams", "Telemetry", "Transfer", "Transports", "Zones",
-                argumentParser, hummingbird, logging, metrics, nioCore, nioPosix, niossl, serviceLifecycle,
+                "SocketIOTransport", "Sockets", "Stores", "Streams", "Telemetry", "Transfer", "Transports", "Web",
+                "Zones", argumentParser, hummingbird, logging, metrics, nioCore, nioPosix, niossl, serviceLifecycle,
             ],
             path: "Sources/Gateway/Command"
         ),
@@ -278,10 +284,16 @@ let package = Package(
             dependencies: ["Postgres", "Redis", "Stores", logging, nioCore, nioPosix],
             path: "Tests/Support/Fixtures"
         ),
+        .target(
+            name: "Browser",
+            dependencies: ["Fixtures", "JSON", "Transfer"],
+            path: "Tests/Support/Browser"
+        ),
         .executableTarget(
             name: "Benchmarks",
             dependencies: [
-                "Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer", "WebPushEncryption",
+                "Decision", "Fixtures", "Model", "Postgres", "Redis", "Stores", "Streams", "Transfer",
+                "WebPushEncryption", "Zones",
                 argumentParser, crypto, httpTypes, hummingbird, logging, nioCore, nioPosix,
             ],
             path: "Tests/Benchmarks",
@@ -395,7 +407,10 @@ let package = Package(
         ),
         .testTarget(
             name: "PipelineTests",
-            dependencies: ["Backoff", "Model", "Pipeline", "Providers", logging],
+            dependencies: [
+                "Backoff", "Catalog", "Fixtures", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Stores",
+                "Streams", "Zones", logging,
+            ],
             path: "Tests/Pipeline"
         ),
         .testTarget(
@@ -423,8 +438,9 @@ let package = Package(
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
-                "Fixtures", "JSON", "Model", "Postgres", "ProviderSandbox", "Queues", "Redis", "Services", "Streams",
-                "Transfer", cryptoExtras, crypto, logging, nioCore, nIOHTTP1, nioPosix, niossl,
+                "Browser", "Catalog", "Fixtures", "JSON", "Model", "Pipeline", "Postgres", "Providers",
+                "ProviderSandbox", "Queues", "Redis", "Services", "Stores", "Streams", "Transfer", "Zones",
+                cryptoExtras, crypto, logging, nioCore, nIOHTTP1, nioPosix, niossl, serviceLifecycle,
             ],
             path: "Tests/EndToEnd"),
     ],

@@ -73,8 +73,11 @@ enum TestServices {
             schedules: ScheduleStore(pool: pool),
             presence: presence,
             recipients: RecipientStore(pool: pool),
+            usage: UsageCaps(connection: redis, keys: keys),
             traces: TraceStore(pool: pool),
             survey: StreamSurvey(connection: redis, keys: keys),
+            providerBoard: ProviderBoard(connection: redis, keys: keys),
+            testSends: TestSends(connection: redis, keys: keys),
             jobs: JobStream(connection: redis, keys: keys),
             broadcasts: BroadcastStore(pool: pool),
             jobControl: JobControl(
@@ -94,7 +97,9 @@ enum TestServices {
             checkDatabase: {},
             now: now,
             webhooks: WebhookStore(pool: pool),
-            deadLetters: DeadLetterStore(pool: pool)
+            deadLetters: DeadLetterStore(pool: pool),
+            statistics: StatisticsStore(pool: pool),
+            clientReports: ClientReportStore(pool: pool)
         )
         let value: Value
         do {

@@ -124,7 +124,7 @@ struct GateTests {
     func words() {
         #expect(
             GateRefusal.allCases.map(\.rawValue) == [
-                "cancelled", "read", "deleted", "replaced", "expired", "opted_out", "device_inactive",
+                "cancelled", "read", "deleted", "replaced", "expired", "unread", "opted_out", "device_inactive",
                 "already_delivered", "already_accepted", "under_way", "quiet_hours",
             ]
         )

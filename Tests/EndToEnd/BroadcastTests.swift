@@ -88,13 +88,7 @@ struct BroadcastTests {
             let left = "SELECT count(*) FROM carillon.notifications WHERE user_id IN ('u1', 'u2', 'u10', 'u11')"
             #expect(try await Self.number(stack, left) == 0)
             // What the dead one stored and did not hand on has no owner, and is found.
-            for statement in [
-                """
-                UPDATE carillon.notifications SET stored_at = stored_at - interval '10 minutes'
-                WHERE status = 'pending'
-                """,
-                "UPDATE carillon.sweep SET swept_until = swept_until - interval '20 minutes'",
-            ] { _ = try await stack.query(statement) }
+            try await stack.age()
             let last = try await eventualValue("all of it is settled", within: .seconds(90)) {
                 let report = try await Self.report(gateway, entry)
                 return report["final"]?.bool == true ? report : nil
@@ -103,29 +97,10 @@ struct BroadcastTests {
         }
     }
 
-    /// Starts a broadcast of which half the chains seem to be somebody else's, and waits until the other half is done.
+    /// Starts a broadcast and has half of it expanded.
     private static func expandHalf(_ id: String, _ gateway: Gateway, in stack: Stack) async throws {
-        let stream = "carillon:{fcm}:deliveries:bulk"
-        // Work of a newer program stays in the stream, and holds the broadcast back.
-        let work = try await stack.connection.send("XADD", .text(stream), "*", "d", "99 from the future").string() ?? ""
-        let job = #"{"id":"\#(id)","topic":"news","type":"breaking_news","title":"Extra"}"#
-        #expect(try await Self.post(gateway, job).status == 202)
-        try await eventually("it is held back") {
-            try await Self.report(gateway, id)["broadcast"]?["held"]?.bool == true
-        }
-        _ = try await stack.query(
-            """
-            UPDATE carillon.broadcast_chains SET claimed_by = 'ghost', claimed_until = now() + interval '1 hour'
-            WHERE part >= 8
-            """
-        )
-        try await stack.connection.send("XDEL", .text(stream), .text(work))
-        try await eventually("half of it is expanded") {
-            try await Self.report(gateway, id)["broadcast"]?["chains_done"]?.integer == 8
-        }
+        try await stack.expandHalf(id, gateway, #""topic":"news","type":"breaking_news","title":"Extra""#)
     }
-
-    private static let highWater = ["BROADCAST_HIGH_WATER": "1"]
 
     @Test("a broadcast is held back by a full stream, paused, and resumed where it was; its id is good for one")
     func pause() async throws {
@@ -133,14 +108,14 @@ struct BroadcastTests {
             let gateway = try await stack.startGateway()
             let service = try await Self.service()
             try await Self.makeUsers(in: stack)
-            _ = try await stack.startDispatcher(environment: Self.highWater)
+            _ = try await stack.startDispatcher(environment: Stack.holdingBroadcasts)
             try await Self.expandHalf("b1", gateway, in: stack)
             for _ in 0..<2 {
                 let paused = try await gateway.call(.post, "/v1/jobs/b1/pause", token: service)
                 #expect(paused.status == 200)
                 #expect(paused.body["broadcast"]?["state"]?.string == "paused")
             }
-            _ = try await stack.query("UPDATE carillon.broadcast_chains SET claimed_by = NULL, claimed_until = NULL")
+            try await stack.freeChains(below: 16)
             // Another one goes by it.
             #expect(try await Self.post(gateway, #"{"id":"b2","all":true,"type":"invoice_created"}"#).status == 202)
             _ = try await Self.waitFor("done", gateway, "b2")
@@ -177,7 +152,7 @@ struct BroadcastTests {
             try await Self.makeUsers(in: stack)
             #expect(
                 try await gateway.call(.delete, "/v1/jobs/b0", token: service).body["status"]?.string == "pending")
-            _ = try await stack.startDispatcher(environment: Self.highWater)
+            _ = try await stack.startDispatcher(environment: Stack.holdingBroadcasts)
             #expect(try await Self.post(gateway, #"{"id":"b0","all":true,"type":"invoice_created"}"#).status == 202)
             let early = try await Self.waitFor("cancelled", gateway, "b0")
             #expect(early["broadcast"]?["stored"]?.integer == 0)

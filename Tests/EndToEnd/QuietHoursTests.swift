@@ -6,6 +6,7 @@ import Foundation
 import JSON
 import Model
 import Postgres
+import ProviderSandbox
 import Redis
 import Testing
 import Transfer
@@ -13,15 +14,6 @@ import Transfer
 /// Quiet hours, caps, idle users and switches, through both programs.
 @Suite(.serialized, .timeLimit(.minutes(5)))
 struct QuietHoursTests {
-    /// Quiet hours around now, in a user's settings.
-    private static func quietNow() -> String {
-        let minute = Int(Date.now.timeIntervalSince1970) / 60 % 1_440
-        func clock(_ minutes: Int) -> String {
-            LocalTime(minutes: (minutes + 1_440) % 1_440)?.description ?? ""
-        }
-        return #"{"zone":"UTC","quiet_hours":{"start":"\#(clock(minute - 60))","end":"\#(clock(minute + 60))"}}"#
-    }
-
     private static let catalog = """
         types:
           news: {severity: info, delivery: push, category: world, attention_delay: 1s}
@@ -50,7 +42,7 @@ struct QuietHoursTests {
     func policies() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
-            try await Self.set(gateway, "/v1/settings", user: "ada", Self.quietNow())
+            try await Self.set(gateway, "/v1/settings", user: "ada", QuietNow.settings)
             for type in ["news", "fire", "whisper", "gone"] {
                 try await stack.append([("user", "ada"), ("type", type), ("title", type)])
             }
@@ -71,7 +63,7 @@ struct QuietHoursTests {
         try await Self.with { stack, gateway in
             let token = try await Stack.token(user: "ben")
             try await gateway.register(user: "ben", platform: "android", token: "ben-phone")
-            try await Self.set(gateway, "/v1/settings", user: "ben", Self.quietNow())
+            try await Self.set(gateway, "/v1/settings", user: "ben", QuietNow.settings)
             for number in 1...7 {
                 try await stack.append([("user", "ben"), ("type", "news"), ("title", "n\(number)")])
             }
@@ -90,11 +82,41 @@ struct QuietHoursTests {
         }
     }
 
+    @Test("two summaries stand beside each other: the second takes nothing from the first")
+    func twoSummaries() async throws {
+        try await Self.with { stack, gateway in
+            try await gateway.register(user: "fay", platform: "android", token: "fay-phone")
+            for night in 1...2 {
+                try await gateway.set(QuietNow.settings, of: "fay")
+                for number in 1...6 {
+                    try await stack.append([("user", "fay"), ("type", "news"), ("title", "\(night).\(number)")])
+                }
+                try await eventually("all wait") {
+                    try await stack.statuses(user: "fay").values.count { $0 == "deferred" } == 6
+                }
+                try await gateway.set(QuietNow.over, of: "fay")
+                try await eventually("the morning's summary") {
+                    stack.pushed() == ["fay-phone": [String](repeating: "6 notifications", count: night)]
+                }
+            }
+            try await eventually("both count as sent") {
+                let rows = try await stack.query(
+                    "SELECT status, replaced_by IS NULL FROM carillon.notifications WHERE type = 'summary'")
+                return try rows.map { [try $0.text(0), "\(try $0.bool(1))"] } == [["sent", "true"], ["sent", "true"]]
+            }
+            // Neither asks the phone to put it in the place of the other.
+            let tags = try stack.sandbox.received().map {
+                try JSONParser.parse($0.payload)["message"]?["android"]?["notification"]?["tag"]?.string
+            }
+            #expect(Set(tags).count == 2)
+        }
+    }
+
     @Test("an open socket gets it silently in quiet hours, and nothing is pushed afterwards")
     func silent() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "cleo", platform: "android", token: "cleo-phone")
-            try await Self.set(gateway, "/v1/settings", user: "cleo", Self.quietNow())
+            try await Self.set(gateway, "/v1/settings", user: "cleo", QuietNow.settings)
             let socket = try await TestSocket.synced(port: gateway.port, user: "cleo")
             try await stack.append([("user", "cleo"), ("type", "news"), ("title", "psst")])
             #expect(try await socket.first("notification")["notification"]?["silent"]?.bool == true)

@@ -27,7 +27,7 @@ struct SweepTests {
             try await eventually("the socket that stayed open is registered") {
                 try await stack.connection.send("HLEN", "carillon:presence:{online}").integer() == 1
             }
-            try await Self.age(stack)
+            try await stack.age()
 
             _ = try await stack.startDispatcher(name: "second")
             try await eventually("each one's status says how it went") {
@@ -35,11 +35,7 @@ struct SweepTests {
                 let offline = try await stack.statuses(user: "offline")
                 return online == [Self.title: "delivered"] && offline == [Self.title: "sent"]
             }
-            try await eventually("the sweeper has passed both") {
-                try await stack.query(
-                    "SELECT 1 FROM carillon.notifications n, carillon.sweep s WHERE n.stored_at > s.swept_until"
-                ).isEmpty
-            }
+            try await stack.waitForSweep()
             #expect(Self.seen(by: socket) == [Self.title])
             #expect(stack.pushed() == ["phone": [Self.title]])
         }
@@ -62,7 +58,7 @@ struct SweepTests {
             dispatcher.send(SIGKILL)
             try await dispatcher.waitForExit()
             try await stack.connection.send("FLUSHALL")
-            try await Self.age(stack)
+            try await stack.age()
 
             _ = try await stack.startDispatcher(name: "second")
             try await eventually("the phone has it") {
@@ -72,14 +68,6 @@ struct SweepTests {
                 try await stack.statuses(user: "offline") == [Self.title: "sent"]
             }
         }
-    }
-
-    /// Ten minutes pass.
-    private static func age(_ stack: Stack) async throws {
-        for statement in [
-            "UPDATE carillon.notifications SET stored_at = stored_at - interval '10 minutes'",
-            "UPDATE carillon.sweep SET swept_until = swept_until - interval '20 minutes'",
-        ] { _ = try await stack.query(statement) }
     }
 
     /// Has a dispatcher store a notification for each user and die before it hands them on.

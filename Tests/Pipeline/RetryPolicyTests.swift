@@ -51,10 +51,19 @@ struct RetryPolicyTests {
         #expect(Self.next(tried: 1, minimum: .seconds(60), expiresAt: Self.now + .seconds(120)) != nil)
     }
 
-    @Test("no lane is tried sooner than the critical one", arguments: Lane.allCases)
-    func lanes(lane: Lane) {
-        let policy = RetryPolicy.of(lane)
-        #expect(policy.backoff.ceiling(attempt: 0) >= RetryPolicy.of(.critical).backoff.ceiling(attempt: 0))
+    @Test("no lane is tried sooner than the critical one", arguments: Lane.allCases, Provider.allCases)
+    func lanes(lane: Lane, provider: Provider) {
+        let policy = RetryPolicy.of(lane, provider)
+        let critical = RetryPolicy.of(.critical, provider)
+        #expect(policy.backoff.ceiling(attempt: 0) >= critical.backoff.ceiling(attempt: 0))
         #expect(policy.tries > 1)
+    }
+
+    @Test("mail is tried for hours in any lane", arguments: Lane.allCases)
+    func mail(lane: Lane) {
+        let policy = RetryPolicy.of(lane, .email)
+        let longest = (0..<policy.tries).reduce(Duration.zero) { $0 + policy.backoff.ceiling(attempt: $1) }
+        #expect(policy.backoff.ceiling(attempt: 0) >= .seconds(60))
+        #expect(longest >= .seconds(8 * 3_600))
     }
 }

@@ -21,7 +21,7 @@ struct CollapseTests {
             _ = try await store.store([old, other], areRepeats: false)
             let batch = try await store.storeBatch([new], areRepeats: false)
             #expect(batch.outcomes == [.stored(version: 3, unread: 3)])
-            #expect(batch.replacements.map(\.id) == [old.id])
+            #expect(batch.replacements.map(\.label) == [old.label])
             #expect(batch.replacements.map(\.newest) == [new.id])
             #expect(batch.replacements.map(\.version) == [4])
             #expect(batch.replacements.map(\.unread) == [2])

@@ -37,6 +37,29 @@ struct DigestStoreTests {
         }
     }
 
+    @Test("what windows held back can be read page by page, the single ones left out")
+    func held() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            _ = try await store.gather(Self.items(1...5, Self.rule(2)), now: Self.now)
+            _ = try await store.gather(Self.items(6...8, user: "b", Self.rule(0)), now: Self.now)
+            let due = try await store.take(now: Self.now + .seconds(86_400), until: Self.now, limit: 10)
+            let windows = due.map(\.id)
+            #expect(windows.count == 2)
+            var found: [NotificationID] = []
+            var last: DigestStore.Held?
+            repeat {
+                let page = try await store.held(in: windows, after: last, limit: 2)
+                #expect(page.allSatisfy { windows.contains($0.window) })
+                found += page.map(\.id)
+                last = page.last
+            } while last != nil
+            let expected = Self.items(3...5, Self.rule(2)) + Self.items(6...8, user: "b", Self.rule(0))
+            #expect(found.count == 6)
+            #expect(Set(found) == Set(expected.map(\.notification.id)))
+        }
+    }
+
     @Test("a window is taken by one; late items open the next")
     func late() async throws {
         try await Samples.withStores { pool in

@@ -44,6 +44,26 @@ struct FollowUpStoreTests {
         }
     }
 
+    @Test("of one user no more than a page is taken at once, the oldest first; who does not fit waits whole")
+    func pages() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let many = (0..<FollowUpStore.userLimit + 10).map { Samples.notification($0, user: "many") }
+            let few = (2_000..<2_003).map { Samples.notification($0, user: "few") }
+            _ = try await NotificationStore(pool: pool).store(many + few, areRepeats: false)
+            try await store.put(many.map { (Self.item($0), Self.now, "quiet_hours") })
+            try await store.put(few.map { (Self.item($0), Self.now + .seconds(1), "quiet_hours") })
+            let at = Self.now + .seconds(1)
+            let until = Self.now + .seconds(90)
+            let first = try await store.take(now: at, until: until, limit: FollowUpStore.userLimit + 1)
+            #expect(first.map(\.item.notification) == many.prefix(FollowUpStore.userLimit).map(\.id))
+            let second = try await store.take(now: at, until: until, limit: FollowUpStore.userLimit + 1)
+            #expect(second.count == 13)
+            #expect(second.filter { $0.item.user == "many" }.map(\.item.notification) == many.suffix(10).map(\.id))
+            #expect(try await store.take(now: at, until: until, limit: 10).isEmpty)
+        }
+    }
+
     @Test("two that take at once never get the same")
     func concurrency() async throws {
         try await Samples.withStores { pool in

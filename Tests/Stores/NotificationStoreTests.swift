@@ -166,6 +166,20 @@ struct NotificationStoreTests {
         }
     }
 
+    @Test("a mark that is ahead of the clock comes back to it, and what is stored from then on is found")
+    func markAhead() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let now = try await store.clock()
+            try await store.advanceSweep(before: now + .seconds(3_600))
+            _ = try await store.store([Samples.notification(1, user: "a")], areRepeats: false)
+            #expect(try await store.unowned(before: now, limit: 10).isEmpty)
+            try await store.advanceSweep(before: now)
+            let later = try await store.clock()
+            #expect(try await store.unowned(before: later, limit: 10).map(\.notification.title) == ["n1"])
+        }
+    }
+
     @Test("users whose ids look alike and differ in their code points have inboxes of their own")
     func exactUsers() async throws {
         try await Samples.withStores { pool in

@@ -11,7 +11,8 @@ ENVIRONMENT_NAMES='
     FCM_CREDENTIALS FCM_ENDPOINT
     APNS_KEY APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC APNS_ENDPOINT
     VAPID_KEY VAPID_SUBJECT WEBPUSH_PRIVATE
-    PROVIDER_CA
+    SMTP_URL SMTP_FROM
+    PROVIDER_CA PUBLIC_URL
 '
 
 # load_secrets: sets AUTH_JWT_SECRET and POSTGRES_PASSWORD, drawn at the first start.
@@ -29,7 +30,7 @@ load_secrets() {
 
 # choose_ports: the ports of the last start where they are free, others where not.
 choose_ports() {
-    local REDIS='' POSTGRES='' SANDBOX='' CONTROL='' METRICS=9091
+    local REDIS='' POSTGRES='' SANDBOX='' CONTROL='' SMTP='' METRICS=9091
     # shellcheck disable=SC1091
     [[ ! -e $DATA/ports ]] || source "$DATA/ports"
     if [[ $PORT == 0 ]]; then
@@ -46,9 +47,11 @@ choose_ports() {
     free_port POSTGRES_PORT "${POSTGRES:-0}"
     free_port SANDBOX_PORT "${SANDBOX:-0}"
     free_port SANDBOX_CONTROL_PORT "${CONTROL:-0}"
+    free_port SANDBOX_SMTP_PORT "${SMTP:-0}"
     free_port METRICS_PORT "$METRICS"
-    printf 'REDIS=%s\nPOSTGRES=%s\nSANDBOX=%s\nCONTROL=%s\nMETRICS=%s\n' \
-        "$REDIS_PORT" "$POSTGRES_PORT" "$SANDBOX_PORT" "$SANDBOX_CONTROL_PORT" "$METRICS_PORT" >"$DATA/ports"
+    printf 'REDIS=%s\nPOSTGRES=%s\nSANDBOX=%s\nCONTROL=%s\nSMTP=%s\nMETRICS=%s\n' \
+        "$REDIS_PORT" "$POSTGRES_PORT" "$SANDBOX_PORT" "$SANDBOX_CONTROL_PORT" "$SANDBOX_SMTP_PORT" "$METRICS_PORT" \
+        >"$DATA/ports"
 }
 
 # create_database NAME: makes the database in the running cluster unless it is there.
@@ -77,6 +80,10 @@ set_environment() {
     APNS_TEAM_ID=$(apns_fact team_id)
     # The sandbox is on this machine.
     export VAPID_KEY=$DATA/sandbox/vapid.pem VAPID_SUBJECT=mailto:push@example.com WEBPUSH_PRIVATE=on
+    export SMTP_URL="smtp://carillon:pass%3Aword%2F1@127.0.0.1:$SANDBOX_SMTP_PORT"
+    export SMTP_FROM='Carillon <notices@example.com>'
+    # Where the links of mail lead.
+    export PUBLIC_URL="http://127.0.0.1:$GATEWAY_PORT"
     export PROVIDER_CA=$DATA/sandbox/ca.pem
 }
 

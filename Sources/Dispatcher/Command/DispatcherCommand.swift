@@ -19,11 +19,12 @@ struct DispatcherCommand: AsyncParsableCommand {
               dispatcher run
               dispatcher enqueue --user u1 --type payment_received --title "Payment received"
               dispatcher broadcast --topic news --type breaking_news --title "Extra"
+              dispatcher send-test --user u1
               dispatcher schedules list
             """,
         subcommands: [
             RunCommand.self, EnqueueCommand.self, BroadcastCommand.self, SchedulesCommand.self, OutboxSQLCommand.self,
-            DeadCommand.self,
+            DeadCommand.self, SendTestCommand.self,
         ]
     )
 

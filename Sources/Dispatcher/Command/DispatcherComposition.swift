@@ -27,9 +27,11 @@ import Zones
 enum DispatcherComposition {
     /// Works until a signal ends it.
     static func run(_ settings: DispatcherSettings, reader: SettingsReader) async throws {
-        let now: @Sendable () -> Timestamp = {
+        let machineTime: @Sendable () -> Timestamp = {
             Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
         }
+        let clock = SteadyClock(machineTime())
+        let now: @Sendable () -> Timestamp = { clock.now }
         let catalog = await reader.load("CATALOG", isSet: !settings.common.catalog.isEmpty) {
             try CatalogLoader.load(path: settings.common.catalog)
         }
@@ -42,7 +44,15 @@ enum DispatcherComposition {
         let (transfer, guarded, webhooks) = try self.transfers(settings, logger: logger)
         let apps = AppChannels(
             settings,
-            context: ChannelContext(transfer: transfer, guarded: guarded, now: now, logger: logger, read: self.contents)
+            context: ChannelContext(
+                transfer: transfer,
+                guarded: guarded,
+                now: machineTime,
+                logger: logger,
+                read: self.contents,
+                caFile: settings.providerCertificateAuthority,
+                unsubscribe: self.unsubscribeLinks(settings)
+            )
         )
         let ways = await apps.make { reader.fault($0, "cannot be used: \($1)") }
         try reader.finish()
@@ -66,6 +76,11 @@ enum DispatcherComposition {
         let redis = try connect(jobsLoop)
         let pool = try PostgresPool(self.database(settings), logger: logger)
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
+        let notifications = NotificationStore(pool: pool)
+        let time = ClockService(
+            clock: clock, notifications: notifications, machine: machineTime, logger: logger)
+        // Before anything is looked at that may be due.
+        try? await time.set()
         let keys = Keyspace()
         let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
         let directory = ChannelDirectory(ways)
@@ -74,7 +89,7 @@ enum DispatcherComposition {
             catalogs: catalogs,
             keys: keys,
             redis: redis,
-            notifications: NotificationStore(pool: pool),
+            notifications: notifications,
             recipients: RecipientStore(pool: pool),
             deliveries: DeliveryStore(pool: pool),
             deadLetters: DeadLetterStore(pool: pool),
@@ -142,13 +157,17 @@ enum DispatcherComposition {
             logger: logger
         )
         var services: [any Service] = [
-            lease, operations, reload, CredentialService(channels: apps, directory: directory),
+            lease, time, operations, reload, CredentialService(channels: apps, directory: directory),
         ]
         services.append(RetryService(dispatcher: dispatcher, deliveries: deliveries))
         services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher), broadcasts]
         services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
         services.append(ScheduleService(dispatcher: dispatcher))
         services.append(contentsOf: deliveries)
+        services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries))
+        services.append(
+            TestSendService(
+                dispatcher: dispatcher, devices: DeviceStore(pool: pool), reader: try connect(eventLoops.next())))
         services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
         let days = settings.retention
         services.append(ReplayService(dispatcher: dispatcher))
@@ -218,6 +237,15 @@ enum DispatcherComposition {
         configuration.allowPlainHTTP = settings.common.allowsPrivateWebhooks
         configuration.refusesPrivateAddresses = !settings.common.allowsPrivateWebhooks
         return (transfer, guarded, try TransferClient(configuration: configuration, logger: logger))
+    }
+
+    /// Links by which one click stops a type's e-mail; none without an address and a secret.
+    private static func unsubscribeLinks(_ settings: DispatcherSettings) -> @Sendable (Notification) -> String? {
+        guard let url = settings.publicURL, let secret = settings.linkSecret else { return { _ in nil } }
+        let links = UnsubscribeLinks(secret: secret)
+        return { notification in
+            "\(url)/v1/unsubscribe?token=" + links.token(for: .init(user: notification.user, type: notification.type))
+        }
     }
 
     /// How the databases are reached whose outbox is relayed, by name.

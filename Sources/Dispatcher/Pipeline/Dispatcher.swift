@@ -170,18 +170,6 @@ package struct Dispatcher: Sendable {
         self.inHand.release(ids, of: group.stream)
     }
 
-    /// Tells what became of notifications that no entry in hand stands for.
-    func tell(_ events: [LifecycleEvent]) async {
-        guard self.events.isOn, !events.isEmpty else { return }
-        do throws(RedisError) {
-            try await self.events.append(events, on: self.redis)
-            PipelineMetrics.events.written.increment(by: events.count)
-        } catch {
-            PipelineMetrics.events.lost.increment(by: events.count)
-            self.logger.warning("events lost", metadata: ["count": "\(events.count)", "error": "\(error)"])
-        }
-    }
-
     /// Leaves every consumer group where nothing is pending for this dispatcher; the rest is taken over when the lease is void.
     package func leaveGroups() async {
         var streams = Lane.allCases.map { self.keys.jobs($0) }

@@ -15,18 +15,26 @@ package struct ChannelContext: Sendable {
     package let logger: Logger
     /// Reads a credential's file.
     package let read: @Sendable (String) throws(CredentialFault) -> [UInt8]
+    /// A PEM file of authorities for ways that make connections of their own; nil for the system's.
+    package let caFile: String?
+    /// The URL at which one click stops e-mail such as a notification's; nil if there is none.
+    package let unsubscribe: @Sendable (Notification) -> String?
 
     package init(
         transfer: TransferClient,
         guarded: TransferClient,
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger,
-        read: @escaping @Sendable (String) throws(CredentialFault) -> [UInt8]
+        read: @escaping @Sendable (String) throws(CredentialFault) -> [UInt8],
+        caFile: String? = nil,
+        unsubscribe: @escaping @Sendable (Notification) -> String? = { _ in nil }
     ) {
         self.transfer = transfer
         self.guarded = guarded
         self.now = now
         self.logger = logger
         self.read = read
+        self.caFile = caFile
+        self.unsubscribe = unsubscribe
     }
 }

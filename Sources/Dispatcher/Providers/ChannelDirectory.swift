@@ -34,9 +34,25 @@ package final class ChannelDirectory: Sendable {
         self.ways.withLock { $0[provider]?[app] }
     }
 
+    /// The way to a device; nil if its app has none.
+    ///
+    /// An e-mail address is no app's: the default one writes to it, or else the first.
+    package func way(to device: Device) -> Way? {
+        guard device.provider == .email else { return self.way(device.provider, app: device.app) }
+        return self.ways.withLock { ways in
+            let apps = ways[.email] ?? [:]
+            return apps[device.app] ?? apps.min { $0.key < $1.key }?.value
+        }
+    }
+
     /// Whether a device can be sent to.
     package func serves(_ device: Device) -> Bool {
-        self.way(device.provider, app: device.app) != nil
+        self.way(to: device) != nil
+    }
+
+    /// Whether there is a way to a provider.
+    package func has(_ provider: Provider) -> Bool {
+        self.ways.withLock { $0[provider]?.isEmpty == false }
     }
 
     /// Whether several apps use a provider.

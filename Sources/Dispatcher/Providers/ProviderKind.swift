@@ -10,6 +10,8 @@ package protocol ProviderKind {
     static var provider: Provider { get }
     /// The names of the settings it takes.
     static var settings: [String] { get }
+    /// What its answers mean.
+    static var rules: [AnswerRule] { get }
 
     /// Makes the way to the provider for one app.
     ///

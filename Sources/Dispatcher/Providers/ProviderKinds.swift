@@ -10,6 +10,7 @@ package enum ProviderKinds {
             FCM.self,
             APNS.self,
             WebPush.self,
+            Email.self,
         ]
     }
 

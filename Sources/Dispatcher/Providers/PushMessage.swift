@@ -20,6 +20,8 @@ package struct PushMessage: Sendable {
     package var code: Int?
     /// What is asked of the device.
     package var purpose = Purpose.show
+    /// Whether its user may refuse its like.
+    package var isRefusable = true
     package var now: Timestamp
 
     /// - Parameters:

@@ -34,10 +34,12 @@ package enum APIRouter {
         PresenceRoutes(services: services).add(to: version)
         TraceRoutes(services: services).add(to: version)
         SurveyRoutes(services: services).add(to: version)
+        ProviderRoutes(services: services).add(to: version)
         SimulationRoutes(services: services).add(to: version)
         DeadLetterRoutes(services: services).add(to: version)
         WebhookRoutes(services: services).add(to: version)
         CatalogRoutes(services: services).add(to: version)
+        StatisticsRoutes(services: services).add(to: version)
         extend(router, services)
         if refusesOtherMethods { MethodRefusal.add(to: router) }
         return router

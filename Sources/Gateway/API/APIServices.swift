@@ -28,8 +28,11 @@ package struct APIServices: Sendable {
     package let schedules: ScheduleStore
     package let presence: PresenceRegistry
     package let recipients: RecipientStore
+    package let usage: UsageCaps
     package let traces: TraceStore
     package let survey: StreamSurvey
+    package let providerBoard: ProviderBoard
+    package let testSends: TestSends
     package let jobs: JobStream
     package let broadcasts: BroadcastStore
     package let jobControl: JobControl
@@ -52,6 +55,9 @@ package struct APIServices: Sendable {
     package let webhooks: WebhookStore
     package let deadLetters: DeadLetterStore
     package let webhookOptions: WebhookOptions
+    package let statisticsStore: StatisticsStore
+    package let statistics: StatisticsService
+    package let clientReports: ClientReportStore
     let userFields: UserFields
 
     /// The catalog of this moment; what answers one call takes it once.
@@ -73,8 +79,11 @@ package struct APIServices: Sendable {
         schedules: ScheduleStore,
         presence: PresenceRegistry,
         recipients: RecipientStore,
+        usage: UsageCaps,
         traces: TraceStore,
         survey: StreamSurvey,
+        providerBoard: ProviderBoard,
+        testSends: TestSends,
         jobs: JobStream,
         broadcasts: BroadcastStore,
         jobControl: JobControl,
@@ -92,7 +101,9 @@ package struct APIServices: Sendable {
         callRate: UserRate? = nil,
         webhooks: WebhookStore,
         deadLetters: DeadLetterStore,
-        webhookOptions: WebhookOptions = WebhookOptions()
+        webhookOptions: WebhookOptions = WebhookOptions(),
+        statistics: StatisticsStore,
+        clientReports: ClientReportStore
     ) {
         self.credentials = credentials
         self.tickets = tickets
@@ -109,8 +120,11 @@ package struct APIServices: Sendable {
         self.schedules = schedules
         self.presence = presence
         self.recipients = recipients
+        self.usage = usage
         self.traces = traces
         self.survey = survey
+        self.providerBoard = providerBoard
+        self.testSends = testSends
         self.jobs = jobs
         self.broadcasts = broadcasts
         self.jobControl = jobControl
@@ -128,6 +142,9 @@ package struct APIServices: Sendable {
         self.webhooks = webhooks
         self.deadLetters = deadLetters
         self.webhookOptions = webhookOptions
+        self.statisticsStore = statistics
+        self.statistics = StatisticsService(store: statistics, now: now)
+        self.clientReports = clientReports
         self.userFields = UserFields(catalogs: catalogs, now: now, webPushOrigins: webPushOrigins)
     }
 

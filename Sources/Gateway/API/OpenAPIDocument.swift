@@ -13,7 +13,8 @@ package enum OpenAPIDocument {
         PackageResources.topics_json, PackageResources.jobs_json, PackageResources.users_json,
         PackageResources.tokens_json, PackageResources.webhooks_json, PackageResources.deadletters_json,
         PackageResources.admin_json, PackageResources.operations_json,
-        PackageResources.decisions_json, PackageResources.schedules_json,
+        PackageResources.decisions_json, PackageResources.providers_json, PackageResources.schedules_json,
+        PackageResources.statistics_json,
     ]
 
     /// Puts the parts together.

@@ -25,6 +25,7 @@ import Streams
 import Telemetry
 import Transports
 import UnixSignals
+import Web
 import Zones
 
 /// Puts the gateway together: the one place that makes clients and services.
@@ -104,15 +105,23 @@ enum GatewayComposition {
             connection: redis,
             logger: logger
         )
+        let buckets = TokenBuckets(connection: redis, keys: keys)
         let inboxService = InboxService(
             store: inbox,
             publisher: publisher,
             unconfirmed: unconfirmed,
             events: events,
+            retractions: RetractionService(
+                catalogs: catalogs,
+                deliveries: DeliveryStore(pool: pool),
+                buckets: buckets,
+                connection: redis,
+                keys: keys,
+                logger: logger
+            ),
             now: now,
             logger: logger
         )
-        let buckets = TokenBuckets(connection: redis, keys: keys)
         let callRate = protection.calls(buckets)
         let messageRate = protection.messages(buckets)
         let backend = SocketService(
@@ -172,8 +181,11 @@ enum GatewayComposition {
                 schedules: ScheduleStore(pool: pool),
                 presence: presence,
                 recipients: RecipientStore(pool: pool),
+                usage: UsageCaps(connection: redis, keys: keys),
                 traces: TraceStore(pool: pool),
                 survey: StreamSurvey(connection: redis, keys: keys),
+                providerBoard: ProviderBoard(connection: redis, keys: keys),
+                testSends: TestSends(connection: redis, keys: keys),
                 jobs: JobStream(connection: redis, keys: keys),
                 broadcasts: BroadcastStore(pool: pool),
                 jobControl: JobControl(
@@ -181,6 +193,7 @@ enum GatewayComposition {
                     broadcasts: BroadcastStore(pool: pool),
                     schedules: ScheduleStore(pool: pool),
                     publisher: publisher,
+                    events: events,
                     keys: keys,
                     now: now,
                     logger: logger
@@ -204,11 +217,14 @@ enum GatewayComposition {
                 webhookOptions: WebhookOptions(
                     areEventsWritten: settings.common.eventsLength != nil,
                     allowsPrivate: settings.common.allowsPrivateWebhooks
-                )
+                ),
+                statistics: StatisticsStore(pool: pool),
+                clientReports: ClientReportStore(pool: pool)
             )
         ) { router, services in
             let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production
             CompatibilityRouter.add(to: router, services: services, defaults: .init(environment: environment))
+            WebRouter.add(to: router)
         }
         let app = try self.application(
             settings, router, hub, backend, protection.policy, certificate, eventLoops, logger)

@@ -13,6 +13,7 @@ package struct InboxService: Sendable {
     private let publisher: FramePublisher
     private let unconfirmed: UnconfirmedSet
     private let events: EventTeller
+    private let retractions: RetractionService?
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
 
@@ -21,6 +22,7 @@ package struct InboxService: Sendable {
         publisher: FramePublisher,
         unconfirmed: UnconfirmedSet,
         events: EventTeller = EventTeller(),
+        retractions: RetractionService? = nil,
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger
     ) {
@@ -28,6 +30,7 @@ package struct InboxService: Sendable {
         self.publisher = publisher
         self.unconfirmed = unconfirmed
         self.events = events
+        self.retractions = retractions
         self.now = now
         self.logger = logger
     }
@@ -38,6 +41,7 @@ package struct InboxService: Sendable {
         let change = try await self.store.markRead(user: user, ids: ids, at: now)
         await self.tell(user, .read, change, all: ids == nil ? "all" : nil)
         await self.events.tell(change.labels.map { LifecycleEvent(.read, $0, at: now) })
+        await self.retractions?.retract(change.labels)
         return change
     }
 

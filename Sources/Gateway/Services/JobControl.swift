@@ -57,6 +57,7 @@ package struct JobControl: Sendable {
     private let broadcasts: BroadcastStore
     private let schedules: ScheduleStore
     private let publisher: FramePublisher
+    private let events: EventTeller
     private let keys: Keyspace
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
@@ -66,6 +67,7 @@ package struct JobControl: Sendable {
         broadcasts: BroadcastStore,
         schedules: ScheduleStore,
         publisher: FramePublisher,
+        events: EventTeller = EventTeller(),
         keys: Keyspace,
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger
@@ -74,6 +76,7 @@ package struct JobControl: Sendable {
         self.broadcasts = broadcasts
         self.schedules = schedules
         self.publisher = publisher
+        self.events = events
         self.keys = keys
         self.now = now
         self.logger = logger
@@ -185,7 +188,8 @@ package struct JobControl: Sendable {
         return try await self.find(name)
     }
 
-    /// Tells the sockets, as of any deletion: one that misses it finds a hole before its next frame and fills it.
+    /// Tells the upstream apps, and the sockets as of any deletion: one that misses it finds a hole before its next frame
+    /// and fills it.
     private func tell(_ withdrawals: [CancellationStore.Withdrawal], at: Timestamp) async {
         let frames = withdrawals.compactMap { withdrawal -> NodeFrame? in
             guard let place = withdrawal.place else { return nil }
@@ -203,5 +207,6 @@ package struct JobControl: Sendable {
         } catch {
             self.logger.warning("cancellation not told to sockets", metadata: ["error": "\(error)"])
         }
+        await self.events.tell(withdrawals.map { LifecycleEvent(.cancelled, $0.label, at: at) })
     }
 }

@@ -70,7 +70,7 @@ package struct NodeService: Service {
         // The lease outlives the drain: frames still reach the sockets that are left.
         while !Task.isCancelled, !Task.isShuttingDownGracefully || hub.count > 0 {
             do {
-                if try await !lease.renew() { hub.repair() }
+                if try await !lease.renew(showing: "gateway \(hub.count)") { hub.repair() }
             } catch {
                 self.logger.warning("lease not renewed", metadata: ["error": "\(error)"])
             }

@@ -35,6 +35,21 @@ static inline CURLcode carillon_easy_set_writer(CURL *easy, CURLoption option, c
     return curl_easy_setopt(easy, option, value);
 }
 
+// CURLOPT_READFUNCTION.
+static inline CURLcode carillon_easy_set_reader(CURL *easy, curl_read_callback value) {
+    return curl_easy_setopt(easy, CURLOPT_READFUNCTION, value);
+}
+
+// CURLOPT_XFERINFOFUNCTION.
+static inline CURLcode carillon_easy_set_progress(CURL *easy, curl_xferinfo_callback value) {
+    return curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, value);
+}
+
+// Sizes: `curl_off_t`.
+static inline CURLcode carillon_easy_set_offset(CURL *easy, CURLoption option, curl_off_t value) {
+    return curl_easy_setopt(easy, option, value);
+}
+
 static inline CURLcode carillon_easy_set_opensocket(CURL *easy, curl_opensocket_callback value) {
     return curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, value);
 }

@@ -58,8 +58,3 @@ package struct DecisionFacts: Sendable {
         self.quietHours.flatMap { QuietCalendar($0, zone: self.zone).end(at: self.now) }
     }
 }
-
-/// What a frequency cap counts.
-package enum CapScope: String, Sendable, CaseIterable {
-    case user, type, category
-}

@@ -3,6 +3,9 @@
 
 /// A push endpoint of one app on one device.
 package struct Device: Sendable, Equatable {
+    /// What stands for the user's e-mail address where a device's id stands: the same for everyone.
+    package static let emailAddress = NotificationID(high: 0x8000, low: 0x8000_0065_6D61_696C)
+
     package let id: NotificationID
     package let user: String
     package var platform: Platform

@@ -9,10 +9,16 @@ package struct LifecycleEvent: Sendable, Equatable {
         /// A client has proven that it got it.
         case delivered
         case opened, read, failed, suppressed, expired, cancelled
+        /// Its push waits for the end of quiet hours, or it waits for its digest.
+        case deferred
+        /// A newer one with its collapse key has taken its place.
+        case replaced
+        /// A summary of several stands for it.
+        case summarised
         /// A provider said that a device's token is dead.
         case tokenInvalid = "token_invalid"
 
-        /// What it is called that a notification has come to that status; nil for those that it only passes.
+        /// What it is called that a notification has come to that status; nil for those that it passes.
         package init?(ending status: NotificationStatus) {
             switch status {
             case .pending, .deferred: return nil

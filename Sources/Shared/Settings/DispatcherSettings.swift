@@ -23,6 +23,10 @@ package struct DispatcherSettings: Sendable {
     package let allowsPrivateWebPush: Bool
     /// A CA file for the providers' endpoints.
     package let providerCertificateAuthority: String?
+    /// The gateway's address as others see it, without a slash at its end.
+    package let publicURL: String?
+    /// The secret that links of e-mail are signed with, which is the gateway's for tokens.
+    package let linkSecret: String?
     /// URLs of other databases whose outbox is relayed.
     package let outboxDatabases: [String]
     package let retention: RetentionSettings
@@ -44,6 +48,14 @@ package struct DispatcherSettings: Sendable {
         let _: APNSEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
         self.allowsPrivateWebPush = reader.choice("WEBPUSH_PRIVATE", default: GatewaySettings.Switch.off) == .on
         self.providerCertificateAuthority = reader.text("PROVIDER_CA")
+        self.publicURL = reader.value("PUBLIC_URL", default: nil) { text -> String? in
+            let isURL =
+                (text.hasPrefix("https://") || text.hasPrefix("http://"))
+                && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"<>?#".utf8.contains($0) }
+            guard isURL else { throw Complaint("must be a URL such as https://notify.example.com") }
+            return text.hasSuffix("/") ? String(text.dropLast()) : text
+        }
+        self.linkSecret = reader.text("AUTH_JWT_SECRET")
         let backlog = reader.integer("OVERFLOW_BACKLOG", default: 10_000, in: 0...1_000_000)
         self.overflowBacklog = backlog > 0 ? backlog : nil
         self.overflowShare = reader.integer("OVERFLOW_SHARE", default: 1_000, in: 1...1_000_000)

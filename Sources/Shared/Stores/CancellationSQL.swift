@@ -53,7 +53,7 @@ enum CancellationSQL {
     /// $1, $2: users and ids, no user twice; $3: when. What waits for a provider may be there already; `in_flight` says so
     /// until its delivery settles. What a user who was offline has unread in the inbox has reached nobody either. A failed
     /// one is cancelled if a device of it still waits for its next try.
-    /// Rows: user, id, and of those that were listed version and unread count.
+    /// Rows: the label's columns, and of those that were listed version and unread count.
     static let cancel = """
         WITH target AS MATERIALIZED (
             SELECT n.user_id, n.id, n.version > 0 AND n.deleted_at IS NULL AS is_listed, n.read_at IS NULL AS was_unread
@@ -76,18 +76,17 @@ enum CancellationSQL {
                 version = CASE WHEN t.is_listed THEN b.version + 1 ELSE n.version END
             FROM target t LEFT JOIN carillon.inboxes b ON b.user_id = t.user_id
             WHERE n.user_id = t.user_id AND n.id = t.id
-            RETURNING n.user_id, n.id, t.is_listed, t.was_unread
+            RETURNING \(LabelColumns.list), t.is_listed, t.was_unread
         ),
         raised AS (
             UPDATE carillon.inboxes b
             SET version = b.version + 1, total = greatest(b.total - 1, 0),
                 unread = greatest(b.unread - c.was_unread::int, 0)
             FROM changed c WHERE c.is_listed AND b.user_id = c.user_id
-            RETURNING b.user_id, c.id, b.version, b.unread
+            RETURNING b.user_id, b.version, b.unread
         )
-        SELECT user_id, id, version, unread FROM raised
-        UNION ALL
-        SELECT user_id, id, NULL, NULL FROM changed WHERE NOT is_listed
+        SELECT \(LabelColumns.list), r.version, r.unread
+        FROM changed n LEFT JOIN raised r ON n.is_listed AND r.user_id = n.user_id
         """
 
     /// $1: organisation, $2: the job's id.

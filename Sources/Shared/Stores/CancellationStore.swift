@@ -25,10 +25,12 @@ package struct CancellationStore: Sendable {
 
     /// A notification that was cancelled now.
     package struct Withdrawal: Sendable, Equatable {
-        package let user: String
-        package let id: NotificationID
+        package let label: NotificationLabel
         /// The inbox version of its deletion, and the unread count after it; nil if it was not listed.
         package let place: Place?
+
+        package var user: String { self.label.user }
+        package var id: NotificationID { self.label.id }
 
         /// How an inbox stands after a withdrawal.
         package struct Place: Sendable, Equatable {
@@ -130,10 +132,11 @@ package struct CancellationStore: Sendable {
         var withdrawals: [Withdrawal] = []
         for row in results.last.map({ Array($0) }) ?? [] {
             var place: Withdrawal.Place?
-            if !row.isNull(2) { place = Withdrawal.Place(version: try row.int8(2), unread: try row.int4(3)) }
-            withdrawals.append(
-                Withdrawal(user: try row.text(0), id: NotificationID(try row.uuid(1)), place: place)
-            )
+            let first = LabelColumns.count
+            if !row.isNull(first) {
+                place = Withdrawal.Place(version: try row.int8(first), unread: try row.int4(first + 1))
+            }
+            withdrawals.append(Withdrawal(label: try LabelColumns.read(row), place: place))
         }
         return withdrawals
     }

@@ -6,8 +6,8 @@ enum CollapseSQL {
     /// Deletes all but the newest of each key's notifications, which are then replaced by it.
     ///
     /// Runs in the transaction that stored them, with their inboxes locked. What an inbox loses has one version.
-    /// $1 and $2: users and keys. Rows: user, id, the newest one's id, the inbox's version and unread count afterwards;
-    /// version 0 for what was not listed.
+    /// $1 and $2: users and keys. Rows: the label's columns, the newest one's id, the inbox's version and unread count
+    /// afterwards; version 0 for what was not listed.
     static let replaceOlder = """
         WITH keys AS (SELECT DISTINCT k.user_id, k.key FROM unnest($1, $2) AS k (user_id, key)),
         live AS MATERIALIZED (
@@ -35,7 +35,7 @@ enum CollapseSQL {
                 status_reason = CASE WHEN n.status IN ('pending', 'deferred') THEN 'replaced' ELSE n.status_reason END
             FROM older o LEFT JOIN raised r USING (user_id)
             WHERE n.user_id = o.user_id AND n.id = o.id
-            RETURNING n.user_id, n.id, o.newest, CASE WHEN o.is_listed THEN r.version ELSE 0 END,
+            RETURNING \(LabelColumns.list), o.newest, CASE WHEN o.is_listed THEN r.version ELSE 0 END,
                 coalesce(r.unread, 0)::int4
         )
         SELECT * FROM replaced

@@ -4,7 +4,24 @@
 /// The statements of ``DeliveryStore``.
 enum DeliverySQL {
     /// $1 to $4: users, notifications, devices, whether they are repeats; $5 and $6: types and their categories' keys.
-    static let facts = """
+    static let facts = Self.facts("JOIN carillon.devices d ON d.id = k.device", "")
+
+    /// The same where the user's e-mail address stands for a device.
+    static let mailFacts = Self.facts(
+        "",
+        """
+        CROSS JOIN LATERAL (
+            SELECT k.device AS id, k.user_id, 'web' AS platform, 'email' AS provider, 'default' AS app,
+                'production' AS environment, coalesce(s.email, '') AS token, NULL::text AS name, NULL::text AS device_id,
+                NULL::text AS app_version, s.locale, s.email IS NOT NULL AND s.email_invalid_at IS NULL AS active,
+                s.email_invalid_reason AS deactivated_reason, 'epoch'::timestamptz AS registered_at,
+                'epoch'::timestamptz AS last_used_at, false AS silenced
+        ) d
+        """
+    )
+
+    private static func facts(_ device: String, _ address: String) -> String {
+        """
         SELECT (k.n - 1)::int4, n.replaced_by IS NOT NULL, coalesce(b.unread, 0)::int4, coalesce(b.version, 0),
             k.is_repeat AND EXISTS (
                 SELECT FROM carillon.delivery_attempts a
@@ -14,11 +31,13 @@ enum DeliverySQL {
             \(WishColumns.list), \(NotificationColumns.list), \(DeviceColumns.list)
         FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, notification, device, is_repeat, n)
         JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.notification
-        JOIN carillon.devices d ON d.id = k.device
+        \(device)
         LEFT JOIN carillon.inboxes b ON b.user_id = k.user_id
         LEFT JOIN unnest($5, $6) AS t (type, category) ON t.type = n.type
         \(WishColumns.joins(user: "k.user_id", type: "n.type", category: "t.category"))
+        \(address)
         """
+    }
 
     static let attempts = """
         INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, device_id, provider, kind, attempt, outcome,
@@ -26,13 +45,15 @@ enum DeliverySQL {
         SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
         """
 
-    /// What was cancelled while a provider had it says so, and counts as sent.
+    /// What was cancelled while a provider had it says so, and counts as sent; what waits for the end of quiet hours goes on
+    /// waiting for its push, mail or not.
     static let accepted = """
         UPDATE carillon.notifications n
         SET status = 'sent', status_reason = CASE WHEN n.status = 'cancelled' THEN 'cancelled_too_late' END,
             sent_via = a.via
         FROM unnest($1, $2, $3) AS a (user_id, id, via)
-        WHERE n.user_id = a.user_id AND n.id = a.id AND n.status IN ('pending', 'failed', 'deferred', 'cancelled')
+        WHERE n.user_id = a.user_id AND n.id = a.id
+            AND (n.status IN ('pending', 'failed', 'cancelled') OR n.status = 'deferred' AND a.via <> 'email')
         """
 
     /// What was cancelled while it was on its way to a provider and did not get there is not on its way any more.
@@ -48,6 +69,14 @@ enum DeliverySQL {
         SET status = 'failed', status_reason = f.reason
         FROM unnest($1, $2, $3) AS f (user_id, id, reason)
         WHERE n.user_id = f.user_id AND n.id = f.id AND n.status = 'pending'
+        """
+
+    /// $1 to $4: users, the addresses that the relay said it of, reasons, moments; one that was set meanwhile stays good.
+    static let deadAddresses = """
+        UPDATE carillon.user_settings s
+        SET email_invalid_at = t.at, email_invalid_reason = t.reason
+        FROM unnest($1, $2, $3, $4) AS t (user_id, address, reason, at)
+        WHERE s.user_id = t.user_id AND s.email = t.address AND s.email_invalid_at IS NULL
         """
 
     static let deadTokens = """

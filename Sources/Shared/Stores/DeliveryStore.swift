@@ -39,7 +39,7 @@ package struct DeliveryStore: Sendable {
         package var notification: NotificationID?
         package var device: NotificationID?
         package var provider: Provider
-        /// `push`, or what happened to a token.
+        /// `push`, `email`, or what happened to a token.
         package var kind: String
         package var attempt: Int
         package var outcome: Outcome
@@ -79,6 +79,8 @@ package struct DeliveryStore: Sendable {
         package var attempts: [Attempt] = []
         package var accepted: [(user: String, id: NotificationID, via: String)] = []
         package var failed: [(user: String, id: NotificationID, reason: String)] = []
+        /// Addresses that mail comes back from, as they were written to.
+        package var deadAddresses: [(user: String, address: String, reason: String, at: Timestamp)] = []
         /// Devices whose token is dead, by evidence of that moment: a later registration wins.
         package var deadTokens: [(device: NotificationID, reason: String, evidence: Timestamp)] = []
 
@@ -93,6 +95,8 @@ package struct DeliveryStore: Sendable {
 
     /// The facts of deliveries, in their order; nil where the notification or the device is gone.
     ///
+    /// All of them are to devices, or all to users' e-mail addresses (``Device/emailAddress``).
+    ///
     /// - Parameter categories: the categories of types, by which their wishes are found.
     package func facts(
         _ keys: [(user: String, notification: NotificationID, device: NotificationID, isRepeat: Bool)],
@@ -102,7 +106,7 @@ package struct DeliveryStore: Sendable {
         var repeats = PostgresArray(.bool)
         for key in keys { repeats.append(bool: key.isRepeat) }
         let result = try await self.pool.query(
-            DeliverySQL.facts,
+            keys[0].device == Device.emailAddress ? DeliverySQL.mailFacts : DeliverySQL.facts,
             .array(PostgresArray(texts: keys.map(\.user))),
             .array(PostgresArray(uuids: keys.map(\.notification.halves))),
             .array(PostgresArray(uuids: keys.map(\.device.halves))),
@@ -174,6 +178,21 @@ package struct DeliveryStore: Sendable {
                 )
             )
         }
+        if !settlement.deadAddresses.isEmpty {
+            var moments = PostgresArray(.timestamptz)
+            for dead in settlement.deadAddresses { moments.append(timestamptz: dead.at.microseconds) }
+            statements.append(
+                PostgresStatement(
+                    DeliverySQL.deadAddresses,
+                    [
+                        .array(PostgresArray(texts: settlement.deadAddresses.map(\.user))),
+                        .array(PostgresArray(texts: settlement.deadAddresses.map(\.address))),
+                        .array(PostgresArray(texts: settlement.deadAddresses.map(\.reason))),
+                        .array(moments),
+                    ]
+                )
+            )
+        }
         if !settlement.deadTokens.isEmpty {
             var evidence = PostgresArray(.timestamptz)
             for token in settlement.deadTokens { evidence.append(timestamptz: token.evidence.microseconds) }
@@ -229,6 +248,30 @@ package struct DeliveryStore: Sendable {
                 .array(durations),
             ]
         )
+    }
+
+    /// The devices that were sent these notifications by a push, and are still the user's.
+    package func holders(
+        user: String,
+        of ids: [NotificationID]
+    ) async throws(PostgresError) -> [(notification: NotificationID, device: NotificationID, provider: Provider)] {
+        let result = try await self.pool.query(
+            """
+            SELECT DISTINCT a.notification_id, a.device_id, d.provider
+            FROM carillon.delivery_attempts a JOIN carillon.devices d ON d.id = a.device_id
+            WHERE a.notification_id = ANY($2) AND a.kind = 'push' AND a.outcome = 'accepted' AND d.active
+                AND d.user_id = $1
+            LIMIT 1000
+            """,
+            .text(user),
+            .array(PostgresArray(uuids: ids.map(\.halves)))
+        )
+        var holders: [(notification: NotificationID, device: NotificationID, provider: Provider)] = []
+        for row in result {
+            guard let provider = Provider(rawValue: try row.text(2)) else { continue }
+            holders.append((NotificationID(try row.uuid(0)), NotificationID(try row.uuid(1)), provider))
+        }
+        return holders
     }
 
     /// Makes the audit's parts for the days ahead.

@@ -44,6 +44,13 @@ package struct DigestStore: Sendable {
         package let first: [Line]
     }
 
+    /// An item that a window held back.
+    package struct Held: Sendable {
+        package let window: NotificationID
+        package let id: NotificationID
+        package let job: String?
+    }
+
     /// What a summary says of one item.
     package struct Line: Sendable {
         package let id: NotificationID
@@ -110,6 +117,30 @@ package struct DigestStore: Sendable {
             )
         }
         return due
+    }
+
+    /// What windows held back, the summaries' own items: a page in the order of window and item.
+    ///
+    /// - Parameter last: the last of the page before; nil for the first page.
+    package func held(in windows: [NotificationID], after last: Held?, limit: Int) async throws(PostgresError) -> [Held]
+    {
+        guard !windows.isEmpty else { return [] }
+        let first = NotificationID(high: 0, low: 0)
+        let result = try await self.pool.query(
+            Self.heldItems, .array(PostgresArray(uuids: windows.map(\.halves))),
+            .uuid((last?.window ?? first).halves), .uuid((last?.id ?? first).halves), .int4(Int32(clamping: limit))
+        )
+        var held: [Held] = []
+        for row in result {
+            held.append(
+                Held(
+                    window: NotificationID(try row.uuid(0)),
+                    id: NotificationID(try row.uuid(1)),
+                    job: try row.optionalText(2)
+                )
+            )
+        }
+        return held
     }
 
     /// Removes windows whose summaries are on their way.
@@ -191,6 +222,13 @@ package struct DigestStore: Sendable {
                     sliding, singles, n)
             ORDER BY i.user_id COLLATE "C", i.org_id COLLATE "C", i.type COLLATE "C", i.key COLLATE "C", i.n
         ) k
+        """
+
+    /// $1: windows, $2 and $3: the last window and item, $4: how many.
+    private static let heldItems = """
+        SELECT i.digest_id, i.notification_id, i.job_id FROM carillon.digest_items i
+        WHERE i.digest_id = ANY ($1) AND NOT i.is_single AND (i.digest_id, i.notification_id) > ($2, $3)
+        ORDER BY i.digest_id, i.notification_id LIMIT $4
         """
 
     /// $1: now, $2: when they come up again, $3: how many, $4: how many lines.

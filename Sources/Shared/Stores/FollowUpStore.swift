@@ -31,7 +31,7 @@ package struct FollowUpStore: Sendable {
         package let notification: Notification
         package let unread: Int32
         package let isReplaced: Bool
-        /// Whether a provider has accepted it for any device.
+        /// Whether a provider has accepted it for any device; mail is none.
         package let wasAccepted: Bool
     }
 
@@ -42,6 +42,8 @@ package struct FollowUpStore: Sendable {
     }
 
     /// Puts things off, in place of an earlier moment for the same; what waits for a release is `deferred` meanwhile.
+    ///
+    /// An e-mail keeps its first moment, however often its notification is looked at again.
     package func put(_ items: [(item: Item, due: Timestamp, reason: String)]) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items.map(\.item))
@@ -59,11 +61,15 @@ package struct FollowUpStore: Sendable {
         try await self.pool.run(statements)
     }
 
+    /// How much of one user is taken at once; the rest waits for the next time.
+    package static let userLimit = 512
+
     /// Takes what is due; it comes up again at `until` unless it is removed.
     ///
-    /// Of a user, all that is due comes at once, and to one caller: whoever finds another one taking gets nothing.
+    /// Of a user, all that is due comes at once, the oldest ``userLimit`` of it, and to one caller: whoever finds another one
+    /// taking gets nothing.
     ///
-    /// - Parameter limit: about how many; more if the last user has more.
+    /// - Parameter limit: how many; more, up to ``userLimit``, if the first user alone has more.
     package func take(now: Timestamp, until: Timestamp, limit: Int) async throws(PostgresError) -> [Due] {
         let result = try await self.pool.query(
             Self.takeDue, .timestamptz(now.microseconds), .timestamptz(until.microseconds),
@@ -124,9 +130,10 @@ package struct FollowUpStore: Sendable {
     }
 
     private static let insert = """
-        INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at)
+        INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at)
         SELECT * FROM unnest($1, $2, $3, $4)
-        ON CONFLICT (user_id, notification_id, kind) DO UPDATE SET due_at = excluded.due_at
+        ON CONFLICT (user_id, notification_id, kind) DO UPDATE
+        SET due_at = CASE f.kind WHEN 'email' THEN least(f.due_at, excluded.due_at) ELSE excluded.due_at END
         """
 
     private static let markDeferred = """
@@ -135,24 +142,41 @@ package struct FollowUpStore: Sendable {
         WHERE n.user_id = d.user_id AND n.id = d.id AND n.status IN ('pending', 'deferred')
         """
 
-    /// $1: now, $2: when it comes up again, $3: how many rows look for users.
+    /// $1: now, $2: when it comes up again, $3: how many rows.
     ///
-    /// One takes at a time, so that no two wait for each other's rows crosswise, or share a user.
+    /// One takes at a time, so that no two wait for each other's rows crosswise, or share a user. Users whose rows are not
+    /// all among the first $3 wait for the next time, but for the first one.
     private static let takeDue = """
         WITH turn AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(\(AdvisoryLock.followUps)) AS is_mine),
         due AS MATERIALIZED (
-            SELECT f.user_id FROM carillon.follow_ups f
-            WHERE f.due_at <= $1 AND (SELECT is_mine FROM turn) ORDER BY f.due_at LIMIT $3
+            SELECT d.user_id, row_number() OVER (ORDER BY min(d.due_at), d.user_id) AS turn
+            FROM (
+                SELECT f.user_id, f.due_at FROM carillon.follow_ups f
+                WHERE f.due_at <= $1 AND (SELECT is_mine FROM turn) ORDER BY f.due_at LIMIT $3
+            ) d
+            GROUP BY d.user_id
+        ),
+        placed AS MATERIALIZED (
+            SELECT r.place_on_disk, d.turn, row_number() OVER (ORDER BY d.turn, r.notification_id, r.kind) AS place
+            FROM due d CROSS JOIN LATERAL (
+                SELECT f.ctid AS place_on_disk, f.notification_id, f.kind FROM carillon.follow_ups f
+                WHERE f.user_id = d.user_id AND f.due_at <= $1
+                ORDER BY f.notification_id, f.kind LIMIT \(Self.userLimit)
+            ) r
+        ),
+        chosen AS MATERIALIZED (
+            SELECT p.place_on_disk FROM (SELECT p.*, max(place) OVER (PARTITION BY turn) AS last FROM placed p) p
+            WHERE p.last <= $3 OR p.turn = 1
         ),
         taken AS (
             UPDATE carillon.follow_ups f SET due_at = $2
-            WHERE f.user_id = ANY (ARRAY (SELECT DISTINCT user_id FROM due)) AND f.due_at <= $1
+            WHERE f.ctid = ANY (ARRAY (SELECT place_on_disk FROM chosen)) AND f.due_at <= $1
             RETURNING f.user_id, f.notification_id, f.kind
         )
         SELECT t.user_id, t.notification_id, t.kind, coalesce(b.unread, 0)::int4, n.replaced_by IS NOT NULL,
             EXISTS (
                 SELECT FROM carillon.delivery_attempts a
-                WHERE a.notification_id = t.notification_id AND a.outcome = 'accepted'
+                WHERE a.notification_id = t.notification_id AND a.outcome = 'accepted' AND a.provider <> 'email'
             ),
             \(NotificationColumns.list)
         FROM taken t

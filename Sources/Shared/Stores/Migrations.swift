@@ -24,6 +24,8 @@ package enum Migrations {
         Migration(number: 9, name: "retention", script: PackageResources.V0009_retention_sql),
         Migration(number: 10, name: "decisions", script: PackageResources.V0010_decisions_sql),
         Migration(number: 11, name: "digests", script: PackageResources.V0011_digests_sql),
+        Migration(number: 12, name: "email", script: PackageResources.V0012_email_sql),
+        Migration(number: 13, name: "statistics", script: PackageResources.V0013_statistics_sql),
     ]
 
     /// What a database needs that only has an outbox to be relayed; it may be run again.

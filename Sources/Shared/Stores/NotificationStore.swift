@@ -25,13 +25,15 @@ package struct NotificationStore: Sendable {
 
     /// A notification that a newer one with the same collapse key took the place of.
     package struct Replacement: Sendable, Equatable {
-        package let user: String
-        package let id: NotificationID
+        package let label: NotificationLabel
         package let newest: NotificationID
         /// The inbox version of its deletion; 0 if it was not listed.
         package let version: Int64
         /// The unread count afterwards.
         package let unread: Int32
+
+        package var user: String { self.label.user }
+        package var id: NotificationID { self.label.id }
     }
 
     /// What became of a batch.
@@ -157,11 +159,10 @@ package struct NotificationStore: Sendable {
         var newest: [NotificationID: NotificationID] = [:]
         for row in replaced {
             let replacement = Replacement(
-                user: try row.text(0),
-                id: NotificationID(try row.uuid(1)),
-                newest: NotificationID(try row.uuid(2)),
-                version: try row.int8(3),
-                unread: try row.int4(4)
+                label: try LabelColumns.read(row),
+                newest: NotificationID(try row.uuid(LabelColumns.count)),
+                version: try row.int8(LabelColumns.count + 1),
+                unread: try row.int4(LabelColumns.count + 2)
             )
             newest[replacement.id] = replacement.newest
             batch.replacements.append(replacement)
@@ -317,6 +318,16 @@ package struct NotificationStore: Sendable {
         }
         guard !statements.isEmpty else { return }
         try await self.pool.run(statements)
+    }
+
+    /// PostgreSQL's time, by which rows are stamped.
+    ///
+    /// Whoever looks for rows by their age, or takes them away, goes by it: a machine whose own clock jumps would pass some
+    /// by, or take away what is new.
+    package func clock() async throws(PostgresError) -> Timestamp {
+        let result = try await self.pool.query("SELECT clock_timestamp()")
+        guard let row = result.first else { throw PostgresError(.decoding, "the clock gave no row") }
+        return Timestamp(microseconds: try row.timestamptz(0))
     }
 
     /// A notification without an owner.

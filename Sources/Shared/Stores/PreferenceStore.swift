@@ -184,6 +184,8 @@ package struct PreferenceStore: Sendable {
                 zone = CASE WHEN $12 THEN s.zone ELSE excluded.zone END,
                 locale = CASE WHEN $12 THEN s.locale ELSE excluded.locale END,
                 email = CASE WHEN $12 THEN s.email ELSE excluded.email END,
+                email_invalid_at = CASE WHEN $12 THEN s.email_invalid_at END,
+                email_invalid_reason = CASE WHEN $12 THEN s.email_invalid_reason END,
                 opted_out = CASE WHEN $12 THEN s.opted_out ELSE excluded.opted_out END,
                 quiet_start = CASE WHEN $10 THEN s.quiet_start ELSE excluded.quiet_start END,
                 quiet_end = CASE WHEN $10 THEN s.quiet_end ELSE excluded.quiet_end END,

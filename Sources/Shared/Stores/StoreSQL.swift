@@ -190,15 +190,17 @@ enum StoreSQL {
     static let unowned = """
         SELECT \(NotificationColumns.list), coalesce(b.unread, 0)::int4, n.stored_at FROM carillon.notifications n
         LEFT JOIN carillon.inboxes b USING (user_id)
-        WHERE n.stored_at > (SELECT swept_until FROM carillon.sweep) AND n.stored_at <= $1
+        WHERE n.stored_at > (SELECT least(swept_until, $1) FROM carillon.sweep) AND n.stored_at <= $1
             AND n.status = 'pending' AND n.status_reason IS NULL
             AND ($3::timestamptz IS NULL OR (n.stored_at, n.id) > ($3, $4::uuid))
         ORDER BY n.stored_at, n.id LIMIT $2
         """
 
     /// Moves the sweeper's mark to just before the oldest row that is still without an owner, $1 at most.
+    ///
+    /// A mark that is ahead of $1, as it was set by a clock that has been put right since, comes back.
     static let advanceSweep = """
-        UPDATE carillon.sweep SET swept_until = greatest(swept_until, coalesce((
+        UPDATE carillon.sweep SET swept_until = greatest(least(swept_until, $1), coalesce((
             SELECT min(n.stored_at) - interval '1 microsecond' FROM carillon.notifications n
             WHERE n.stored_at > swept_until AND n.stored_at <= $1
                 AND n.status = 'pending' AND n.status_reason IS NULL

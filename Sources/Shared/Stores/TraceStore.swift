@@ -31,8 +31,12 @@ package struct TraceStore: Sendable {
 
     /// How many attempts a record holds, the oldest first.
     package static let mostAttempts = 1_000
-    /// How long after its entry a notification is looked for, if its user is not named.
+    /// How long after its entry a notification is looked for, if its user is not named, and among how many that were stored
+    /// then.
     private static let searchSpan: Duration = .seconds(600)
+    package static let mostSearched = 100_000
+    /// Clocks of Redis, PostgreSQL and dispatchers may differ by this.
+    private static let skew: Duration = .seconds(60)
 
     private let pool: PostgresPool
 
@@ -42,8 +46,8 @@ package struct TraceStore: Sendable {
 
     /// The record of a notification; nil if there is none.
     ///
-    /// - Parameter user: whose it is. Without it, the notification is found by an attempt to send it, or if it was stored
-    ///   within ten minutes of the moment that its id tells.
+    /// - Parameter user: whose it is. Without it, the notification is found by an attempt to send it, or if it is among the
+    ///   first ``mostSearched`` that were stored within ten minutes of the moment that its id tells.
     package func record(_ id: NotificationID, user: String?) async throws(PostgresError) -> Record? {
         guard let user = try await self.owner(of: id, named: user) else { return nil }
         let key: [PostgresValue] = [.text(user), .uuid(id.halves)]
@@ -76,7 +80,9 @@ package struct TraceStore: Sendable {
         let moment = Timestamp(milliseconds: id.milliseconds)
         let result = try await self.pool.query(
             Self.search, .uuid(id.halves), .timestamptz((moment + .seconds(-1)).microseconds),
-            .timestamptz((moment + Self.searchSpan).microseconds)
+            .timestamptz((moment + Self.searchSpan).microseconds),
+            .timestamptz((moment + (.zero - Self.skew)).microseconds),
+            .int4(Int32(Self.mostSearched))
         )
         return try result.first?.text(0)
     }
@@ -86,7 +92,7 @@ package struct TraceStore: Sendable {
             at: Timestamp(microseconds: try row.timestamptz(0)),
             kind: try row.text(1),
             provider: try row.text(2),
-            device: try row.optionalUUID(3).map { NotificationID($0) },
+            device: try row.optionalUUID(3).map { NotificationID($0) }.flatMap { $0 == Device.emailAddress ? nil : $0 },
             attempt: Int(try row.int4(4)),
             outcome: try row.text(5),
             reason: try row.optionalText(6),
@@ -106,12 +112,15 @@ package struct TraceStore: Sendable {
         ORDER BY at LIMIT $3
         """
 
+    /// Nobody tries to send what is not there yet, so parts of the audit of the days before are not looked at.
     private static let search = """
         SELECT user_id FROM (
-            (SELECT a.user_id FROM carillon.delivery_attempts a WHERE a.notification_id = $1 LIMIT 1)
+            (SELECT a.user_id FROM carillon.delivery_attempts a WHERE a.notification_id = $1 AND a.at >= $4 LIMIT 1)
             UNION ALL
-            (SELECT n.user_id FROM carillon.notifications n
-                WHERE n.stored_at BETWEEN $2 AND $3 AND n.id = $1 LIMIT 1)
+            (SELECT s.user_id FROM (
+                SELECT n.user_id, n.id FROM carillon.notifications n
+                WHERE n.stored_at BETWEEN $2 AND $3 ORDER BY n.stored_at LIMIT $5
+            ) s WHERE s.id = $1 LIMIT 1)
         ) x LIMIT 1
         """
 }

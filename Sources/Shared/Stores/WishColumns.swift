@@ -10,7 +10,7 @@ enum WishColumns {
     static let list = """
         coalesce(p.in_app, c.in_app), coalesce(p.push, c.push), \
         CASE WHEN s.email_opted_out THEN false ELSE coalesce(p.email, c.email) END, \
-        coalesce(s.opted_out, false), s.zone, s.locale, s.email, \
+        coalesce(s.opted_out, false), s.zone, s.locale, CASE WHEN s.email_invalid_at IS NULL THEN s.email END, \
         s.quiet_start::int4, s.quiet_end::int4, coalesce(s.quiet_weekdays, 127)::int4, \
         coalesce(p.quiet_off, false), p.quiet_start::int4, p.quiet_end::int4, coalesce(p.quiet_weekdays, 127)::int4
         """
@@ -27,7 +27,7 @@ enum WishColumns {
         """
     }
 
-    /// Reads wishes whose columns begin at `first`.
+    /// Reads wishes whose columns begin at `first`; an address that mail comes back from is none.
     static func read(_ row: PostgresRow, at first: Int) throws(PostgresError) -> RecipientStore.Wishes {
         var wishes = RecipientStore.Wishes()
         wishes.preference = TypePreference(

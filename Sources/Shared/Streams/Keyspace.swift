@@ -72,6 +72,14 @@ package struct Keyspace: Sendable {
 
     package func presence(_ user: String) -> String { "\(self.prefix)presence:{\(user)}" }
 
+    /// What dispatchers say about their providers.
+    var providers: String { "\(self.prefix)providers" }
+
+    /// Requests for sends that somebody waits for.
+    var testSends: String { "\(self.prefix)test-sends" }
+
+    func testAnswer(_ id: String) -> String { "\(self.prefix)test-answer:\(id)" }
+
     /// What a user has used up of a rate.
     func bucket(_ kind: String, _ user: String) -> String { "\(self.prefix)rate:\(kind):{\(user)}" }
 

@@ -23,13 +23,14 @@ package struct Lease: Sendable {
 
     /// Takes or renews it.
     ///
+    /// - Parameter value: what operators see of the holder from now on; what was given at first, if nil.
     /// - Returns: whether it was held without a gap.
-    package func renew() async throws(RedisError) -> Bool {
+    package func renew(showing value: String? = nil) async throws(RedisError) -> Bool {
         let milliseconds = Self.lifetime.components.seconds * 1_000
         return try await self.connection.run(
             StreamScripts.renewLease,
             keys: [.text(self.key)],
-            arguments: [.text(self.value), .integer(milliseconds)]
+            arguments: [.text(value ?? self.value), .integer(milliseconds)]
         ).integer() == 1
     }
 

@@ -33,6 +33,8 @@ package struct StreamSurvey: Sendable {
     package struct Node: Sendable, Equatable {
         package let id: String
         package let isAlive: Bool
+        /// Sockets and streams that it held when it renewed its lease; nil if it did not say.
+        package let connections: Int?
     }
 
     private let connection: RedisConnection
@@ -101,6 +103,31 @@ package struct StreamSurvey: Sendable {
         return milliseconds.map { Timestamp(milliseconds: $0) }
     }
 
+    /// How many deliveries of a provider are in its streams, and how many wait for their next try.
+    package func waiting(_ provider: Provider) async throws(RedisError) -> (streams: Int, retries: Int) {
+        var (streams, retries) = (0, 0)
+        for lane in Lane.allCases {
+            streams += Int(
+                try await self.connection.send("XLEN", .text(self.keys.deliveries(provider, lane))).integer())
+            retries += Int(try await self.connection.send("ZCARD", .text(self.keys.retries(provider, lane))).integer())
+        }
+        return (streams, retries)
+    }
+
+    /// When the delivery was appended that waits the longest in a provider's streams; nil if none does.
+    package func oldestWaiting(_ provider: Provider) async throws(RedisError) -> Timestamp? {
+        var oldest: Timestamp?
+        for lane in Lane.allCases {
+            let reply = try await self.connection.send(
+                "XRANGE", .text(self.keys.deliveries(provider, lane)), "-", "+", "COUNT", "1")
+            guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() == 2 else { continue }
+            let milliseconds = try cursor.string()?.split(separator: "-").first.flatMap { Int64($0) }
+            guard let moment = milliseconds.map({ Timestamp(milliseconds: $0) }) else { continue }
+            oldest = min(oldest ?? moment, moment)
+        }
+        return oldest
+    }
+
     /// The dispatchers that the jobs streams know.
     package func dispatchers() async throws(RedisError) -> [Worker] {
         var pending: [String: Int] = [:]
@@ -123,8 +150,9 @@ package struct StreamSurvey: Sendable {
         var nodes: [Node] = []
         for channel in channels.sorted() {
             let id = String(channel.dropFirst(prefix.count).dropLast())
-            let isAlive = try await Lease.isHeld(self.keys.nodeLease(id), connection: self.connection)
-            nodes.append(Node(id: id, isAlive: isAlive))
+            let lease = try await self.connection.send("GET", .text(self.keys.nodeLease(id))).string()
+            let connections = lease?.split(separator: " ").dropFirst().first.flatMap { Int($0) }
+            nodes.append(Node(id: id, isAlive: lease != nil, connections: connections))
         }
         return nodes
     }

@@ -64,4 +64,19 @@ package struct UsageCaps: Sendable {
         }
         return reached
     }
+
+    /// Which of a user's caps one more would reach, in one round trip; counts nothing.
+    ///
+    /// - Returns: the index of the first one; nil if there is none.
+    package func reached(_ caps: [Cap], user: String, now: Timestamp) async throws(RedisError) -> Int? {
+        guard !caps.isEmpty else { return nil }
+        var batch = RedisBatch()
+        for cap in caps {
+            let since = now.milliseconds - cap.limit.window.inMicroseconds / 1_000
+            batch.append("ZCOUNT", .text(self.keys.usage(cap.name, user)), .text("(\(since)"), "+inf")
+        }
+        var counts: [Int64] = []
+        for reply in try await self.connection.send(batch) { counts.append(try reply.integer()) }
+        return zip(caps.indices, counts).first { index, count in count >= caps[index].limit.count }?.0
+    }
 }

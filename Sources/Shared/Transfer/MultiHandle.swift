@@ -15,7 +15,7 @@ struct MultiHandle: @unchecked Sendable {
     }
 
     /// Once in a process, before anything else of libcurl's.
-    private static let isLibraryReady: Bool = {
+    static let isLibraryReady: Bool = {
         guard curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK else { return false }
         guard let version = curl_version_info(CURLVERSION_FIRST) else { return false }
         return version.pointee.features & CURL_VERSION_HTTP2 != 0

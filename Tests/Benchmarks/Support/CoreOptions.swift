@@ -41,7 +41,7 @@ struct CoreShare {
     }
 
     /// User and system time (proc(5), `stat`), which Linux tells in hundredths.
-    private static func seconds(of pid: Int) -> Double {
+    static func seconds(of pid: Int) -> Double {
         let stat = (try? String(contentsOfFile: "/proc/\(pid)/stat", encoding: .utf8)) ?? ""
         // The second field, in parentheses, may hold anything; the third comes after the last one.
         let fields = stat[(stat.lastIndex(of: ")") ?? stat.startIndex)...].split(separator: " ")

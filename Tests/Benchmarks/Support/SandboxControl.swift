@@ -18,12 +18,33 @@ final class SandboxControl: Sendable {
     private let client: TransferClient
     private let url: String
 
-    init() throws {
+    /// Of the sandbox that `deploy/up` started.
+    convenience init() throws {
+        try self.init(
+            url: try Environment.require("SANDBOX_URL"), authority: ProcessInfo.processInfo.environment["PROVIDER_CA"])
+    }
+
+    /// - Parameter authority: the file with the certificate that is trusted.
+    init(url: String, authority: String?) throws {
         var configuration = TransferConfiguration()
         configuration.allowPlainHTTP = true
-        configuration.caFile = ProcessInfo.processInfo.environment["PROVIDER_CA"]
+        configuration.caFile = authority
         self.client = try TransferClient(configuration: configuration, logger: Environment.logger)
-        self.url = try Environment.require("SANDBOX_URL")
+        self.url = url
+    }
+
+    /// Waits until FCM's face has accepted so many pushes.
+    func await(_ count: Int) async throws {
+        let deadline = ContinuousClock.now + .seconds(180)
+        while true {
+            let seen = try await self.count("fcm").accepted
+            if seen >= count { return }
+            guard ContinuousClock.now < deadline else {
+                throw ValidationError("\(count - seen) pushes are missing")
+            }
+            // The sandbox counts and tells nobody, so it is asked.
+            try await Task.sleep(for: .milliseconds(20))
+        }
     }
 
     /// How many pushes a provider's face accepted, and the sequence that the next one gets.

@@ -99,6 +99,8 @@ final class ScratchStack: Sendable {
         )
     }
 
+    var sandboxPath: String { self.programs.sandboxPath }
+
     private var variables: [String: String] { ["REDIS_URL": self.redis.url, "DATABASE_URL": self.database.url] }
 }
 
@@ -110,6 +112,9 @@ struct ProgramOptions: ParsableArguments {
     @Option(help: "The dispatcher's program; the one beside this program if not given.")
     var dispatcher: String?
 
+    @Option(help: "The provider sandbox's program; the one beside this program if not given.")
+    var sandbox: String?
+
     private static func beside(_ name: String) -> String {
         URL(fileURLWithPath: self.ownPath).deletingLastPathComponent().appendingPathComponent(name).path
     }
@@ -120,5 +125,6 @@ struct ProgramOptions: ParsableArguments {
     }
 
     var gatewayPath: String { self.gateway ?? Self.beside("gateway") }
+    var sandboxPath: String { self.sandbox ?? Self.beside("provider-sandbox") }
     var dispatcherPath: String { self.dispatcher ?? Self.beside("dispatcher") }
 }

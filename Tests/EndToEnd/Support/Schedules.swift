@@ -18,6 +18,27 @@ enum Schedules {
         try await stack.query("UPDATE carillon.schedules SET due_at = now(), wake_at = now()")
     }
 
+    /// A minute ago, at whole minutes.
+    static func lastMinute() -> Timestamp {
+        Timestamp(seconds: (self.now().seconds / 60 - 1) * 60)
+    }
+
+    /// The body of a call that makes a schedule: every day at that moment's time in UTC.
+    static func daily(at moment: Timestamp, zone: String = "UTC", job: String) -> String {
+        let minute = moment.seconds / 60 % 1_440
+        return #"{"cron":"\#(minute % 60) \#(minute / 60) * * *","zone":"\#(zone)","job":\#(job)}"#
+    }
+
+    /// The moment of all that waits has come; of what recurs, it is `daily`.
+    static func makeDue(_ stack: Stack, daily: Timestamp) async throws {
+        try await stack.query(
+            """
+            UPDATE carillon.schedules SET due_at = CASE WHEN cron IS NULL THEN now() ELSE $1 END, wake_at = now()
+            """,
+            .timestamptz(daily.microseconds)
+        )
+    }
+
     static func count(_ stack: Stack) async throws -> Int64 {
         try await stack.query("SELECT count(*) FROM carillon.schedules").first?.int8(0) ?? -1
     }

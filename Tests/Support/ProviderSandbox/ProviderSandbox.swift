@@ -4,14 +4,19 @@
 import Foundation
 package import Logging
 
-/// A server that stands in for Google's, Apple's and browsers' push services, as strict as they are.
+/// A server that stands in for Google's, Apple's and browsers' push services and for a mail relay, as strict as they are.
 ///
-/// Serves OAuth's token endpoint, FCM HTTP v1, APNs and Web Push over TLS; device tokens choose its faults, see ``faultHelp``.
+/// Serves OAuth's token endpoint, FCM HTTP v1, APNs and Web Push over TLS, and SMTP; device tokens and addresses choose its
+/// faults, see ``faultHelp``.
 package final class ProviderSandbox: Sendable {
     /// `https://127.0.0.1:PORT`: stands for oauth2.googleapis.com, fcm.googleapis.com and api.push.apple.com.
     package let url: String
     /// `http://127.0.0.1:PORT`: the control calls, without TLS.
     package let controlURL: String
+    /// `smtp://USER:PASSWORD@127.0.0.1:PORT`, percent-encoded: the relay, which wants STARTTLS and a login.
+    package let smtpURL: String
+    /// The same over TLS from the start.
+    package let smtpsURL: String
     /// The service account's project, which must be in FCM's path.
     package let projectID: String
     /// APNs' key id, for the provider token's `kid`.
@@ -43,8 +48,8 @@ package final class ProviderSandbox: Sendable {
         SandboxSubscription(id: id, origin: self.url, applicationServerKey: self.credentials.applicationServerKey)
     }
 
-    /// The table of device tokens that make faults, as text.
-    package static var faultHelp: String { FaultTable.help }
+    /// The table of device tokens and addresses that make faults, as text.
+    package static var faultHelp: String { FaultTable.help + "\n\n" + MailFaults.help }
 
     /// The table of control calls, as text.
     package static var controlHelp: String { ControlEndpoint.help }
@@ -75,7 +80,9 @@ package final class ProviderSandbox: Sendable {
             apns: APNSEndpoint(credentials.apns, faults: faults, log: log, configuration),
             webPush: WebPushEndpoint(faults: faults, log: log, configuration),
             control: ControlEndpoint(log: log, attempts: attempts, tokens: accessTokens, location: location))
-        let server = try await SandboxServer.start(configuration, credentials: credentials, service: service)
+        let mail = MailEndpoint(faults: MailFaults(attempts: attempts), log: log, configuration)
+        let server = try await SandboxServer.start(
+            configuration, credentials: credentials, service: service, mail: mail)
         let sandbox = ProviderSandbox(
             credentials: credentials, server: server, log: log, attempts: attempts, accessTokens: accessTokens,
             temporaryDirectory: directory == nil ? temporary : nil)
@@ -108,6 +115,9 @@ package final class ProviderSandbox: Sendable {
     ) {
         self.url = "https://127.0.0.1:\(server.port)"
         self.controlURL = "http://127.0.0.1:\(server.controlPort)"
+        let login = "\(MailEndpoint.user):pass%3Aword%2F1"
+        self.smtpURL = "smtp://\(login)@127.0.0.1:\(server.smtpPort)"
+        self.smtpsURL = "smtps://\(login)@127.0.0.1:\(server.smtpsPort)"
         self.projectID = credentials.account.projectID
         self.apnsKeyID = credentials.apns.keyID
         self.apnsTeamID = credentials.apns.teamID
@@ -124,7 +134,7 @@ package final class ProviderSandbox: Sendable {
         self.log.messages(since: 0, limit: .max)
     }
 
-    /// How often each device token with a fault was tried since the last reset.
+    /// How often each device token and address with a fault was tried since the last reset.
     package func faultAttempts() -> [String: Int] {
         self.attempts.counts
     }

@@ -11,6 +11,10 @@ package struct SandboxConfiguration: Sendable {
     package var port = 0
     /// The plain HTTP port for the control calls; 0 takes any free one.
     package var controlPort = 0
+    /// The port for e-mail that begins in the clear and goes on over TLS; 0 takes any free one.
+    package var smtpPort = 0
+    /// The port for e-mail over TLS from the start; 0 takes any free one.
+    package var smtpsPort = 0
     /// Event loops to serve with.
     package var threads = 1
     /// How many accepted messages are kept; the oldest is dropped, and counted, when one more comes.

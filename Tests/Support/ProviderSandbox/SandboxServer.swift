@@ -7,7 +7,7 @@ import NIOHTTP2
 import NIOPosix
 import NIOSSL
 
-/// The two listeners: TLS with ALPN for the providers' faces, plain HTTP/1.1 for the control calls.
+/// The listeners: TLS with ALPN for the providers' faces, plain HTTP/1.1 for the control calls, SMTP for e-mail.
 struct SandboxServer: Sendable {
     private let group: MultiThreadedEventLoopGroup
 
@@ -15,12 +15,18 @@ struct SandboxServer: Sendable {
     let port: Int
     /// The control listener's port.
     let controlPort: Int
+    /// The port of e-mail with STARTTLS.
+    let smtpPort: Int
+    /// The port of e-mail over TLS.
+    let smtpsPort: Int
 
-    /// Listens on both ports.
+    /// Listens on all ports.
     static func start(
-        _ configuration: SandboxConfiguration, credentials: SandboxCredentials, service: SandboxService
+        _ configuration: SandboxConfiguration, credentials: SandboxCredentials, service: SandboxService,
+        mail: MailEndpoint
     ) async throws -> SandboxServer {
-        let context = try NIOSSLContext(configuration: Self.tls(credentials))
+        let context = try NIOSSLContext(configuration: Self.tls(credentials, protocols: ["h2", "http/1.1"]))
+        let mailContext = try NIOSSLContext(configuration: Self.tls(credentials, protocols: []))
         let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.threads)
         do {
             let secure = try await Self.bootstrap(group)
@@ -38,27 +44,45 @@ struct SandboxServer: Sendable {
             let plain = try await Self.bootstrap(group)
                 .childChannelInitializer { Self.configureHTTP1($0, service: service, transport: .plain) }
                 .bind(host: configuration.host, port: configuration.controlPort).get()
+            let delay = TimeAmount(configuration.slowDelay)
+            func listenForMail(_ port: Int, isSecure: Bool) async throws -> any Channel {
+                try await Self.bootstrap(group)
+                    .childChannelInitializer { channel in
+                        channel.eventLoop.makeCompletedFuture {
+                            if isSecure {
+                                let handler = NIOSSLServerHandler(context: mailContext)
+                                try channel.pipeline.syncOperations.addHandler(handler)
+                            }
+                            try channel.pipeline.syncOperations.addHandler(
+                                SMTPConnectionHandler(mail, tls: mailContext, isSecure: isSecure, slowDelay: delay))
+                        }
+                    }
+                    .bind(host: configuration.host, port: port).get()
+            }
+            let smtp = try await listenForMail(configuration.smtpPort, isSecure: false)
+            let smtps = try await listenForMail(configuration.smtpsPort, isSecure: true)
             return SandboxServer(
-                group: group, port: secure.localAddress?.port ?? 0, controlPort: plain.localAddress?.port ?? 0)
+                group: group, port: secure.localAddress?.port ?? 0, controlPort: plain.localAddress?.port ?? 0,
+                smtpPort: smtp.localAddress?.port ?? 0, smtpsPort: smtps.localAddress?.port ?? 0)
         } catch {
             try? await group.shutdownGracefully()
             throw error
         }
     }
 
-    /// Closes both listeners and every connection.
+    /// Closes the listeners and every connection.
     func stop() async throws {
         try await self.group.shutdownGracefully()
     }
 
-    private static func tls(_ credentials: SandboxCredentials) throws -> TLSConfiguration {
+    private static func tls(_ credentials: SandboxCredentials, protocols: [String]) throws -> TLSConfiguration {
         let chain = try NIOSSLCertificate.fromPEMFile(credentials.path(of: .serverCertificate))
         let key = try NIOSSLPrivateKey(file: credentials.path(of: .serverKey), format: .pem)
         var tls = TLSConfiguration.makeServerConfiguration(
             certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
         tls.minimumTLSVersion = .tlsv12
         tls.shutdownTimeout = .milliseconds(100)  // a peer that never says goodbye must not delay stop()
-        tls.applicationProtocols = ["h2", "http/1.1"]
+        tls.applicationProtocols = protocols
         return tls
     }
 

@@ -11,11 +11,11 @@ import UnixSignals
 struct ProviderSandboxCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "provider-sandbox",
-        abstract: "Stands in for FCM, APNs, Web Push and Google's token endpoint, as strict as they are.",
+        abstract: "Stands in for FCM, APNs, Web Push, Google's token endpoint and a mail relay, as strict as they are.",
         discussion: """
             Writes into the directory, at the first start, all that a client needs: ca.pem (to trust), \
-            service-account.json, apns.p8, apns.json (key_id, team_id) and vapid.pem. Prints "ready TLS-URL CONTROL-URL" when it \
-            listens.
+            service-account.json, apns.p8, apns.json (key_id, team_id) and vapid.pem. Prints "ready TLS-URL CONTROL-URL \
+            SMTP-URL SMTPS-URL" when it listens.
 
             Control calls, on the TLS port and without TLS on the control port:
             \(ProviderSandbox.controlHelp)
@@ -31,6 +31,12 @@ struct ProviderSandboxCommand: AsyncParsableCommand {
 
     @Option(help: "The control port, HTTP/1.1 without TLS; 0 takes any.")
     var controlPort = 0
+
+    @Option(help: "The port for e-mail with STARTTLS; 0 takes any.")
+    var smtpPort = 0
+
+    @Option(help: "The port for e-mail over TLS; 0 takes any.")
+    var smtpsPort = 0
 
     @Option(help: "Where the keys and certificates are, made there if missing.")
     var directory: String
@@ -51,7 +57,7 @@ struct ProviderSandboxCommand: AsyncParsableCommand {
     var slowMilliseconds = 2000
 
     func validate() throws {
-        guard (0...65535).contains(self.port), (0...65535).contains(self.controlPort) else {
+        guard [self.port, self.controlPort, self.smtpPort, self.smtpsPort].allSatisfy((0...65535).contains) else {
             throw ValidationError("A port is a number from 0 to 65535.")
         }
         guard (1...64).contains(self.threads), self.logLimit >= 0, self.retryAfter >= 0, self.slowMilliseconds >= 0
@@ -65,6 +71,8 @@ struct ProviderSandboxCommand: AsyncParsableCommand {
         configuration.host = self.host
         configuration.port = self.port
         configuration.controlPort = self.controlPort
+        configuration.smtpPort = self.smtpPort
+        configuration.smtpsPort = self.smtpsPort
         configuration.threads = self.threads
         configuration.logLimit = self.logLimit
         configuration.recordsMessages = !self.noRecord
@@ -73,7 +81,7 @@ struct ProviderSandboxCommand: AsyncParsableCommand {
 
         let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint)
         let sandbox = try await ProviderSandbox.start(directory: self.directory, configuration: configuration)
-        print("ready \(sandbox.url) \(sandbox.controlURL)")
+        print("ready \(sandbox.url) \(sandbox.controlURL) \(sandbox.smtpURL) \(sandbox.smtpsURL)")
         fflush(nil)
         for await _ in signals { break }
         try await sandbox.stop()

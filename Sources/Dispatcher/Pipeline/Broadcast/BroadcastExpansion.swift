@@ -127,8 +127,9 @@ struct BroadcastExpansion: Sendable {
     ) async throws {
         var prepared = [job]
         var dead: [DeadLetter] = []
+        var told: [LifecycleEvent] = []
         let wishes = try await JobIntake(dispatcher: self.dispatcher).complete(
-            &prepared, catalog, now: self.dispatcher.now(), dead: &dead)
+            &prepared, catalog, now: self.dispatcher.now(), dead: &dead, told: &told)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(dead)
         let all = prepared.flatMap(\.notifications)
         let wanted = all.filter { $0.status == .pending }
@@ -138,7 +139,10 @@ struct BroadcastExpansion: Sendable {
         // Held for a digest, or without words in the user's locale.
         if all.count < page.selected { page.counted["held"] = page.selected - all.count }
         page.stored = wanted.count
-        guard !wanted.isEmpty else { return try await self.dispatcher.broadcasts.store(page, of: chain) }
+        guard !wanted.isEmpty else {
+            try await self.dispatcher.broadcasts.store(page, of: chain)
+            return await self.dispatcher.tell(told)
+        }
         let complete = page
         let batch = try await self.dispatcher.untilDone(
             "store a page",
@@ -153,6 +157,7 @@ struct BroadcastExpansion: Sendable {
         let nothing = RecipientStore.Wishes()
         var open: [StoredBatch.Open] = []
         for (notification, outcome) in zip(wanted, batch.outcomes) {
+            if case .cancelled = outcome { told += self.dispatcher.event(.cancelled, of: notification) }
             // What was there before is the sweeper's, or done.
             guard case .stored = outcome, var item = StoredBatch.Open(notification, outcome) else { continue }
             item.wishes = wishes[notification.id] ?? nothing
@@ -161,6 +166,7 @@ struct BroadcastExpansion: Sendable {
         let router = Router(dispatcher: self.dispatcher)
         try await router.route(open, catalog: catalog)
         try await router.publish(batch.replacements)
+        await self.dispatcher.tell(told + self.dispatcher.events(of: batch.replacements))
     }
 
     /// Nothing of a broadcast that cannot be stored is tried again: its job becomes a dead letter.

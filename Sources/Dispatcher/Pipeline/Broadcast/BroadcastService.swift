@@ -84,10 +84,8 @@ package struct BroadcastService: Service {
         }
         try await store.finish()
         guard round % Self.forgetEvery == 0 else { return }
-        let now = self.dispatcher.now().microseconds
-        try await self.dispatcher.cancellations.forget(
-            before: Timestamp(microseconds: now - Self.cancellationLife.inMicroseconds)
-        )
-        try await store.forget(before: Timestamp(microseconds: now - Self.broadcastLife.inMicroseconds), limit: 100)
+        let now = try await self.dispatcher.notifications.clock()
+        try await self.dispatcher.cancellations.forget(before: now + (.zero - Self.cancellationLife))
+        try await store.forget(before: now + (.zero - Self.broadcastLife), limit: 100)
     }
 }

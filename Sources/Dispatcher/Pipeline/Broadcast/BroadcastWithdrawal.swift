@@ -68,5 +68,6 @@ struct BroadcastWithdrawal: Sendable {
             // A socket that misses it finds a hole before its next frame and fills it from the inbox.
             self.dispatcher.logger.warning("cancellation not told to sockets", metadata: ["error": "\(error)"])
         }
+        await self.dispatcher.tell(withdrawals.map { LifecycleEvent(.cancelled, $0.label, at: at) })
     }
 }

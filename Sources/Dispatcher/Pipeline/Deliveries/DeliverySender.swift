@@ -136,7 +136,7 @@ struct DeliverySender: Sendable {
         if let refusal = self.gate(facts, item.work, now: now) {
             return self.outcome(item.entry, batch, item, refusal)
         }
-        guard let way = self.dispatcher.channels.way(self.provider, app: facts.device.app) else {
+        guard let way = self.dispatcher.channels.way(to: facts.device) else {
             return self.outcome(item.entry, batch, item, .noProvider)
         }
         let service = way.channel.service(of: facts.device)
@@ -172,8 +172,11 @@ struct DeliverySender: Sendable {
             code: self.dispatcher.catalog[facts.notification.type]?.code,
             now: now
         )
+        message.isRefusable = self.dispatcher.catalog[facts.notification.type]?.isRequired != true
         if work.isRetraction {
             message.purpose = .retract
+        } else if self.dispatcher.catalog[facts.notification.type]?.hasBadge == false {
+            message.badge = facts.notification.extras.badge
         } else if !self.dispatcher.badges.isNewest(facts.inboxVersion, for: facts.device.id) {
             // A newer count is on its way already.
             message.badge = facts.notification.extras.badge
@@ -217,15 +220,26 @@ struct DeliverySender: Sendable {
             expiresAt: notification.expiresAt,
             isDeviceActive: facts.device.isActive && !facts.device.isSilenced
                 && ExactText(facts.device.user) == ExactText(notification.user),
-            isOptedOut: facts.wishes.settings.isOptedOut || facts.wishes.preference.push == false,
+            isOptedOut: facts.wishes.settings.isOptedOut || !self.isWanted(facts.wishes.preference, type),
             isRequired: type?.isRequired ?? false,
             wasAccepted: facts.wasAccepted
         )
-        gateFacts.purpose = work.isRetraction ? .retraction : work.callsForAttention ? .attention : .reach
-        gateFacts.quietEnd = self.dispatcher.quietEnd(of: notification, wishes: facts.wishes, now: now)
+        if self.provider == .email {
+            // Nothing rings, so that quiet hours do not matter.
+            gateFacts.purpose = .email
+        } else {
+            gateFacts.purpose = work.isRetraction ? .retraction : work.callsForAttention ? .attention : .reach
+            gateFacts.quietEnd = self.dispatcher.quietEnd(of: notification, wishes: facts.wishes, now: now)
+        }
         guard let refusal = Decision.gate(gateFacts, now: now) else { return nil }
         if refusal == .quietHours, let end = gateFacts.quietEnd { return .putOff(until: end) }
         return .refused(refusal)
+    }
+
+    /// Whether the user has not switched the channel off since; mail is what one asks for.
+    private func isWanted(_ preference: TypePreference, _ type: NotificationType?) -> Bool {
+        guard self.provider == .email else { return preference.push != false }
+        return preference.email ?? type?.isEmailOnByDefault ?? true
     }
 }
 

@@ -30,6 +30,8 @@ struct DeliverySettler: Sendable {
     let metrics: PipelineMetrics.Deliveries
     let traffic = ProviderTraffic()
 
+    private var isMail: Bool { self.provider == .email }
+
     func settle(_ outcomes: [DeliveryOutcome]) async throws {
         var ledger = Ledger()
         for outcome in outcomes { self.note(outcome, in: &ledger) }
@@ -86,6 +88,7 @@ struct DeliverySettler: Sendable {
             let kind: FollowUp = work.callsForAttention ? .attention : .release
             let item = FollowUpStore.Item(user: work.user, notification: work.notification, kind: kind)
             ledger.postponed.append((item, end, GateRefusal.quietHours.rawValue))
+            if kind == .release { self.tell(.deferred, outcome, GateRefusal.quietHours.rawValue, in: &ledger) }
         case .answered(let answer):
             self.note(answer, outcome, work, in: &ledger)
         case .unanswered(let reason, mayHaveBeenSent: true):
@@ -139,7 +142,13 @@ struct DeliverySettler: Sendable {
             self.retry(outcome, work.afterTry, reason: reason, after: after, in: &ledger)
         case .deadToken(let reason, let evidence):
             self.record(outcome, work, .failed, reason, in: &ledger)
-            ledger.settlement.deadTokens.append((work.device, reason, evidence ?? outcome.sentAt))
+            let moment = evidence ?? outcome.sentAt
+            if self.isMail {
+                let address = outcome.facts?.device.token ?? ""
+                ledger.settlement.deadAddresses.append((work.user, address, reason, moment))
+            } else {
+                ledger.settlement.deadTokens.append((work.device, reason, moment))
+            }
             self.tell(.tokenInvalid, outcome, reason, in: &ledger)
             self.fail(outcome, work, reason, in: &ledger)
         case .refused(let reason):
@@ -168,7 +177,7 @@ struct DeliverySettler: Sendable {
                 notification: work.notification,
                 device: work.device,
                 provider: self.provider,
-                kind: work.isRetraction ? "retract" : "push",
+                kind: self.isMail ? "email" : work.isRetraction ? "retract" : "push",
                 attempt: work.attempt + 1,
                 outcome: result,
                 reason: reason,
@@ -178,8 +187,9 @@ struct DeliverySettler: Sendable {
         )
     }
 
-    /// Whether it arrived is not known: it is repeated once, with the same ids and keys, so that the device shows one. What
-    /// is critical goes on, since an alert that does not come is worse than one that comes twice.
+    /// Repeats once what may or may not have arrived, with the same ids and keys, so that the device shows one.
+    ///
+    /// What is critical goes on, since an alert that does not come is worse than one that comes twice.
     private func noteUnknown(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
@@ -206,7 +216,7 @@ struct DeliverySettler: Sendable {
     ) {
         guard let work = outcome.work else { return }
         var generator = SystemRandomNumberGenerator()
-        let due = RetryPolicy.of(outcome.lane).next(
+        let due = RetryPolicy.of(outcome.lane, self.provider).next(
             tried: work.attempt + 1,
             minimum: after,
             now: self.dispatcher.now(),
@@ -236,7 +246,7 @@ struct DeliverySettler: Sendable {
         ledger.retries.append((work, due, outcome.lane))
     }
 
-    /// Records that it does not reach the device.
+    /// Records that it does not reach the device, or the mailbox: what has a place in the inbox has not failed with its mail.
     private func fail(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
@@ -244,7 +254,9 @@ struct DeliverySettler: Sendable {
         as kind: LifecycleEvent.Kind = .failed,
         in ledger: inout Ledger
     ) {
-        ledger.settlement.failed.append((work.user, work.notification, reason))
+        if !self.isMail || outcome.facts?.notification.channels.contains(.inApp) == false {
+            ledger.settlement.failed.append((work.user, work.notification, reason))
+        }
         self.tell(kind, outcome, reason, in: &ledger)
     }
 
@@ -260,8 +272,8 @@ struct DeliverySettler: Sendable {
                 kind,
                 facts.notification.label,
                 at: self.dispatcher.now(),
-                channel: .push,
-                device: facts.device,
+                channel: self.isMail ? .email : .push,
+                device: self.isMail ? nil : facts.device,
                 reason: reason
             )
         )

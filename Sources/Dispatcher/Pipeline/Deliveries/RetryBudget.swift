@@ -3,8 +3,10 @@
 
 import Model
 
-/// How many retries may be moved back to a provider's streams: while it mostly works, all that are due; while more than a
-/// tenth of its answers are failures, a tenth of its traffic. The rest waits in its place.
+/// How many retries may be moved back to a provider's streams.
+///
+/// While it mostly works, all that are due; while more than a tenth of its answers are failures, a tenth of its traffic. The
+/// rest waits in its place.
 struct RetryBudget: Sendable {
     private static let window: Duration = .seconds(10)
     /// So many a second go out in any case, to find out.

@@ -10,11 +10,21 @@ struct RetryPolicy: Sendable, Equatable {
     /// How many tries there are in all.
     let tries: Int
 
-    static func of(_ lane: Lane) -> RetryPolicy {
-        switch lane {
+    static func of(_ lane: Lane, _ provider: Provider) -> RetryPolicy {
+        if provider == .email { return self.ofMail(lane) }
+        return switch lane {
         case .critical: RetryPolicy(backoff: Backoff(base: .seconds(1), limit: .seconds(15)), tries: 40)
         case .normal: RetryPolicy(backoff: Backoff(base: .seconds(15), limit: .seconds(16 * 60)), tries: 8)
         case .bulk: RetryPolicy(backoff: Backoff(base: .seconds(60), limit: .seconds(2 * 3_600)), tries: 16)
+        }
+    }
+
+    /// Relays take minutes where push services take seconds, and wait for hours for a full mailbox to empty.
+    private static func ofMail(_ lane: Lane) -> RetryPolicy {
+        switch lane {
+        case .critical: RetryPolicy(backoff: Backoff(base: .seconds(60), limit: .seconds(15 * 60)), tries: 40)
+        case .normal: RetryPolicy(backoff: Backoff(base: .seconds(2 * 60), limit: .seconds(60 * 60)), tries: 24)
+        case .bulk: RetryPolicy(backoff: Backoff(base: .seconds(5 * 60), limit: .seconds(2 * 3_600)), tries: 16)
         }
     }
 

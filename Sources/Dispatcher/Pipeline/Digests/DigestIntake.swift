@@ -10,16 +10,16 @@ import Stores
 struct DigestIntake: Sendable {
     let dispatcher: Dispatcher
 
-    /// Gathers notifications and tells which of them come on their own.
+    /// Gathers notifications.
     ///
-    /// - Returns: of each whether it is stored as a notification now.
-    func gather(_ items: [DigestStore.Item], now: Timestamp) async throws -> [Bool] {
+    /// - Returns: what became of each; only a single one is stored as a notification now.
+    func gather(_ items: [DigestStore.Item], now: Timestamp) async throws -> [DigestStore.Outcome] {
         guard !items.isEmpty else { return [] }
         let outcomes = try await self.dispatcher.untilDone("gather digests") {
             try await self.dispatcher.digests.gather(items, now: now)
         }
         PipelineMetrics.held.increment(by: outcomes.count { $0 == .held })
-        return outcomes.map { $0 == .single }
+        return outcomes
     }
 }
 

@@ -8,6 +8,7 @@ import Logging
 import Model
 import ServiceLifecycle
 import Stores
+import Streams
 
 /// Flushes digests whose windows are over, each exactly once however many dispatchers there are: the summary's id is made of
 /// the window's.
@@ -15,6 +16,7 @@ package struct DigestService: Service {
     private static let interval: Duration = .milliseconds(500)
     private static let hold: Duration = .seconds(30)
     private static let batchSize = 128
+    private static let toldAtOnce = 1_000
     /// How long the job ids of items are remembered.
     private static let memory: Duration = .seconds(90 * 24 * 3_600)
 
@@ -68,13 +70,46 @@ package struct DigestService: Service {
             try await self.dispatcher.notifications.store(decided, areRepeats: true)
         }
         var open: [StoredBatch.Open] = []
+        var told: [LifecycleEvent] = []
         for ((notification, wish), outcome) in zip(zip(decided, wishes), outcomes) {
+            if case .stored = outcome, let kind = LifecycleEvent.Kind(ending: notification.status) {
+                told += self.dispatcher.event(kind, of: notification, reason: notification.statusReason)
+            }
             if var item = StoredBatch.Open(notification, outcome) {
                 item.wishes = wish
                 open.append(item)
             }
         }
         try await Router(dispatcher: self.dispatcher).route(open)
+        await self.dispatcher.tell(told)
+        let windows = zip(due, decided).map { ($0.id, (due: $0, summary: $1)) }
+        try await self.tell(Dictionary(uniqueKeysWithValues: windows), catalog)
+    }
+
+    /// Tells upstream apps of each item which summary stands for it.
+    private func tell(
+        _ windows: [NotificationID: (due: DigestStore.Due, summary: Notification)],
+        _ catalog: Catalog
+    ) async throws {
+        guard self.dispatcher.events.isOn else { return }
+        let now = self.dispatcher.now()
+        var last: DigestStore.Held?
+        while goesOn {
+            let page = try await self.dispatcher.digests.held(
+                in: Array(windows.keys), after: last, limit: Self.toldAtOnce)
+            await self.dispatcher.tell(
+                page.compactMap { item in
+                    guard let (due, summary) = windows[item.window] else { return nil }
+                    let label = NotificationLabel(
+                        id: item.id, user: due.user, type: due.type, category: catalog[due.type]?.category,
+                        org: due.org,
+                        job: item.job)
+                    return LifecycleEvent(.summarised, label, at: now, reason: summary.id.description)
+                }
+            )
+            last = page.last
+            if page.count < Self.toldAtOnce { return }
+        }
     }
 
     private static func summary(
@@ -106,7 +141,7 @@ package struct DigestService: Service {
     }
 
     private func forget() async throws {
-        let before = self.dispatcher.now() + (.zero - Self.memory)
+        let before = try await self.dispatcher.notifications.clock() + (.zero - Self.memory)
         while try await self.dispatcher.digests.forget(before: before, limit: 1_000) == 1_000, goesOn {}
     }
 }

@@ -7,6 +7,7 @@ import Logging
 import Model
 import ServiceLifecycle
 import Stores
+import Streams
 
 /// Looks again at what was put off when its time has come: the end of quiet hours, an idle user's time to read, an
 /// e-mail's turn.
@@ -15,7 +16,9 @@ import Stores
 package struct FollowUpService: Service {
     private static let interval: Duration = .milliseconds(250)
     private static let hold: Duration = .seconds(30)
-    private static let batchSize = 512
+    private static let batchSize = 1_024
+    /// Who finds so much may have left some: of a user, or of users who did not fit.
+    private static let full = FollowUpStore.userLimit
 
     private let dispatcher: Dispatcher
 
@@ -26,7 +29,7 @@ package struct FollowUpService: Service {
     package func run() async throws {
         while goesOn {
             do {
-                while try await self.follow() >= Self.batchSize, goesOn {}
+                while try await self.follow() >= Self.full, goesOn {}
             } catch {
                 self.dispatcher.logger.warning("follow-ups cannot be looked at", metadata: ["error": "\(error)"])
             }
@@ -97,20 +100,23 @@ package struct FollowUpService: Service {
         return gate(gateFacts, now: facts.now)
     }
 
-    /// What waited for a release that is not needed any more rests in the inbox.
+    /// What waited for a release that is not needed any more rests in the inbox; what had nothing but its e-mail is over.
     private func settle(
         _ notification: Notification,
         _ refusal: GateRefusal,
         _ kind: FollowUp,
         in plan: inout RoutePlan
     ) {
-        guard kind == .release, notification.status == .deferred else { return }
-        if refusal == .expired {
-            plan.mark(notification, .expired, reason: refusal.rawValue, via: nil)
-        } else if notification.channels.contains(.inApp) {
-            plan.mark(notification, .sent, reason: refusal.rawValue, via: "inbox")
-        } else {
-            plan.mark(notification, .suppressed, reason: refusal.rawValue, via: nil)
-        }
+        let waitsForRelease = kind == .release && notification.status == .deferred
+        let waitsForMail =
+            kind == .email && notification.status == .pending && !notification.channels.contains(.inApp)
+            && notification.statusReason != "queued"
+        guard waitsForRelease || waitsForMail else { return }
+        let rests = notification.channels.contains(.inApp)
+        let status: NotificationStatus = refusal == .expired ? .expired : rests ? .sent : .suppressed
+        plan.mark(notification, status, reason: refusal.rawValue, via: status == .sent ? "inbox" : nil)
+        guard self.dispatcher.events.isOn, let told = LifecycleEvent.Kind(ending: status) else { return }
+        let channel: Channel? = status == .sent ? .inApp : nil
+        plan.tell(told, notification, at: self.dispatcher.now(), channel: channel, reason: refusal.rawValue)
     }
 }

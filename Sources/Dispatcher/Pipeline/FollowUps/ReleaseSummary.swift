@@ -9,6 +9,7 @@ import Model
 import Postgres
 import Providers
 import Stores
+import Streams
 
 /// Pushes what quiet hours held back: one by one, or as one summary where a user would get more than five at once.
 ///
@@ -53,7 +54,13 @@ struct ReleaseSummary: Sendable {
                 plan.mark(summary, .pending, reason: "queued", via: nil)
                 PipelineMetrics.summaries.increment()
             }
-            for one in group { plan.mark(one.item.notification, .sent, reason: "summarised", via: "summary") }
+            for one in group {
+                plan.mark(one.item.notification, .sent, reason: "summarised", via: "summary")
+                guard self.dispatcher.events.isOn else { continue }
+                plan.tell(
+                    .summarised, one.item.notification, at: one.facts.now, channel: .push,
+                    reason: summary.id.description)
+            }
         }
     }
 

@@ -101,7 +101,8 @@ struct JobIntake: Sendable {
         now: Timestamp,
         into stored: inout StoredBatch
     ) async throws {
-        let wishes = try await self.complete(&prepared, catalog, now: now, dead: &stored.dead)
+        let wishes = try await self.complete(
+            &prepared, catalog, now: now, dead: &stored.dead, told: &stored.told)
         try await self.store(prepared[...], areRepeats: areRepeats, into: &stored)
         let nothing = RecipientStore.Wishes()
         stored.setWishes { wishes[$0] ?? nothing }
@@ -110,13 +111,16 @@ struct JobIntake: Sendable {
     /// Asks what the users want, decides how their notifications are stored, puts the words in and holds back what waits for a
     /// digest.
     ///
-    /// - Parameter dead: gets letters for those whose locale has no words.
+    /// - Parameters:
+    ///   - dead: gets letters for those whose locale has no words.
+    ///   - told: gets events of what waits for a digest.
     /// - Returns: the wishes of those who have said anything.
     func complete(
         _ prepared: inout [PreparedJob],
         _ catalog: Catalog,
         now: Timestamp,
-        dead: inout [DeadLetter]
+        dead: inout [DeadLetter],
+        told: inout [LifecycleEvent]
     ) async throws -> [NotificationID: RecipientStore.Wishes] {
         let keys = prepared.flatMap { job in
             job.notifications.map { catalog.wishKey(user: $0.user, type: $0.type, needsLocale: job.needsLocale) }
@@ -139,7 +143,7 @@ struct JobIntake: Sendable {
             let reason = refusal.faults.description
             dead.append(self.letter(prepared[job].origin, reason: reason, now: now, refusal.fields))
         }
-        try await self.gather(&prepared, now: now)
+        told += try await self.gather(&prepared, now: now)
         return special
     }
 
@@ -264,7 +268,9 @@ struct JobIntake: Sendable {
     }
 
     /// Takes out what waits for its digest.
-    private func gather(_ prepared: inout [PreparedJob], now: Timestamp) async throws {
+    ///
+    /// - Returns: what upstream apps are told of it.
+    private func gather(_ prepared: inout [PreparedJob], now: Timestamp) async throws -> [LifecycleEvent] {
         let items = prepared.flatMap { job in
             job.digest.map { digest in
                 job.notifications.filter { $0.status == .pending }.map {
@@ -272,11 +278,16 @@ struct JobIntake: Sendable {
                 }
             } ?? []
         }
-        guard !items.isEmpty else { return }
-        let comesAlone = try await DigestIntake(dispatcher: self.dispatcher).gather(items, now: now)
+        guard !items.isEmpty else { return [] }
+        let outcomes = try await DigestIntake(dispatcher: self.dispatcher).gather(items, now: now)
         var held: Set<NotificationID> = []
-        for (item, isAlone) in zip(items, comesAlone) where !isAlone { held.insert(item.notification.id) }
+        var told: [LifecycleEvent] = []
+        for (item, outcome) in zip(items, outcomes) where outcome != .single {
+            held.insert(item.notification.id)
+            if outcome == .held { told += self.dispatcher.event(.deferred, of: item.notification, reason: "digest") }
+        }
         for job in prepared.indices { prepared[job].notifications.removeAll { held.contains($0.id) } }
+        return told
     }
 
     /// Stores jobs as one batch; a batch that PostgreSQL refuses is halved until the culprit stands alone.
@@ -294,6 +305,7 @@ struct JobIntake: Sendable {
                 self.note(notification, outcome, into: &stored)
             }
             stored.replaced += batch.replacements
+            stored.told += self.dispatcher.events(of: batch.replacements)
         } catch let error as PostgresError where error.isRefusal {
             if jobs.count == 1, let culprit = jobs.first {
                 let reason = "PostgreSQL refused it: SQLSTATE \(error.sqlState ?? "unknown")"
@@ -309,10 +321,8 @@ struct JobIntake: Sendable {
 
     /// Notes for upstream apps what was stored and goes no further.
     private func tell(_ notification: Notification, into stored: inout StoredBatch) {
-        guard self.dispatcher.events.isOn, let kind = LifecycleEvent.Kind(ending: notification.status) else { return }
-        stored.told.append(
-            LifecycleEvent(kind, notification.label, at: self.dispatcher.now(), reason: notification.statusReason)
-        )
+        guard let kind = LifecycleEvent.Kind(ending: notification.status) else { return }
+        stored.told += self.dispatcher.event(kind, of: notification, reason: notification.statusReason)
     }
 
     /// Leaves out what a batch holds twice: the later of two with the same user, org and job id.
@@ -364,6 +374,7 @@ struct JobIntake: Sendable {
             stored.conflicts.insert(notification.jobEntry)
         case .cancelled:
             PipelineMetrics.cancelled.increment()
+            stored.told += self.dispatcher.event(.cancelled, of: notification)
         }
     }
 }

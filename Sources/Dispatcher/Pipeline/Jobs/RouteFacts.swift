@@ -91,7 +91,8 @@ struct RouteFacts: Sendable {
             guard !caps.isEmpty else { continue }
             uses.append(
                 UsageCaps.Use(
-                    user: item.notification.user, notification: item.notification.id, caps: caps.map(\.cap)))
+                    user: item.notification.user, notification: item.notification.id,
+                    caps: caps.map { UsageCaps.Cap(name: $0.name, limit: $0.limit) }))
             scopes.append(caps.map(\.scope))
         }
         guard !uses.isEmpty else { return [:] }
@@ -135,17 +136,5 @@ extension Catalog {
     /// Under which type and category a user's wishes for a type are found.
     func wishKey(user: String, type: String, needsLocale: Bool = false) -> RecipientStore.Key {
         RecipientStore.Key(user: user, type: type, category: self[type]?.category, needsLocale: needsLocale)
-    }
-
-    /// The caps that notifications of a type count against.
-    func caps(ofType name: String) -> [(scope: CapScope, cap: UsageCaps.Cap)] {
-        var caps: [(CapScope, UsageCaps.Cap)] = []
-        let type = self[name]
-        if let limit = type?.cap { caps.append((.type, UsageCaps.Cap(name: "type:\(name)", limit: limit))) }
-        if let category = type?.category, let limit = self.cap(category: category) {
-            caps.append((.category, UsageCaps.Cap(name: "category:\(category)", limit: limit)))
-        }
-        if let limit = self.userCap { caps.append((.user, UsageCaps.Cap(name: "user", limit: limit))) }
-        return caps
     }
 }

@@ -145,6 +145,18 @@ struct RoutePlan {
         self.deliveries.append(Delivery(provider: device.provider, lane: notification.lane, work: work))
     }
 
+    /// To the user's e-mail address.
+    mutating func mail(_ notification: Notification, isRepeat: Bool) {
+        let work = DeliveryWork(
+            notification: notification.id,
+            device: Device.emailAddress,
+            user: notification.user,
+            attempt: 0,
+            isRepeat: isRepeat
+        )
+        self.deliveries.append(Delivery(provider: .email, lane: notification.lane, work: work))
+    }
+
     mutating func mark(_ notification: Notification, _ status: NotificationStatus, reason: String?, via: String?) {
         self.marks.append((notification.user, notification.id, status, reason, via))
     }

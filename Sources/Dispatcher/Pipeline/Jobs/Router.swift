@@ -108,13 +108,15 @@ struct Router: Sendable {
                 }
                 if !callsForAttention { plan.mark(notification, .pending, reason: "queued", via: nil) }
             case .email:
-                // No provider of e-mail is there yet.
-                plan.skip(notification, device: nil, reason: "no_provider", at: facts.now)
-                if notification.channels.isDisjoint(with: [.inApp, .push]) {
-                    plan.mark(notification, .failed, reason: "no_provider", via: nil)
-                }
+                self.addMail(item, facts, isAllThereIs: Self.isLeftToMail(notification, steps), to: &plan)
             case .postpone(let kind, let until, let reason):
                 plan.postpone(notification, kind, until: until, reason: reason)
+                // It has an owner, so that nobody begins anew with it.
+                if kind == .email, Self.isLeftToMail(notification, steps) {
+                    plan.mark(notification, .pending, reason: reason.rawValue, via: nil)
+                }
+                guard kind == .release, self.dispatcher.events.isOn else { continue }
+                plan.tell(.deferred, notification, at: facts.now, channel: .push, reason: reason.rawValue)
             case .note(let reason):
                 plan.note(notification, reason)
             case .settle(let status, let reason, let via):
@@ -132,6 +134,50 @@ struct Router: Sendable {
             plan.skip(notification, device: device, reason: "no_provider", at: facts.now)
             guard self.dispatcher.events.isOn else { continue }
             plan.tell(.failed, notification, at: facts.now, channel: .push, device: device, reason: "no_provider")
+        }
+    }
+
+    /// Hands a notification to the mail's stream, or says why not.
+    ///
+    /// - Parameter isAllThereIs: whether the notification stands or falls with it.
+    private func addMail(
+        _ item: RouteItem,
+        _ facts: DecisionFacts,
+        isAllThereIs: Bool,
+        to plan: inout RoutePlan
+    ) {
+        let notification = item.notification
+        let obstacle: String? =
+            if !self.dispatcher.channels.has(.email) {
+                "no_provider"
+            } else if facts.settings.email == nil {
+                "no_address"
+            } else {
+                nil
+            }
+        guard let obstacle else {
+            plan.mail(notification, isRepeat: item.isRepeat)
+            if isAllThereIs { plan.mark(notification, .pending, reason: "queued", via: nil) }
+            return
+        }
+        plan.skip(notification, device: nil, reason: obstacle, at: facts.now)
+        guard isAllThereIs else { return }
+        plan.mark(notification, .failed, reason: obstacle, via: nil)
+        guard self.dispatcher.events.isOn else { return }
+        plan.tell(.failed, notification, at: facts.now, channel: .email, reason: obstacle)
+    }
+
+    /// Whether no other channel has it or is about to.
+    private static func isLeftToMail(_ notification: Notification, _ steps: [Step]) -> Bool {
+        guard !notification.channels.contains(.inApp), notification.status == .pending,
+            notification.statusReason != "queued"
+        else { return false }
+        return !steps.contains { step in
+            switch step {
+            case .push, .awaitProof: true
+            case .postpone(let kind, _, _): kind != .email
+            default: false
+            }
         }
     }
 

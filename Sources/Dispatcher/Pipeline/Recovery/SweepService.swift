@@ -48,8 +48,9 @@ package struct SweepService: Service {
     /// waits for its proof then is found again by the next round, unless it was confirmed meanwhile.
     private func sweep() async throws {
         guard try await self.takeTurn() else { return }
-        try await self.disownForgotten()
-        let before = Timestamp(microseconds: self.dispatcher.now().microseconds - Self.age.inMicroseconds)
+        let now = try await self.dispatcher.notifications.clock()
+        try await self.disownForgotten(now: now)
+        let before = now + (.zero - Self.age)
         var last: NotificationStore.Unowned?
         while goesOn {
             let page = try await self.dispatcher.notifications.unowned(
@@ -71,11 +72,10 @@ package struct SweepService: Service {
     /// A Redis that was emptied has lost its deliveries and retries too: what waited for a provider has no owner any more.
     ///
     /// What a provider has accepted meanwhile is known by its attempts and not sent again.
-    private func disownForgotten() async throws {
+    private func disownForgotten(now: Timestamp) async throws {
         let key = RedisArgument.text(self.dispatcher.keys.memory)
         guard try await self.dispatcher.redis.send("EXISTS", key).integer() == 0 else { return }
-        let now = self.dispatcher.now()
-        var after = Timestamp(microseconds: now.microseconds - Self.memory.inMicroseconds)
+        var after = now + (.zero - Self.memory)
         while after < now {
             let until = after + Self.memoryStep
             try await self.dispatcher.notifications.disownQueued(after: after, until: until)

@@ -53,9 +53,10 @@ package struct RetentionService: Service {
         while goesOn {
             do {
                 if try await self.takeTurn() {
+                    let now = try await self.dispatcher.notifications.clock()
                     for work in self.kinds {
                         // One kind that fails, as a part of the audit is being read, holds up no other.
-                        do { try await work() } catch { self.warn(error) }
+                        do { try await work(now) } catch { self.warn(error) }
                     }
                 }
             } catch {
@@ -79,10 +80,6 @@ package struct RetentionService: Service {
         return try reply.string() != nil
     }
 
-    private func before(_ period: Duration) -> Timestamp {
-        Timestamp(microseconds: self.dispatcher.now().microseconds - period.inMicroseconds)
-    }
-
     /// Repeats a step until it finds less than it asked for.
     private func inSteps(_ step: () async throws -> Int) async throws {
         for _ in 0..<Self.mostSteps where goesOn {
@@ -92,33 +89,33 @@ package struct RetentionService: Service {
 
     // MARK: Kinds
 
-    private var kinds: [() async throws -> Void] {
+    private var kinds: [(_ now: Timestamp) async throws -> Void] {
         [self.audit, self.inboxes, self.tombstones, self.devices, self.cancellations, self.deadLetters]
     }
 
-    private func cancellations() async throws {
+    private func cancellations(_ now: Timestamp) async throws {
         try await self.inSteps {
             try await self.store.dropCancellations(
-                before: self.before(.seconds(7 * 86_400)), limit: Self.batchSize)
+                before: now + (.zero - .seconds(7 * 86_400)), limit: Self.batchSize)
         }
     }
 
-    private func audit() async throws {
-        while goesOn, let part = try await self.store.dropAttemptPart(firstKept: self.before(self.periods.audit)) {
+    private func audit(_ now: Timestamp) async throws {
+        while goesOn, let part = try await self.store.dropAttemptPart(firstKept: now + (.zero - self.periods.audit)) {
             RetentionMetrics.parts.increment()
             self.dispatcher.logger.info("part of the audit dropped", metadata: ["part": "\(part)"])
         }
     }
 
-    private func inboxes() async throws {
+    private func inboxes(_ now: Timestamp) async throws {
         try await self.inSteps {
             let step = try await self.store.expireInboxes(
-                storedBefore: self.before(self.periods.inbox), limit: Self.batchSize)
+                storedBefore: now + (.zero - self.periods.inbox), limit: Self.batchSize)
             try await self.tell(step)
             return step.found
         }
         try await self.inSteps {
-            let step = try await self.store.expireKept(now: self.dispatcher.now(), limit: Self.batchSize)
+            let step = try await self.store.expireKept(now: now, limit: Self.batchSize)
             try await self.tell(step)
             return step.found
         }
@@ -148,27 +145,27 @@ package struct RetentionService: Service {
         }
     }
 
-    private func tombstones() async throws {
+    private func tombstones(_ now: Timestamp) async throws {
         try await self.inSteps {
             let count = try await self.store.removeTombstones(
-                deletedBefore: self.before(self.periods.tombstones), limit: Self.batchSize)
+                deletedBefore: now + (.zero - self.periods.tombstones), limit: Self.batchSize)
             RetentionMetrics.tombstones.increment(by: count)
             return count
         }
     }
 
-    private func devices() async throws {
+    private func devices(_ now: Timestamp) async throws {
         try await self.inSteps {
             let count = try await self.store.deactivateDevices(
-                unseenSince: self.before(self.periods.devices), now: self.dispatcher.now(), limit: Self.batchSize)
+                unseenSince: now + (.zero - self.periods.devices), now: now, limit: Self.batchSize)
             RetentionMetrics.devices.increment(by: count)
             return count
         }
     }
 
-    private func deadLetters() async throws {
+    private func deadLetters(_ now: Timestamp) async throws {
         let count = try await self.store.dropDeadLetters(
-            before: self.before(self.periods.deadLetters), keeping: Self.mostDeadLetters)
+            before: now + (.zero - self.periods.deadLetters), keeping: Self.mostDeadLetters)
         RetentionMetrics.deadLetters.increment(by: count)
     }
 }

@@ -6,6 +6,7 @@ package import Model
 /// Apple's push notification service, with provider tokens.
 package enum APNS: ProviderKind {
     package static let provider = Provider.apns
+    package static let rules = APNSAnswer.rules
     package static let settings = ["key", "key_id", "team_id", "topic", "endpoint"]
 
     package static func channel(

@@ -6,6 +6,7 @@ package import Model
 /// Firebase Cloud Messaging, HTTP v1.
 package enum FCM: ProviderKind {
     package static let provider = Provider.fcm
+    package static let rules = FCMAnswer.rules
     package static let settings = ["credentials", "endpoint", "channel"]
 
     package static func channel(

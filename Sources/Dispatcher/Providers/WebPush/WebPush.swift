@@ -7,6 +7,7 @@ import WebPushEncryption
 /// Web Push: browsers' own push services.
 package enum WebPush: ProviderKind {
     package static let provider = Provider.webpush
+    package static let rules = WebPushAnswer.rules
     package static let settings = ["key", "subject", "origins"]
 
     package static func channel(

@@ -71,6 +71,12 @@ struct PreferenceRoutes {
         writer.string(type.category)
         writer.key("required")
         writer.bool(type.isRequired)
+        writer.key("channels")
+        writer.beginArray()
+        for channel in Channel.allCases where type.channels.contains(Channels(channel)) {
+            writer.string(channel.rawValue)
+        }
+        writer.endArray()
         writer.key("in_app")
         writer.bool(effective(wish.inApp, .inApp))
         writer.key("push")

@@ -9,6 +9,7 @@ import Model
 import Services
 import Stores
 import Streams
+import Templates
 import Zones
 
 /// What a user would get for a job, for admins: `/v1/admin/simulate`.
@@ -42,6 +43,7 @@ struct SimulationRoutes {
             throw Problem(.badRequest, "the job is missing")
         }
         let facts = try await self.facts(content, type, user: user, now: at ?? self.services.now(), supposed)
+        let (title, text) = try self.words(content, locale: facts.settings.locale)
         let events = Simulation(facts, isProven: isProven).run()
         return Response.object { writer in
             writer.key("user_id")
@@ -50,8 +52,16 @@ struct SimulationRoutes {
             writer.string(facts.now.rfc3339)
             writer.key("zone")
             writer.string(facts.settings.zone)
+            writer.key("locale")
+            writer.string(facts.settings.locale)
+            writer.key("title")
+            writer.string(title)
+            writer.key("body")
+            writer.string(text)
             writer.key("devices")
             writer.integer(facts.deviceCount)
+            writer.key("cap")
+            writer.string(facts.cap?.rawValue)
             writer.key("quiet_until")
             writer.string(facts.quietEnd?.rfc3339)
             writer.key("steps")
@@ -72,15 +82,25 @@ struct SimulationRoutes {
             fields.append(("user", Array(user.utf8)))
         }
         do throws(JobFaults) {
-            let job = try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) }) {
-                self.services.catalog[$0] != nil
+            let job = try self.services.catalog.job(fields.map { ($0.name, $0.value[...]) })
+            if case .notification(let content) = job.payload {
+                for fault in self.services.catalog.variableFaults(content) {
+                    body.fault("job.\(fault.field)", fault.reason)
+                }
+                return content
             }
-            if case .notification(let content) = job.payload { return content }
             body.fault("job.event", "is not stored and follows no rules")
         } catch {
             for fault in error.faults { body.fault("job.\(fault.field)", fault.reason) }
         }
         return nil
+    }
+
+    /// What it says to someone with that locale.
+    private func words(_ content: JobContent, locale: String?) throws -> (title: String, body: String) {
+        guard var renderer = self.services.catalog.renderer(content) else { return (content.title, content.body) }
+        let message = try renderer.message(locale: locale)
+        return (message.title, message.body)
     }
 
     private func facts(
@@ -90,7 +110,7 @@ struct SimulationRoutes {
         now: Timestamp,
         _ supposed: Supposed
     ) async throws -> DecisionFacts {
-        let key = RecipientStore.Key(user: user, type: type.name, category: type.category)
+        let key = RecipientStore.Key(user: user, type: type.name, category: type.category, needsLocale: true)
         let wishes = try await self.services.recipients.wishes([key]).first ?? RecipientStore.Wishes()
         let devices = try await self.services.recipients.activeDevices([user])[ExactText(user)] ?? []
         let draft = NotificationDraft(content, type: type, lane: .bulk, createdAt: now)
@@ -104,8 +124,17 @@ struct SimulationRoutes {
         facts.settings = wishes.settings
         facts.zone = wishes.settings.zone.flatMap { self.services.zones.rules($0) } ?? self.services.defaultZone
         facts.deviceCount = devices.count
+        facts.cap = try await self.cap(type, user: user, now: now)
         facts.presence = try await self.presence(of: user, supposed, now: now)
         return facts
+    }
+
+    /// The cap that one more would reach, as the user's count stands.
+    private func cap(_ type: NotificationType, user: String, now: Timestamp) async throws -> CapScope? {
+        let caps = self.services.catalog.caps(ofType: type.name)
+        let reached = try await self.services.usage.reached(
+            caps.map { UsageCaps.Cap(name: $0.name, limit: $0.limit) }, user: user, now: now)
+        return reached.map { caps[$0].scope }
     }
 
     private func presence(of user: String, _ supposed: Supposed, now: Timestamp) async throws -> Presence {

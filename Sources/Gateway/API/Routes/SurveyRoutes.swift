@@ -60,6 +60,8 @@ struct SurveyRoutes {
                 writer.string(node.id)
                 writer.key("alive")
                 writer.bool(node.isAlive)
+                writer.key("connections")
+                if let connections = node.connections { writer.integer(connections) } else { writer.null() }
                 writer.endObject()
             }
             writer.endArray()

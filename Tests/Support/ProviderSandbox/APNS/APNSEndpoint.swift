@@ -46,6 +46,7 @@ struct APNSEndpoint: Sendable {
             case .fcm, .webPush, .silence: return .silence
             case .cut: return .cut
             case .goAway: return .goAway
+            case .nonsense(let kind): return .respond(SandboxResponse(kind))
             case .refuse: return .refuse
             }
         } catch {

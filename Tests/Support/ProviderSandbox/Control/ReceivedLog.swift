@@ -47,13 +47,18 @@ final class ReceivedLog: Sendable {
     func accept(_ provider: ReceivedMessage.Provider, token: String, request: SandboxRequest, at now: Date) {
         var headers = request.headers
         if self.limit > 0 { headers.remove(name: "authorization") }
-        let kept = headers
+        self.accept(provider, token: token, headers: headers, payload: request.body, at: now)
+    }
+
+    func accept(
+        _ provider: ReceivedMessage.Provider, token: String, headers: HPACKHeaders, payload: [UInt8], at now: Date
+    ) {
         let isFirstLoss = self.state.withLock { state in
             state.accepted[provider, default: 0] += 1
             defer { state.next += 1 }
             guard self.limit > 0 else { return false }
             let entry = Entry(
-                provider: provider, token: token, headers: kept, body: request.body, at: now)
+                provider: provider, token: token, headers: headers, body: payload, at: now)
             guard state.ring.count >= self.limit else {
                 state.ring.append(entry)
                 return false

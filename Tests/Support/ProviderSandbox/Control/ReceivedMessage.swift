@@ -7,16 +7,17 @@ package import struct Foundation.Date
 package struct ReceivedMessage: Sendable {
     /// The face that took it.
     package enum Provider: String, Sendable, CaseIterable {
-        case fcm, apns, webpush
+        case fcm, apns, webpush, email
     }
 
     package let provider: Provider
-    /// The device token; for FCM the topic, the condition or the installation id where that is the target; for
-    /// Web Push the subscription's name.
+    /// The device token; for FCM the topic, the condition or the installation id where that is the target; for Web Push the
+    /// subscription's name; the address of an e-mail.
     package let token: String
-    /// The request's headers in lower case, without the credential.
+    /// The request's headers in lower case, without the credential; an e-mail's header fields as they came, unfolded.
     package let headers: [String: String]
-    /// The request's body, JSON; for Web Push decrypted, and `null` if that cannot be done.
+    /// The request's body, JSON; for Web Push decrypted, and `null` if that cannot be done; of an e-mail sender, subject, text
+    /// and HTML.
     package let payload: [UInt8]
     /// The request's body as it came.
     package let body: [UInt8]

@@ -44,6 +44,7 @@ struct FCMEndpoint: Sendable {
             case .apns, .webPush, .silence: return .silence
             case .cut: return .cut
             case .goAway: return .goAway
+            case .nonsense(let kind): return .respond(SandboxResponse(kind))
             case .refuse: return .refuse
             }
         } catch {

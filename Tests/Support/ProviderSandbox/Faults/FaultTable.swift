@@ -61,6 +61,10 @@ struct FaultTable: Sendable {
         .init("e3", .cut, "connection cut after the request was read"),
         .init("e4", .goAway, "GOAWAY with a last stream below the request's"),
         .init("e5", .refuse, "RST_STREAM REFUSED_STREAM"),
+        .init("e6", .nonsense(.html), "502 with a page of HTML"),
+        .init("e7", .nonsense(.half), "503 with half a JSON object"),
+        .init("e8", .nonsense(.empty), "500 without a body"),
+        .init("e9", .nonsense(.huge), "200 with 1 MB"),
     ]
 
     /// Web Push: the endpoint's name starts with the word and a hyphen.
@@ -83,6 +87,10 @@ struct FaultTable: Sendable {
         .init("slow", .slow, "accepted, answered late"),
         .init("silent", .silence, "no answer at all"),
         .init("cut", .cut, "connection cut after the request was read"),
+        .init("html", .nonsense(.html), "502 with a page of HTML"),
+        .init("half", .nonsense(.half), "503 with half a JSON object"),
+        .init("empty", .nonsense(.empty), "500 without a body"),
+        .init("huge", .nonsense(.huge), "200 with 1 MB"),
         .init("goaway", .goAway, "GOAWAY with a last stream below the request's"),
         .init("refused", .refuse, "RST_STREAM REFUSED_STREAM"),
     ]

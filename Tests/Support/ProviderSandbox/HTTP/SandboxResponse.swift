@@ -26,4 +26,16 @@ struct SandboxResponse {
         let type = ("content-type", "text/plain; charset=UTF-8")
         return SandboxResponse(status: status, headers: [type], body: ByteBuffer(string: text + "\n"))
     }
+
+    /// What no provider should answer, and some proxy will.
+    init(_ nonsense: Fault.Nonsense) {
+        let (status, text) =
+            switch nonsense {
+            case .html: (502, "<html><body><h1>502 Bad Gateway</h1></body></html>")
+            case .half: (503, #"{"error":{"code":503,"status":"UNAVAIL"#)
+            case .empty: (500, "")
+            case .huge: (200, String(repeating: "x", count: 1_000_000))
+            }
+        self.init(status: status, body: ByteBuffer(string: text))
+    }
 }

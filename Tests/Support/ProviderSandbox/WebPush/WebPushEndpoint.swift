@@ -36,6 +36,7 @@ struct WebPushEndpoint: Sendable {
             case .fcm, .apns, .silence: return .silence
             case .cut: return .cut
             case .goAway: return .goAway
+            case .nonsense(let kind): return .respond(SandboxResponse(kind))
             case .refuse: return .refuse
             }
         } catch {

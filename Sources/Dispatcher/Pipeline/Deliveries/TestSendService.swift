@@ -1,0 +1,124 @@
+// Carillon · TestSendService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Logging
+import Model
+import Providers
+package import Redis
+import ServiceLifecycle
+package import Stores
+import Streams
+
+/// Sends to one device for somebody who waits, and answers with all that the provider said.
+///
+/// Past every rule on purpose: no gate, no record, no retry, no breaker.
+package struct TestSendService: Service {
+    private let dispatcher: Dispatcher
+    private let devices: DeviceStore
+    private let reader: RedisConnection
+
+    /// - Parameter reader: a connection that nobody else uses.
+    package init(dispatcher: Dispatcher, devices: DeviceStore, reader: RedisConnection) {
+        self.dispatcher = dispatcher
+        self.devices = devices
+        self.reader = reader
+    }
+
+    package func run() async throws {
+        let sends = TestSends(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        while goesOn {
+            do throws(RedisError) {
+                guard let request = try await sends.take(on: self.reader) else { continue }
+                guard let value = try? JSONParser.parse(request), let id = value["id"]?.string else { continue }
+                try await sends.answer(id, await self.answer(value))
+            } catch {
+                self.dispatcher.logger.warning("test sends cannot be read", metadata: ["error": "\(error)"])
+                await pause(for: .seconds(1))
+            }
+        }
+    }
+
+    private func answer(_ request: JSONValue) async -> [UInt8] {
+        var writer = JSONWriter(capacity: 1_024)
+        writer.beginObject()
+        await self.fill(request, &writer)
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private func fill(_ request: JSONValue, _ writer: inout JSONWriter) async {
+        let id = request["device"]?.string.flatMap { NotificationID($0) }
+        guard let user = request["user"]?.string, let id,
+            let device = try? await self.devices.list(user: user).first(where: { $0.id == id })
+        else { return Self.fault("the device is not there any more", &writer) }
+        guard let way = self.dispatcher.channels.way(device.provider, app: device.app) else {
+            return Self.fault(
+                "no dispatcher has credentials of \(device.provider.rawValue) for app \(device.app)", &writer)
+        }
+        let start = ContinuousClock.now
+        let reply = await way.channel.send(self.message(request, user: user), to: device)
+        let duration = ContinuousClock.now - start
+        writer.key("outcome")
+        writer.string(reply.outcome)
+        writer.key("reason")
+        writer.string(reply.outcome == "accepted" ? nil : reply.summary)
+        writer.key("provider_id")
+        if case .answered(.accepted(let id)) = reply.result { writer.string(id) } else { writer.null() }
+        writer.key("answer")
+        writer.string(reply.transcript)
+        writer.key("advice")
+        writer.string(reply.advice(of: device.provider))
+        writer.key("milliseconds")
+        writer.integer(duration.inMicroseconds / 1_000)
+    }
+
+    private static func fault(_ reason: String, _ writer: inout JSONWriter) {
+        writer.key("outcome")
+        writer.string("not_sent")
+        writer.key("reason")
+        writer.string(reason)
+    }
+
+    private func message(_ request: JSONValue, user: String) -> PushMessage {
+        let now = self.dispatcher.now()
+        var generator = SystemRandomNumberGenerator()
+        let id = NotificationID(high: generator.next(), low: generator.next())
+        var notification = Notification(id: id, user: user, type: request["type"]?.string ?? "test", createdAt: now)
+        notification.title = request["title"]?.string ?? "Test"
+        notification.body = request["body"]?.string ?? "This is a test of Carillon."
+        notification.data = request["data"].map { JSONWriter.bytes(of: $0) }
+        notification.expiresAt = now + .seconds(300)
+        return PushMessage(notification: notification, unread: 1, now: now)
+    }
+}
+
+extension ProviderReply {
+    /// What came of it, in a word.
+    var outcome: String {
+        switch self.result {
+        case .answered(.accepted): "accepted"
+        case .answered(.deadToken): "dead_token"
+        case .answered(.retry), .answered(.retryDevice), .answered(.slowDown): "retry_later"
+        case .answered(.refused): "refused"
+        case .answered(.configuration), .answered(.staleCredential), .noCredential: "configuration"
+        case .unanswered: "no_answer"
+        }
+    }
+
+    /// What a person can do about it; nil if it was accepted.
+    func advice(of provider: Provider) -> String? {
+        switch self.result {
+        case .answered(.accepted): return nil
+        case .noCredential: return "the credential cannot be had; its reason is beside"
+        case .unanswered(_, let mayHaveBeenSent):
+            return mayHaveBeenSent
+                ? "the provider may have the message; look at the device before you repeat it"
+                : "the provider cannot be reached from the dispatcher; check the network, PROVIDER_CA and the endpoint"
+        case .answered(let answer):
+            let rules = ProviderKinds.kind(of: provider)?.rules ?? []
+            return rules.first { $0.reason == answer.reason }?.advice
+                ?? "the provider's answer is beside; its documentation has the word"
+        }
+    }
+}

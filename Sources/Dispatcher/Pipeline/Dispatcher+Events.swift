@@ -1,0 +1,42 @@
+// Carillon · Dispatcher+Events.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import Logging
+import Model
+import Redis
+import Stores
+import Streams
+
+/// What upstream apps are told.
+extension Dispatcher {
+    /// The event that says what became of a notification; none where events are off.
+    func event(
+        _ kind: LifecycleEvent.Kind,
+        of notification: Notification,
+        channel: Channel? = nil,
+        reason: String? = nil
+    ) -> [LifecycleEvent] {
+        guard self.events.isOn else { return [] }
+        return [LifecycleEvent(kind, notification.label, at: self.now(), channel: channel, reason: reason)]
+    }
+
+    /// The events of what newer notifications took the place of, each with the newer one's id.
+    func events(of replacements: [NotificationStore.Replacement]) -> [LifecycleEvent] {
+        guard self.events.isOn, !replacements.isEmpty else { return [] }
+        let now = self.now()
+        return replacements.map { LifecycleEvent(.replaced, $0.label, at: now, reason: $0.newest.description) }
+    }
+
+    /// Tells what became of notifications that no entry in hand stands for.
+    func tell(_ events: [LifecycleEvent]) async {
+        guard self.events.isOn, !events.isEmpty else { return }
+        do throws(RedisError) {
+            try await self.events.append(events, on: self.redis)
+            PipelineMetrics.events.written.increment(by: events.count)
+        } catch {
+            PipelineMetrics.events.lost.increment(by: events.count)
+            self.logger.warning("events lost", metadata: ["count": "\(events.count)", "error": "\(error)"])
+        }
+    }
+}

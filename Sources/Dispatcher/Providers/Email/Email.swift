@@ -1,0 +1,42 @@
+// Carillon · Email.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+import Transfer
+
+/// E-mail through a relay, by SMTP.
+package enum Email: ProviderKind {
+    package static let provider = Provider.email
+    package static let rules = EmailAnswer.rules
+    package static let settings = ["url", "from"]
+
+    package static func channel(
+        app: String,
+        settings: [String: String],
+        shape: PushShape,
+        context: ChannelContext
+    ) async throws(CredentialFault) -> any ProviderChannel {
+        let url = try settings.required("url")
+        let relay: MailRelay
+        do throws(MailRelay.Fault) {
+            relay = try MailRelay(url: url)
+        } catch {
+            throw CredentialFault(error.description, setting: "url")
+        }
+        let from = try settings.required("from")
+        let sender: EmailSender
+        do throws(CredentialFault) {
+            sender = try EmailSender(from)
+        } catch {
+            throw error.of("from")
+        }
+        var configuration = MailConfiguration()
+        configuration.caFile = context.caFile
+        do throws(TransferError) {
+            let client = try MailClient(relay: relay, configuration: configuration, logger: context.logger)
+            return EmailChannel(app: app, sender: sender, client: client, unsubscribe: context.unsubscribe)
+        } catch {
+            throw CredentialFault("cannot be used: \(error)", setting: "url")
+        }
+    }
+}

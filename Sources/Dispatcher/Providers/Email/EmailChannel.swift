@@ -1,0 +1,55 @@
+// Carillon · EmailChannel.swift
+// SPDX-License-Identifier: Apache-2.0
+
+package import Model
+package import Transfer
+
+/// E-mail by one relay, from one address.
+package struct EmailChannel: ProviderChannel {
+    /// Shorter than the time that a dispatcher has to stop, so that what it has is settled.
+    private static let timeout: Duration = .seconds(50)
+
+    package let provider = Provider.email
+    package let app: String
+    private let sender: EmailSender
+    private let client: MailClient
+    private let unsubscribe: @Sendable (Notification) -> String?
+
+    /// - Parameter unsubscribe: the URL at which one click stops mail such as this; nil for none.
+    package init(
+        app: String,
+        sender: EmailSender,
+        client: MailClient,
+        unsubscribe: @escaping @Sendable (Notification) -> String?
+    ) {
+        self.app = app
+        self.sender = sender
+        self.client = client
+        self.unsubscribe = unsubscribe
+    }
+
+    package func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+        let mail: EmailMessage
+        do throws(EmailMessage.Fault) {
+            let link = message.isRefusable ? self.unsubscribe(message.notification) : nil
+            mail = try EmailMessage(message, from: self.sender, to: device.token, unsubscribe: link)
+        } catch {
+            return ProviderReply(.answered(.refused(reason: error.description)))
+        }
+        let request = MailRequest(
+            sender: mail.sender, recipient: mail.recipient, content: mail.content, timeout: Self.timeout)
+        switch await self.client.send(request) {
+        case .answered(let reply):
+            // The address is the recipient's own affair.
+            let said = "\(reply.code) \(reply.text)".replacing(mail.recipient, with: "…")
+            return ProviderReply(.answered(EmailAnswer.read(reply)), transcript: said)
+        case .unanswered(let failure):
+            if let answer = EmailAnswer.read(failure) {
+                return ProviderReply(.answered(answer), transcript: "\(failure)")
+            }
+            return ProviderReply(
+                .unanswered(reason: failure.reason.rawValue, mayHaveBeenSent: failure.mayHaveBeenSent),
+                transcript: "\(failure)")
+        }
+    }
+}

@@ -1,0 +1,131 @@
+// Carillon · ProviderRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Hummingbird
+import JSON
+import Model
+import Services
+import Stores
+import Streams
+
+/// The ways to providers, for admins: `/v1/admin/providers`; and a send to one device, for services: `/v1/jobs/test`.
+struct ProviderRoutes {
+    /// A provider answers within its own 30 s, or not at all.
+    private static let patience: Duration = .seconds(40)
+    private static let interval: Duration = .milliseconds(100)
+
+    let services: APIServices
+
+    func add(to group: RouterGroup<APIContext>) {
+        group.get("admin/providers", use: self.providers)
+        group.post("jobs/test", use: self.test)
+    }
+
+    private func providers(_ request: Request, _ context: APIContext) async throws -> Response {
+        try context.requireAdmin()
+        let now = self.services.now()
+        let states = try await self.services.providerBoard.states(now: now)
+        var waiting: [(provider: Provider, length: Int, retries: Int, oldest: Timestamp?)] = []
+        for provider in Provider.allCases {
+            let (length, retries) = try await self.services.survey.waiting(provider)
+            waiting.append((provider, length, retries, try await self.services.survey.oldestWaiting(provider)))
+        }
+        return Response.object { writer in
+            writer.key("providers")
+            writer.beginArray()
+            for row in waiting {
+                writer.beginObject()
+                writer.key("provider")
+                writer.string(row.provider.rawValue)
+                writer.key("waiting")
+                writer.integer(row.length)
+                writer.key("retries")
+                writer.integer(row.retries)
+                writer.key("oldest_waiting_seconds")
+                if let oldest = row.oldest {
+                    writer.integer(max(0, (now - oldest).components.seconds))
+                } else {
+                    writer.null()
+                }
+                writer.key("ways")
+                writer.beginArray()
+                for state in states where state.provider == row.provider { Self.write(state, to: &writer) }
+                writer.endArray()
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+    }
+
+    private static func write(_ state: ProviderState, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.key("app")
+        writer.string(state.app)
+        writer.key("dispatcher")
+        writer.string(state.dispatcher)
+        writer.key("breaker")
+        writer.string(state.breaker.rawValue)
+        writer.key("open_until")
+        writer.string(state.until?.rfc3339)
+        writer.key("in_flight")
+        writer.integer(state.inFlight)
+        writer.endObject()
+    }
+
+    private func test(_ request: Request, _ context: APIContext) async throws -> Response {
+        try context.requireService()
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
+        body.allow(["user", "device", "type", "title", "body", "data"])
+        let user = body.text("user", limit: JobLimits.user, isRequired: true)
+        let device = body.text("device", limit: JobLimits.id)
+        let fields = [
+            ("type", body.text("type", limit: JobLimits.name)), ("title", body.text("title", limit: JobLimits.title)),
+            ("body", body.text("body", limit: JobLimits.body)),
+        ]
+        let data = body.value["data"]
+        if let data, data.object == nil { body.fault("data", "must be an object") }
+        try body.finish()
+        let devices = try await self.services.devices.list(user: user ?? "").filter(\.isActive)
+        let chosen =
+            device.map { id in devices.first { $0.id == NotificationID(id) } }
+            ?? devices.max { $0.lastUsedAt < $1.lastUsedAt }
+        guard let chosen else {
+            throw Problem(.notFound, "the user has no such active device; GET /v1/users/{id} lists them")
+        }
+        var members = [
+            JSONMember("id", .string(RandomName.make())), JSONMember("user", .string(chosen.user)),
+            JSONMember("device", .string(chosen.id.description)),
+        ]
+        for case (let name, .some(let text)) in fields { members.append(JSONMember(name, .string(text))) }
+        if let data { members.append(JSONMember("data", data)) }
+        let answer = try await self.ask(members)
+        return Response.object { writer in
+            writer.key("device")
+            writer.string(chosen.id.description)
+            writer.key("provider")
+            writer.string(chosen.provider.rawValue)
+            writer.key("app")
+            writer.string(chosen.app)
+            for member in answer {
+                writer.key(escaping: member.key)
+                writer.value(member.value)
+            }
+        }
+    }
+
+    private func ask(_ members: [JSONMember]) async throws -> [JSONMember] {
+        let id = members[0].value.string ?? ""
+        guard try await self.services.testSends.ask(JSONWriter.bytes(of: .object(members))) else {
+            throw Problem(.serviceUnavailable, "too many test sends wait; is a dispatcher running?")
+        }
+        let deadline = ContinuousClock.now + Self.patience
+        while ContinuousClock.now < deadline {
+            if let text = try await self.services.testSends.findAnswer(id) {
+                return (try? JSONParser.parse(text))?.object ?? []
+            }
+            // The answer is a key that nobody announces.
+            try await Task.sleep(for: Self.interval)
+        }
+        throw Problem(.gatewayTimeout, "no dispatcher answered; is one running?")
+    }
+}

@@ -1,0 +1,211 @@
+// Carillon · StatisticsRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Hummingbird
+import JSON
+import Model
+import Services
+import Stores
+
+/// What went out, what failed and what clients report: `/v1/admin/statistics`, `/v1/admin/failures`, client reports.
+struct StatisticsRoutes {
+    private static let span: Duration = .seconds(86_400)
+    private static let longestReason = 256
+
+    let services: APIServices
+
+    func add(to group: RouterGroup<APIContext>) {
+        group.get("admin/statistics", use: self.statistics)
+        group.get("admin/failures", use: self.failures)
+        group.get("admin/client-reports", use: self.reports)
+        group.post("client-reports", use: self.report)
+    }
+
+    private func statistics(_ request: Request, _ context: APIContext) async throws -> Response {
+        try context.requireAdmin()
+        let summary = try await self.services.statistics.summary()
+        return Response.object(capacity: 16_384) { writer in
+            writer.key("since")
+            writer.string(summary.since.rfc3339)
+            writer.key("complete")
+            writer.bool(summary.isComplete)
+            Self.writeChannels(summary, now: self.services.now(), to: &writer)
+            writer.key("types")
+            writer.beginArray()
+            for (type, rates) in summary.types {
+                writer.beginObject()
+                writer.key("type")
+                writer.string(type)
+                Self.write(rates, to: &writer)
+                writer.endObject()
+            }
+            writer.endArray()
+            writer.key("broadcasts")
+            writer.beginArray()
+            for (id, org, job, rates) in summary.broadcasts {
+                writer.beginObject()
+                writer.key("id")
+                writer.string(id.description)
+                writer.key("org")
+                writer.string(org)
+                writer.key("job_id")
+                writer.string(job)
+                Self.write(rates, to: &writer)
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+    }
+
+    /// Each channel with its outcomes, and each outcome with a count for every minute since the first.
+    private static func writeChannels(
+        _ summary: StatisticsStore.Summary,
+        now: Timestamp,
+        to writer: inout JSONWriter
+    ) {
+        let minutes = min(StatisticsService.minutes, max(1, Int((now - summary.since).components.seconds / 60) + 1))
+        var series: [String: [String: [Int64]]] = [:]
+        for count in summary.counts {
+            let place = Int((count.minute - summary.since).components.seconds / 60)
+            guard (0..<minutes).contains(place) else { continue }
+            let none = [Int64](repeating: 0, count: minutes)
+            series[count.channel, default: [:]][count.outcome, default: none][place] += count.count
+        }
+        writer.key("channels")
+        writer.beginArray()
+        for (channel, outcomes) in series.sorted(by: { $0.key < $1.key }) {
+            writer.beginObject()
+            writer.key("channel")
+            writer.string(channel)
+            writer.key("outcomes")
+            writer.beginArray()
+            for (outcome, counts) in outcomes.sorted(by: { $0.key < $1.key }) {
+                writer.beginObject()
+                writer.key("outcome")
+                writer.string(outcome)
+                writer.key("counts")
+                writer.beginArray()
+                for count in counts { writer.integer(count) }
+                writer.endArray()
+                writer.endObject()
+            }
+            writer.endArray()
+            writer.endObject()
+        }
+        writer.endArray()
+    }
+
+    private static func write(_ rates: StatisticsStore.Rates, to writer: inout JSONWriter) {
+        let counts: [(StaticString, Int64)] = [
+            ("stored", rates.stored), ("accepted", rates.accepted), ("opened", rates.opened), ("read", rates.read),
+            ("failed", rates.failed),
+        ]
+        for (name, count) in counts {
+            writer.key(name)
+            writer.integer(count)
+        }
+    }
+
+    private func failures(_ request: Request, _ context: APIContext) async throws -> Response {
+        try context.requireAdmin()
+        var query = QueryFields(request, allowing: ["limit"])
+        let limit = Int(query.integer("limit", in: 1...100) ?? 20)
+        try query.finish()
+        let since = self.services.now() + (.zero - Self.span)
+        let failures = try await self.services.statisticsStore.failures(since: since, limit: limit)
+        return Response.object { writer in
+            writer.key("failures")
+            writer.beginArray()
+            for failure in failures {
+                writer.beginObject()
+                writer.key("at")
+                writer.string(failure.at.rfc3339)
+                writer.key("user_id")
+                writer.string(failure.user)
+                writer.key("notification_id")
+                writer.string(failure.notification?.description)
+                writer.key("provider")
+                writer.string(failure.provider)
+                writer.key("attempt")
+                writer.integer(failure.attempt)
+                writer.key("reason")
+                writer.string(failure.reason)
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+    }
+
+    private func reports(_ request: Request, _ context: APIContext) async throws -> Response {
+        try context.requireAdmin()
+        var query = QueryFields(request, allowing: ["limit"])
+        let limit = Int(query.integer("limit", in: 1...100) ?? 20)
+        try query.finish()
+        let since = self.services.now() + (.zero - Self.span)
+        let (counts, failed) = try await self.services.clientReports.summary(since: since, limit: limit)
+        return Response.object { writer in
+            writer.key("counts")
+            writer.beginArray()
+            for count in counts {
+                writer.beginObject()
+                writer.key("kind")
+                writer.string(count.kind)
+                writer.key("outcome")
+                writer.string(count.outcome)
+                writer.key("provider")
+                writer.string(count.provider)
+                writer.key("count")
+                writer.integer(count.count)
+                writer.endObject()
+            }
+            writer.endArray()
+            writer.key("failed")
+            writer.beginArray()
+            for report in failed {
+                writer.beginObject()
+                writer.key("at")
+                writer.string(report.at.rfc3339)
+                writer.key("user_id")
+                writer.string(report.user)
+                writer.key("provider")
+                writer.string(report.provider)
+                writer.key("reason")
+                writer.string(report.reason)
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+    }
+
+    /// A client tells how a prompt or a registration went, which no server sees by itself.
+    private func report(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
+        body.allow(["kind", "outcome", "provider", "reason"])
+        let kind = body.choice("kind", of: ClientReportStore.Kind.self, isRequired: true)
+        let outcome = body.choice("outcome", of: ClientReportStore.Outcome.self, isRequired: true)
+        let provider = body.choice("provider", of: Provider.self) ?? .webpush
+        let reason = body.text("reason", limit: Self.longestReason)
+        if provider == .email { body.fault("provider", "must be one of fcm, apns, webpush") }
+        if let kind, let outcome, (kind == .registration) != (outcome == .failed) {
+            let outcomes = kind == .registration ? "failed" : "one of granted, denied, dismissed"
+            body.fault("outcome", "must be \(outcomes) for a \(kind.rawValue)")
+        }
+        if let reason, reason.utf8.contains(0) { body.fault("reason", "may not hold U+0000") }
+        try body.finish()
+        guard let kind, let outcome else { throw Problem(.badRequest, "fields are missing") }
+        let report = ClientReportStore.Report(
+            at: self.services.now(),
+            user: user,
+            kind: kind,
+            outcome: outcome,
+            provider: provider,
+            reason: reason
+        )
+        guard try await self.services.clientReports.add(report) else {
+            let limit = ClientReportStore.mostPerHour
+            throw Problem(.tooManyRequests, "a user may report \(limit) times an hour", retryAfter: 3_600)
+        }
+        return Response(status: .noContent)
+    }
+}

@@ -1,0 +1,61 @@
+// Carillon · admin-deliveries.js
+// SPDX-License-Identifier: Apache-2.0
+
+import { bar, card, fill, number, pill, table, when } from "./admin-parts.js";
+import { h, readable } from "./dom.js";
+
+/** What failed, what was accepted and opened, and what clients report. */
+export function deliveries(page) {
+  const failures = h("div");
+  const types = h("div");
+  const casts = h("div");
+  const reports = h("div");
+  const element = h("div", { class: "view" }, card("Accepted and opened, by type, last 24 hours", types),
+    card("Accepted and opened, newest broadcasts", casts), card("Recent failures", failures),
+    card("What browsers and phones report", reports));
+
+  async function update() {
+    const [statistics, failed, reported] = await Promise.all([
+      page.callIfThere("/v1/admin/statistics"), page.callIfThere("/v1/admin/failures?limit=50"),
+      page.callIfThere("/v1/admin/client-reports"),
+    ]);
+    fill(types, statistics?.types ?? null, () => rates("Types", "Type", statistics?.types, ({ type }) => readable(type)));
+    fill(casts, statistics?.broadcasts ?? null, () =>
+      rates("Broadcasts", "Broadcast", statistics?.broadcasts, ({ job_id, org }) => h("code", null, org ? `${org}/${job_id}` : job_id)));
+    fill(failures, failed, () => failureTable(failed));
+    fill(reports, reported, () => reportTables(reported));
+  }
+  return { element, update, every: 15_000 };
+}
+
+function rates(caption, column, rows, name) {
+  if (!rows) return h("p", { class: "hint empty" }, "Not available from this gateway.");
+  return table(caption, [column, "#Stored", "Accepted", "Opened", "Read", "#Failed"], rows.map((row) => [
+    name(row), number(row.stored), bar(row.accepted, row.stored, "good"), bar(row.opened, row.stored), bar(row.read, row.stored),
+    row.failed ? h("span", { class: "bad" }, number(row.failed)) : "0",
+  ]), "Nothing was stored.");
+}
+
+function failureTable(failed) {
+  if (!failed) return h("p", { class: "hint empty" }, "Not available from this gateway.");
+  return table("Recent failures", ["When", "Provider", "Reason", "User", "#Try", "Notification"], failed.failures.map((failure) => [
+    when(failure.at), failure.provider, h("span", { class: "reason" }, failure.reason ?? "–"), h("code", null, failure.user_id),
+    number(failure.attempt), failure.notification_id
+      ? h("a", { href: `#trace/${failure.notification_id}/${encodeURIComponent(failure.user_id)}` }, "Trace") : "–",
+  ]), "Nothing failed in the last 24 hours.");
+}
+
+function reportTables(reported) {
+  if (!reported) return h("p", { class: "hint empty" }, "Not available from this gateway.");
+  const kinds = { granted: "good", denied: "bad", failed: "bad", dismissed: "warn" };
+  return [
+    table("Reports of the last 24 hours", ["What", "Provider", "Outcome", "#Reports"], reported.counts.map((row) => [
+      row.kind === "permission" ? "Permission prompt" : "Registration of a device", row.provider,
+      pill(row.outcome, kinds[row.outcome]), number(row.count),
+    ]), "Nothing was reported in the last 24 hours."),
+    reported.failed.length ? h("h3", null, "Registrations that failed") : null,
+    reported.failed.length ? table("Registrations that failed", ["When", "Provider", "User", "Reason"], reported.failed.map((row) => [
+      when(row.at), row.provider, h("code", null, row.user_id), row.reason ?? "–",
+    ])) : null,
+  ].filter(Boolean);
+}

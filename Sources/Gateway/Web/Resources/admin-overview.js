@@ -1,0 +1,97 @@
+// Carillon · admin-overview.js
+// SPDX-License-Identifier: Apache-2.0
+
+import { chart } from "./admin-charts.js";
+import { card, fill, number, pill, span, table, when } from "./admin-parts.js";
+import { h } from "./dom.js";
+
+const titles = { in_app: "In app", fcm: "FCM", apns: "APNs", webpush: "Web Push", email: "E-mail" };
+
+/** Who works, what waits where, and what went out in the last hour. */
+export function overview(page) {
+  const charts = h("div", { class: "charts" });
+  const nodes = h("div");
+  const streams = h("div");
+  const providers = h("div");
+  const tiles = h("div", { class: "tiles" });
+  const element = h("div", { class: "view" }, tiles, card("The last hour", charts),
+    h("div", { class: "columns" }, card("Nodes", nodes), card("Providers", providers)), card("Streams", streams));
+
+  async function update() {
+    const [survey, waiting, statistics, known] = await Promise.all([
+      page.call("GET", "/v1/admin/nodes"), page.call("GET", "/v1/admin/streams"),
+      page.callIfThere("/v1/admin/statistics"), page.callIfThere("/v1/admin/providers"),
+    ]);
+    fill(tiles, [survey, waiting, statistics?.channels], () => tileRow(survey, waiting.streams, statistics));
+    fill(nodes, survey, () => nodeTable(survey));
+    fill(streams, waiting, () => streamTable(waiting.streams));
+    fill(providers, known, () => providerTable(known));
+    fill(charts, [statistics?.since, statistics?.channels], () => chartRow(statistics));
+  }
+  return { element, update, every: 5_000 };
+}
+
+function tile(label, value, kind = "") {
+  return h("div", { class: `tile ${kind}` }, h("span", { class: "tile-value" }, value), h("span", { class: "tile-label" }, label));
+}
+
+function tileRow(survey, streams, statistics) {
+  const lag = streams.reduce((sum, stream) => sum + (stream.lag ?? 0), 0);
+  const oldest = Math.max(0, ...streams.map((stream) => stream.oldest_pending_seconds ?? 0));
+  const counts = (statistics?.channels ?? []).flatMap(({ outcomes }) => outcomes);
+  const sum = (wanted) => counts.filter(({ outcome }) => wanted === null || wanted === outcome)
+    .flatMap(({ counts }) => counts).reduce((total, value) => total + value, 0);
+  const alive = [...survey.gateways, ...survey.dispatchers].filter((node) => node.alive).length;
+  const connections = survey.gateways.reduce((total, node) => total + (node.connections ?? 0), 0);
+  const isCounted = survey.gateways.some((node) => node.connections != null);
+  return [
+    tile("nodes alive", number(alive)),
+    isCounted ? tile("connections", number(connections)) : null,
+    tile("waiting to be taken", number(lag), lag > 10_000 ? "warn" : ""),
+    tile("oldest under way", span(oldest), oldest > 120 ? "warn" : ""),
+    statistics ? tile("in the last hour", number(sum(null))) : null,
+    statistics ? tile("failed in the last hour", number(sum("failed")), sum("failed") ? "bad" : "") : null,
+  ].filter(Boolean);
+}
+
+function nodeTable({ gateways, dispatchers }) {
+  const state = (isAlive) => pill(isAlive ? "alive" : "gone", isAlive ? "good" : "bad");
+  const rows = [
+    ...gateways.map((node) => ["gateway", h("code", null, node.id), state(node.alive),
+      node.connections == null ? "–" : `${number(node.connections)} connections`]),
+    ...dispatchers.map((node) => ["dispatcher", h("code", null, node.name), state(node.alive), `${number(node.pending)} jobs under way`]),
+  ];
+  return table("Nodes", ["Program", "Name", "State", "Holds"], rows, "No node has a lease.");
+}
+
+function streamTable(streams) {
+  return table("Streams", ["Stream", "#Length", "#Not taken yet", "#Under way", "#Oldest", "#Retries"], streams.map((stream) => [
+    h("code", null, stream.name), number(stream.length), number(stream.lag), number(stream.pending),
+    span(stream.oldest_pending_seconds), number(stream.retries),
+  ]), "No stream exists yet.");
+}
+
+function providerTable(known) {
+  if (!known) return h("p", { class: "hint empty" }, "Not available from this gateway.");
+  const kinds = { closed: "good", probing: "warn", open: "bad" };
+  const rows = (known.providers ?? []).flatMap((provider) => provider.ways.map((way) => [
+    titles[provider.provider] ?? provider.provider, way.app,
+    pill(way.breaker, kinds[way.breaker] ?? "warn"), way.open_until ? when(way.open_until) : "",
+    number(way.in_flight), number(provider.waiting + provider.retries),
+  ]));
+  return table("Providers", ["Provider", "App", "Breaker", "Open until", "#Under way", "#Waiting"], rows, "No provider is configured.");
+}
+
+function chartRow(statistics) {
+  if (!statistics) return h("p", { class: "hint empty" }, "Not available from this gateway.");
+  const names = Object.keys(titles);
+  const place = ({ channel }) => (names.includes(channel) ? names.indexOf(channel) : names.length);
+  const shown = statistics.channels.filter(({ outcomes }) => outcomes.length)
+    .sort((one, other) => place(one) - place(other));
+  if (!shown.length) return h("p", { class: "hint empty" }, "Nothing went out in the last hour.");
+  const note = statistics.complete ? null
+    : h("p", { class: "hint" }, "There was more than is counted here; the oldest minutes are left out.");
+  const begin = Date.parse(statistics.since);
+  const charts = shown.map(({ channel, outcomes }) => chart({ title: titles[channel] ?? channel, outcomes }, begin));
+  return [...charts, note].filter(Boolean);
+}

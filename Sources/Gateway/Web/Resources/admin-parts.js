@@ -1,0 +1,113 @@
+// Carillon · admin-parts.js
+// SPDX-License-Identifier: Apache-2.0
+
+import { h } from "./dom.js";
+import { ago, exactly } from "./time.js";
+
+const language = document.documentElement.lang;
+
+/** A number as people read it; `–` where there is none. */
+export function number(value) {
+  return value === null || value === undefined ? "–" : Number(value).toLocaleString(language);
+}
+
+/** A share in per cent; `–` of nothing. */
+export function share(part, whole) {
+  const maximumFractionDigits = part && part < whole * 0.1 ? 1 : 0;
+  return whole ? (part / whole).toLocaleString(language, { style: "percent", maximumFractionDigits }) : "–";
+}
+
+/** Seconds as `12 s`, `3 min`, `2 h` or `30 days`. */
+export function span(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 172_800) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86_400)} days`;
+}
+
+/** A moment, relative, in full on its title. */
+export function when(moment) {
+  return moment ? h("time", { datetime: moment, title: exactly(moment, language) }, ago(moment, language, "now")) : "–";
+}
+
+/** A word with a colour that says whether it is good; the word says it too. */
+export function pill(text, kind = "neutral") {
+  return h("span", { class: `pill ${kind}` }, text);
+}
+
+/** A part of a view. */
+export function card(title, ...children) {
+  const heading = h("h2", null, title);
+  return h("section", { class: "card" }, heading, ...children);
+}
+
+/** A table that scrolls by itself where it has no room; numbers stand at the end of their column. */
+export function table(caption, columns, rows, empty = "None.") {
+  if (rows.length === 0) return h("p", { class: "hint empty" }, empty);
+  const numeric = columns.map((column) => column.startsWith("#"));
+  return h("div", { class: "scroller", tabindex: "0", role: "group", "aria-label": caption },
+    h("table", null, h("caption", { class: "spoken" }, caption),
+      h("thead", null, h("tr", null, columns.map((column, index) =>
+        h("th", { scope: "col", class: numeric[index] ? "number" : null }, column.replace(/^#/, ""))))),
+      h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell, index) =>
+        h("td", { class: numeric[index] ? "number" : null }, content(cell))))))));
+}
+
+function content(cell) {
+  return cell instanceof Node || Array.isArray(cell) ? cell : String(cell ?? "–");
+}
+
+/** Names with their values. */
+export function facts(entries, name = null) {
+  return h("dl", { class: name }, entries.map(([term, value]) =>
+    h("div", null, h("dt", null, term), h("dd", null, String(value)))));
+}
+
+/** A share as a bar beside its number. */
+export function bar(part, whole, kind = "") {
+  const filled = h("span", { class: `filled ${kind}` });
+  filled.style.inlineSize = `${whole ? Math.min(100, (100 * part) / whole) : 0}%`;
+  return h("span", { class: "bar" }, h("span", { class: "track", "aria-hidden": "true" }, filled),
+    h("span", { class: "bar-text" }, share(part, whole)));
+}
+
+/** Replaces what an element holds, unless it is the same as before: what is open or focused there stays. */
+export function fill(place, key, make) {
+  const text = JSON.stringify(key);
+  if (place.dataset.key === text) return;
+  place.dataset.key = text;
+  place.replaceChildren(...[make()].flat());
+}
+
+/** Asks before what cannot be undone; true if it is meant. */
+export function confirm(title, text, label) {
+  return new Promise((resolve) => {
+    const dialog = h("dialog", { class: "ask", "aria-labelledby": "ask-title" },
+      h("form", { method: "dialog" }, h("h2", { id: "ask-title" }, title), h("p", null, text),
+        h("div", { class: "row" }, h("button", { class: "plain", value: "no", autofocus: true }, "No, leave it"),
+          h("button", { class: "danger", value: "yes" }, label))));
+    dialog.addEventListener("close", () => {
+      resolve(dialog.returnValue === "yes");
+      dialog.remove();
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+/** A timeline: entries with `at`, `title`, `kind` and `details` ([name, value]). */
+export function timeline(entries, label) {
+  const first = entries.length ? Date.parse(entries[0].at) : 0;
+  return h("ol", { class: "timeline", "aria-label": label }, entries.map((entry) => h("li", { class: entry.kind ?? "" },
+    h("div", { class: "moment" }, h("time", { datetime: entry.at, title: exactly(entry.at, language) },
+      new Date(entry.at).toLocaleTimeString(language, { hour12: false })), h("span", null, offset(Date.parse(entry.at) - first))),
+    h("div", { class: "event" }, h("strong", null, entry.title),
+      entry.details?.length ? facts(entry.details) : null))));
+}
+
+function offset(milliseconds) {
+  if (milliseconds <= 0) return "";
+  if (milliseconds < 1000) return `+${milliseconds} ms`;
+  return `+${milliseconds < 10_000 ? (milliseconds / 1000).toFixed(1) + " s" : span(milliseconds / 1000)}`;
+}

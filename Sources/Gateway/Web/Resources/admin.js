@@ -1,0 +1,134 @@
+// Carillon · admin.js
+// SPDX-License-Identifier: Apache-2.0
+
+import { broadcasts } from "./admin-broadcasts.js";
+import { catalog } from "./admin-catalog.js";
+import { deadLetters } from "./admin-dead-letters.js";
+import { deliveries } from "./admin-deliveries.js";
+import { overview } from "./admin-overview.js";
+import { simulate } from "./admin-simulate.js";
+import { trace } from "./admin-trace.js";
+import { h } from "./dom.js";
+import { Client } from "./inbox-client.js";
+import { Session } from "./session.js";
+
+/** Each view: its name in the address, its title, and how it is made: an element, `update` and `every` (ms). */
+const views = [
+  ["overview", "Overview", overview], ["deliveries", "Deliveries", deliveries], ["dead-letters", "Dead letters", deadLetters],
+  ["broadcasts", "Broadcasts", broadcasts], ["trace", "Trace", trace], ["simulate", "Simulate", simulate],
+  ["catalog", "Catalog", catalog],
+];
+
+const session = new Session("admin");
+const content = document.getElementById("content");
+const nav = document.getElementById("nav");
+const state = document.getElementById("state");
+const toast = document.getElementById("toast");
+let current = null;
+let timer = null;
+let toastTimer = null;
+
+const client = new Client(location.origin, (isRefused) => (isRefused ? null : session.token));
+
+/** What views are given. */
+const page = {
+  call: (method, path, body) => client.call(method, path, body),
+  /** The answer, or null where this gateway has no such call. */
+  async callIfThere(path) {
+    try {
+      return await client.call("GET", path);
+    } catch (error) {
+      if (error.status === 404) return null;
+      throw error;
+    }
+  },
+  tell(text) {
+    clearTimeout(toastTimer);
+    toast.textContent = text;
+    toast.classList.add("shown");
+    toastTimer = setTimeout(() => toast.classList.remove("shown"), 6_000);
+  },
+  explain: (error) => [error.message, ...(error.faults ?? []).map(({ field, reason }) => `${field}: ${reason}`)].join(" · "),
+  /** Does something that the user asked for, and says how it went. */
+  async perform(work, done) {
+    try {
+      const value = await work();
+      if (done) page.tell(typeof done === "function" ? done(value) : done);
+      return true;
+    } catch (error) {
+      failed(error);
+      page.tell(page.explain(error));
+      return false;
+    }
+  },
+  refresh: () => update(),
+};
+
+function route() {
+  const [name, ...rest] = location.hash.slice(1).split("/");
+  const [key, title, make] = views.find(([known]) => known === name) ?? views[0];
+  clearTimeout(timer);
+  current = make(page, rest.map(decodeURIComponent));
+  for (const link of nav.querySelectorAll("a")) {
+    if (link.hash === `#${key}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${title} · Carillon`;
+  content.replaceChildren(h("h1", null, title), current.element);
+  update();
+}
+
+async function update() {
+  const view = current;
+  clearTimeout(timer);
+  if (!view) return;
+  if (document.visibilityState === "visible") {
+    try {
+      await view.update?.();
+      state.textContent = "";
+    } catch (error) {
+      failed(error);
+    }
+  }
+  if (view === current && view.every) timer = setTimeout(update, view.every);
+}
+
+function failed(error) {
+  if (error.kind === "signedOut") leave("The token is refused or has expired.");
+  else if (error.status === 403) leave("That token is good, but its scope is not admin.");
+  else if (error.kind === "unreachable") state.textContent = "The gateway is out of reach";
+  else if (error.kind) state.textContent = page.explain(error);
+  else throw error;
+}
+
+function leave(reason) {
+  session.forget();
+  client.token(true);
+  current = null;
+  clearTimeout(timer);
+  nav.hidden = document.getElementById("who").hidden = true;
+  content.replaceChildren(session.form({
+    title: "Operations", text: "A token with the scope admin opens this page.",
+    hint: "gateway token --user you --scope admin", refused: reason,
+  }, begin));
+}
+
+function begin() {
+  nav.hidden = document.getElementById("who").hidden = false;
+  nav.replaceChildren(...views.map(([name, title]) => h("a", { href: `#${name}` }, title)));
+  route();
+}
+
+document.getElementById("leave").addEventListener("click", () => leave());
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  content.focus();
+});
+addEventListener("hashchange", () => {
+  if (location.hash.includes("token=")) return location.reload();
+  if (session.token) route();
+});
+document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") update(); });
+
+if (session.token) begin();
+else leave();

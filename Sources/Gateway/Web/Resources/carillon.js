@@ -1,0 +1,200 @@
+// Carillon · carillon.js
+// SPDX-License-Identifier: Apache-2.0
+
+import { h, icon } from "./web/dom.js";
+import { Inbox } from "./web/inbox.js";
+import { Panel } from "./web/inbox-panel.js";
+import { Push } from "./web/inbox-push.js";
+import { sheet } from "./web/inbox-styles.js";
+import { language } from "./web/texts.js";
+
+/**
+ * `<carillon-inbox>`: a bell with a badge and a panel; with `view="page"` the panel alone, in the page.
+ *
+ * Attributes: `token`, `url` (of the gateway; where this script came from, if absent), `view`, `lang`, `theme` (`light`,
+ * `dark`; the system's if absent), `worker` (the address of a service worker on the page's own origin, for Web Push).
+ *
+ * Events: `carillon-unread` ({unread}), `carillon-arrival` (a notification), `carillon-open` ({notification, url}) and
+ * `carillon-action` ({notification, action}), both cancelable, `carillon-event` ({name, args}), `carillon-signed-out`.
+ */
+export class CarillonInbox extends HTMLElement {
+  static observedAttributes = ["token", "url", "lang", "view", "worker"];
+
+  #tokenProvider = null;
+  #inbox = null;
+  #panel = null;
+  #root = null;
+  #bell = null;
+  #popover = null;
+  #lastUnread = null;
+  /** A click on what the service worker showed. */
+  #clicked = ({ data }) => {
+    if (data?.kind !== "carillon-clicked" || !data.id) return;
+    const item = this.#inbox.store.find(data.id);
+    if (data.action && item) this.#fire("carillon-action", { notification: item, action: { id: data.action } });
+    this.#inbox.opened(data.id);
+  };
+
+  connectedCallback() {
+    if (!this.#root) {
+      this.#root = this.attachShadow({ mode: "open", delegatesFocus: false });
+      // A sheet made by code: a page's Content-Security-Policy need not allow inline styles for it.
+      this.#root.adoptedStyleSheets = [sheet];
+    }
+    if (Object.hasOwn(this, "tokenProvider")) {
+      // It was set before this script came.
+      const { tokenProvider } = this;
+      delete this.tokenProvider;
+      this.#tokenProvider = tokenProvider;
+    }
+    this.#start();
+  }
+
+  disconnectedCallback() { this.#stop(); }
+
+  attributeChangedCallback(name, before, after) {
+    if (before !== after) this.#restart();
+  }
+
+  #restart() {
+    if (!this.#root || !this.isConnected) return;
+    this.#stop();
+    this.#start();
+  }
+
+  /** Gives a token at the start, and a fresh one when the last was refused; may be asynchronous. */
+  get tokenProvider() { return this.#tokenProvider; }
+  set tokenProvider(provider) {
+    this.#tokenProvider = provider;
+    this.#restart();
+  }
+
+  /** How many are unread; null before it is known. */
+  get unread() { return this.#inbox?.store.isLoaded ? this.#inbox.store.unread : null; }
+
+  get token() { return this.getAttribute("token"); }
+  set token(token) {
+    if (token) this.setAttribute("token", token);
+    else this.removeAttribute("token");
+  }
+
+  /** Opens or closes the panel of the bell. */
+  toggle(isOpen) { this.#popover?.togglePopover(isOpen); }
+
+  /** The gateway: the attribute's, or where this script came from. */
+  get gateway() {
+    return new URL(this.getAttribute("url") || new URL(".", import.meta.url), document.baseURI).href;
+  }
+
+  #isPage() { return this.getAttribute("view") === "page"; }
+
+  #start() {
+    const { tag, texts, direction } = language(this.getAttribute("lang") || document.documentElement.lang || navigator.languages);
+    const inbox = new Inbox(this.gateway, (isRefused) => this.#giveToken(isRefused));
+    this.#inbox = inbox;
+    const worker = this.getAttribute("worker");
+    const push = new Push(inbox.client, worker ? new URL(worker, document.baseURI).href : null);
+    this.#panel = new Panel(inbox, push, {
+      language: tag, texts, open: (item, event, url) => this.#open(item, event, url),
+      act: (item, action) => this.#act(item, action, texts),
+      close: this.#isPage() ? null : () => this.#popover.hidePopover(),
+    });
+    inbox.addEventListener("change", () => this.#showCount(texts));
+    inbox.addEventListener("arrival", ({ detail }) => this.#fire("carillon-arrival", detail));
+    inbox.addEventListener("event", ({ detail }) => this.#fire("carillon-event", detail));
+    inbox.addEventListener("signedOut", () => this.#fire("carillon-signed-out", null));
+    const frame = h("div", { class: this.#isPage() ? "frame page" : "frame", dir: direction, lang: tag, part: "frame" });
+    frame.append(...(this.#isPage() ? [this.#panel.element] : this.#bellAndPopover(texts)));
+    this.#root.replaceChildren(frame);
+    this.#panel.start();
+    if (this.#isPage()) {
+      const wide = matchMedia("(min-width: 64rem)");
+      if (wide.matches) this.#panel.loadSettings();
+      wide.onchange = () => wide.matches && this.#panel.loadSettings();
+    }
+    navigator.serviceWorker?.addEventListener("message", this.#clicked);
+    push.register().catch((error) => console.warn("carillon:", error.message));
+    // Whoever makes the element may go on setting it up until the next task.
+    queueMicrotask(() => { if (this.#inbox === inbox) inbox.open(); });
+  }
+
+  #stop() {
+    navigator.serviceWorker?.removeEventListener("message", this.#clicked);
+    this.#panel?.stop();
+    this.#inbox?.close();
+    this.#lastUnread = null;
+  }
+
+  async #giveToken(isRefused) {
+    if (this.#tokenProvider) return this.#tokenProvider(isRefused);
+    return isRefused ? null : this.getAttribute("token");
+  }
+
+  #bellAndPopover(texts) {
+    this.badge = h("span", { class: "badge", part: "badge", "aria-hidden": "true", hidden: true });
+    this.#bell = h("button", {
+      type: "button", class: "bell", part: "bell", "aria-haspopup": "dialog", "aria-expanded": "false",
+      "aria-label": texts.bell(0),
+    }, icon("bell"), this.badge);
+    this.#popover = h("div", {
+      class: "popover", part: "panel", popover: "auto", role: "dialog", "aria-labelledby": "carillon-title", tabindex: "-1",
+    }, this.#panel.element);
+    this.#bell.popoverTargetElement = this.#popover;
+    let hadFocus = false;
+    this.#popover.addEventListener("beforetoggle", (event) => {
+      if (event.newState === "open") this.#place();
+      else hadFocus = this.#popover.contains(this.#root.activeElement);
+    });
+    this.#popover.addEventListener("toggle", (event) => {
+      const isOpen = event.newState === "open";
+      this.#bell.setAttribute("aria-expanded", String(isOpen));
+      if (isOpen) return this.#popover.focus();
+      this.#panel.element.classList.remove("shows-settings");
+      if (hadFocus) this.#bell.focus();
+    });
+    return [this.#bell, this.#popover];
+  }
+
+  /** Puts the panel below the bell, to the side that has room. */
+  #place() {
+    const { bottom, left, right } = this.#bell.getBoundingClientRect();
+    const isLeft = left + right < innerWidth;
+    const { style } = this.#popover;
+    style.setProperty("--top", `${Math.round(bottom + 8)}px`);
+    style.setProperty("--left", isLeft ? `${Math.round(Math.max(8, left))}px` : "auto");
+    style.setProperty("--right", isLeft ? "auto" : `${Math.round(Math.max(8, document.documentElement.clientWidth - right))}px`);
+  }
+
+  #showCount(texts) {
+    const { unread } = this;
+    if (unread === null || unread === this.#lastUnread) return;
+    this.#lastUnread = unread;
+    if (this.#bell) {
+      this.badge.textContent = unread > 99 ? "99+" : String(unread);
+      this.badge.hidden = unread === 0;
+      this.#bell.setAttribute("aria-label", texts.bell(unread));
+    }
+    this.#fire("carillon-unread", { unread });
+  }
+
+  /** A click on a notification: the page may take it over, or else its link is followed. */
+  #open(item, event, url) {
+    const isOther = event.type === "auxclick" && event.button !== 1;
+    if (isOther) return;
+    this.#inbox.opened(item.id);
+    if (!this.#fire("carillon-open", { notification: item, url })) event.preventDefault();
+  }
+
+  #act(item, action, texts) {
+    const isLeft = this.#fire("carillon-action", { notification: item, action });
+    this.#inbox.opened(item.id);
+    if (isLeft) this.#panel.tell(texts.noApp);
+  }
+
+  /** False where a listener took it over. */
+  #fire(name, detail) {
+    return this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true, cancelable: true }));
+  }
+}
+
+if (!customElements.get("carillon-inbox")) customElements.define("carillon-inbox", CarillonInbox);

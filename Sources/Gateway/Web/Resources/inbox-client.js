@@ -1,0 +1,88 @@
+// Carillon · inbox-client.js
+// SPDX-License-Identifier: Apache-2.0
+
+/** What went wrong with a call: `signedOut`, `unreachable`, or an answer's `status` with what it says. */
+export class CallError extends Error {
+  constructor(kind, message, { status = 0, retryAfter = null, faults = [] } = {}) {
+    super(message);
+    Object.assign(this, { kind, status, retryAfter, faults });
+  }
+}
+
+/** Calls a gateway as one user. */
+export class Client {
+  static patience = 15_000;
+
+  #getToken;
+  #token = null;
+
+  /**
+   * @param {string} url the gateway's.
+   * @param {(isRefused: boolean) => (string | null | Promise<string | null>)} getToken asked for a token, and again
+   *   when the last one was refused.
+   */
+  constructor(url, getToken) {
+    this.url = String(url).replace(/\/+$/, "");
+    this.#getToken = getToken;
+  }
+
+  /** A token, fresh if the last one was refused. */
+  async token(isRefused = false) {
+    if (isRefused || !this.#token) this.#token = (await this.#getToken(isRefused)) || null;
+    return this.#token;
+  }
+
+  /** The answer's JSON; null where it has no body. */
+  async call(method, path, body) {
+    let token = await this.token();
+    if (!token) throw new CallError("signedOut", "there is no token");
+    let answer = await this.#send(method, path, body, token);
+    if (answer.status === 401) {
+      const fresh = await this.token(true);
+      if (fresh && fresh !== token) answer = await this.#send(method, path, body, fresh);
+      if (answer.status === 401) throw new CallError("signedOut", "the token is refused", { status: 401 });
+    }
+    const text = await answer.text();
+    let value = null;
+    try {
+      value = text ? JSON.parse(text) : null;
+    } catch {
+      throw new CallError("refused", "the answer is no JSON", { status: answer.status });
+    }
+    if (answer.ok) return value;
+    throw new CallError("refused", value?.detail ?? answer.statusText, {
+      status: answer.status,
+      retryAfter: Number(answer.headers.get("retry-after")) || null,
+      faults: value?.errors ?? [],
+    });
+  }
+
+  async #send(method, path, body, token) {
+    const headers = { authorization: `Bearer ${token}` };
+    if (body !== undefined) headers["content-type"] = "application/json";
+    try {
+      return await fetch(this.url + path, {
+        method,
+        headers,
+        body: body === undefined ? undefined : JSON.stringify(body),
+        cache: "no-store",
+        credentials: "omit",
+        referrerPolicy: "no-referrer",
+        signal: AbortSignal.timeout(Client.patience),
+      });
+    } catch (error) {
+      throw new CallError("unreachable", String(error?.message ?? error));
+    }
+  }
+}
+
+/** A claim of a token, which is not checked here: only the gateway knows whether it is good. */
+export function claim(token, name) {
+  try {
+    const part = token.split(".")[1].replace(/-/g, "+").replace(/_/g, "/");
+    const bytes = Uint8Array.from(atob(part), (character) => character.charCodeAt(0));
+    return JSON.parse(new TextDecoder().decode(bytes))[name];
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,171 @@
+// Carillon · inbox-connection.js
+// SPDX-License-Identifier: Apache-2.0
+
+/**
+ * A socket that comes back by itself, and goes on where it was.
+ *
+ * Fires `frame` with what the gateway says, and `state` with `online`, `connecting` or `offline`, or, when it stays away,
+ * `signedOut` or `displaced` (too many newer connections of the same user).
+ */
+export class Connection extends EventTarget {
+  static shortest = 500;
+  static longest = 30_000;
+  /** The gateway pings every 25 s, unseen by pages; a probe finds a link that died in silence. */
+  static probeInterval = 45_000;
+  static probePatience = 10_000;
+
+  #client;
+  #version;
+  #socket = null;
+  #timer = null;
+  #probe = null;
+  #failures = 0;
+  #delay = null;
+  #state = "offline";
+  #isWanted = false;
+  #attempt = 0;
+
+  /** @param {() => number | null} version the inbox version to go on from; null to be told everything. */
+  constructor(client, version) {
+    super();
+    this.#client = client;
+    this.#version = version;
+  }
+
+  get state() { return this.#state; }
+
+  open() {
+    if (this.#isWanted) return;
+    this.#isWanted = true;
+    for (const [target, name] of Connection.#signs()) target.addEventListener(name, this.#look);
+    this.#connect();
+  }
+
+  close() {
+    this.#isWanted = false;
+    for (const [target, name] of Connection.#signs()) target.removeEventListener(name, this.#look);
+    clearTimeout(this.#timer);
+    this.#drop();
+    this.#become("offline");
+  }
+
+  /** Tries at once, whatever the wait was to be. */
+  retry() {
+    if (!this.#isWanted || this.#state === "online") return;
+    this.#failures = 0;
+    this.#connect();
+  }
+
+  send(message) {
+    if (this.#socket?.readyState !== WebSocket.OPEN) return false;
+    this.#socket.send(JSON.stringify(message));
+    return true;
+  }
+
+  static #signs() {
+    return [[window, "online"], [window, "offline"], [document, "visibilitychange"], [window, "focus"], [window, "blur"]];
+  }
+
+  /** The browser said that something changed around the page. */
+  #look = (event) => {
+    if (event.type === "offline") {
+      this.#drop();
+      this.#fail();
+    } else if (event.type === "online" || (document.visibilityState === "visible" && this.#state !== "online")) {
+      if (this.#state !== "signedOut") this.retry();
+    }
+    this.#tellFocus();
+  };
+
+  /** Whether its user looks at it decides about pushes to other devices. */
+  #tellFocus() {
+    this.send({ type: "focus", active: document.visibilityState === "visible" && document.hasFocus() });
+  }
+
+  #become(state) {
+    if (this.#state === state) return;
+    this.#state = state;
+    this.dispatchEvent(new CustomEvent("state", { detail: state }));
+  }
+
+  async #connect() {
+    clearTimeout(this.#timer);
+    this.#drop();
+    const attempt = ++this.#attempt;
+    this.#become("connecting");
+    let ticket;
+    try {
+      ({ ticket } = await this.#client.call("POST", "/v1/socket-tickets"));
+    } catch (error) {
+      if (attempt !== this.#attempt) return;
+      if (error.kind === "signedOut") return this.#become("signedOut");
+      if (error.retryAfter) this.#delay = error.retryAfter * 1000;
+      return this.#fail();
+    }
+    if (attempt !== this.#attempt || !this.#isWanted) return;
+    const address = new URL(`${this.#client.url}/v1/socket`);
+    address.protocol = address.protocol.replace("http", "ws");
+    address.searchParams.set("ticket", ticket);
+    const version = this.#version();
+    if (version !== null) address.searchParams.set("resume", version);
+    const socket = new WebSocket(address, ["carillon.v1"]);
+    this.#socket = socket;
+    socket.onmessage = ({ data }) => this.#receive(data);
+    socket.onclose = ({ code }) => {
+      if (socket === this.#socket) this.#closed(code);
+    };
+  }
+
+  #receive(data) {
+    const frame = JSON.parse(data);
+    clearTimeout(this.#probe);
+    this.#probe = setTimeout(() => this.#ask(), Connection.probeInterval);
+    if (frame.type === "welcome") {
+      this.#failures = 0;
+      this.#become("online");
+      this.#tellFocus();
+    } else if (frame.type === "goodbye") {
+      this.#delay = frame.reconnect_after;
+    } else if (frame.type === "error") {
+      console.warn("carillon:", frame.reason);
+    }
+    this.dispatchEvent(new CustomEvent("frame", { detail: frame }));
+  }
+
+  #ask() {
+    if (!this.send({ type: "unread" })) return;
+    this.#probe = setTimeout(() => {
+      this.#drop();
+      this.#fail();
+    }, Connection.probePatience);
+  }
+
+  #closed(code) {
+    this.#drop();
+    if (code === 4409) return this.#become("displaced");
+    // The token is over: the next ticket asks for a fresh one, and says so if there is none.
+    if (code === 4401) this.#client.token(true).catch(() => null).then(() => this.#fail());
+    else this.#fail();
+  }
+
+  #fail() {
+    if (!this.#isWanted) return;
+    this.#become("offline");
+    const most = Math.min(Connection.longest, Connection.shortest * 2 ** this.#failures);
+    this.#failures += 1;
+    // Full jitter, so that a gateway's clients do not come back all at once; a wait that was asked for counts as the least.
+    const wait = (this.#delay ?? 0) + Math.random() * most;
+    this.#delay = null;
+    clearTimeout(this.#timer);
+    if (navigator.onLine) this.#timer = setTimeout(() => this.#connect(), wait);
+  }
+
+  #drop() {
+    clearTimeout(this.#probe);
+    const socket = this.#socket;
+    this.#socket = null;
+    if (!socket) return;
+    socket.onmessage = socket.onclose = null;
+    socket.close();
+  }
+}

@@ -1,0 +1,184 @@
+// Carillon · inbox-settings.js
+// SPDX-License-Identifier: Apache-2.0
+
+import { h, icon, readable } from "./dom.js";
+import { weekdays } from "./time.js";
+
+const channels = ["in_app", "push", "email"];
+
+/** Quiet hours, this browser's pushes, and what the user gets of each type. */
+export class SettingsView {
+  #client;
+  #push;
+  #context;
+  #settings = null;
+  #isLoaded = false;
+
+  constructor(client, push, context) {
+    this.#client = client;
+    this.#push = push;
+    this.#context = context;
+    this.element = h("div", { class: "settings" });
+  }
+
+  /** Reads everything when it is first shown, and again after it failed. */
+  async load() {
+    if (this.#isLoaded) return;
+    this.#isLoaded = true;
+    const { texts } = this.#context;
+    this.element.setAttribute("aria-busy", "true");
+    try {
+      const [settings, preferences, push] = await Promise.all([
+        this.#client.call("GET", "/v1/settings"), this.#client.call("GET", "/v1/preferences"),
+        this.#push.state().catch(() => "unavailable"),
+      ]);
+      this.#settings = settings;
+      this.element.replaceChildren(this.#quietHours(), this.#browser(push), this.#types(preferences), this.#pause());
+    } catch (error) {
+      this.#isLoaded = false;
+      this.element.replaceChildren(h("p", { class: "fault", role: "alert" }, texts.preferencesFailed),
+        h("button", { type: "button", class: "plain", onclick: () => this.load() }, texts.tryNow));
+    } finally {
+      this.element.removeAttribute("aria-busy");
+    }
+  }
+
+  #card(name, title, symbol, ...children) {
+    const id = `carillon-${name}`;
+    return h("section", { class: `card card-${name}`, "aria-labelledby": id },
+      h("h3", { id }, symbol ? icon(symbol) : null, title), ...children);
+  }
+
+  /** A switch with its label; `change` says whether it was saved. */
+  #toggle(label, isOn, change, attributes) {
+    const input = h("input", { type: "checkbox", role: "switch", ...attributes });
+    input.checked = isOn;
+    input.addEventListener("change", async () => {
+      input.disabled = true;
+      const isSaved = await change(input.checked).catch(() => false);
+      if (isSaved === false) {
+        input.checked = !input.checked;
+        this.#context.tell("refused");
+      }
+      input.disabled = false;
+    });
+    return h("label", { class: "toggle" }, input, h("span", null, label));
+  }
+
+  // Quiet hours.
+
+  #quietHours() {
+    const { texts, language } = this.#context;
+    const known = this.#settings.quiet_hours;
+    const zones = Intl.supportedValuesOf("timeZone");
+    const zone = this.#settings.zone ?? Intl.DateTimeFormat().resolvedOptions().timeZone;
+    if (!zones.includes(zone)) zones.unshift(zone);
+    const status = h("span", { class: "status", role: "status" });
+    const time = (name, value, label) =>
+      h("label", { class: "field" }, h("span", null, label), h("input", { type: "time", name, required: true, value }));
+    const days = weekdays(language);
+    const longDays = weekdays(language, "long");
+    const form = h("form", { class: "quiet-form", novalidate: true },
+      h("div", { class: "times" },
+        time("start", known?.start ?? "22:00", texts.from), time("end", known?.end ?? "07:00", texts.until)),
+      h("fieldset", { class: "days-field" }, h("legend", null, texts.days), days.map((day, index) => {
+        const isOn = !known || known.weekdays.includes(index + 1);
+        const input = h("input", { type: "checkbox", name: "day", value: index + 1, "aria-label": longDays[index] });
+        input.checked = isOn;
+        return h("label", null, input, h("span", { "aria-hidden": "true" }, day));
+      })),
+      h("label", { class: "field" }, h("span", null, texts.zone),
+        h("select", { name: "zone" }, zones.map((name) => {
+          const option = h("option", { value: name }, name.replace(/_/g, " "));
+          option.selected = name === zone;
+          return option;
+        }))),
+      h("div", { class: "row" }, h("button", { type: "submit", class: "primary" }, texts.save), status));
+    form.hidden = !known;
+    const save = async (isOn) => {
+      const data = new FormData(form);
+      const chosen = data.getAll("day").map(Number);
+      if (isOn && (!data.get("start") || !data.get("end"))) return false;
+      const hours = isOn && chosen.length
+        ? { start: data.get("start"), end: data.get("end"), weekdays: chosen } : { start: "00:00", end: "00:00" };
+      const { opted_out, locale, email } = this.#settings;
+      if (isOn && this.#settings.zone !== data.get("zone")) {
+        await this.#client.call("PUT", "/v1/settings", { zone: data.get("zone"), locale, email, opted_out });
+      }
+      this.#settings = await this.#client.call("PUT", "/v1/preferences/quiet-hours", hours);
+      form.hidden = !isOn;
+      status.textContent = texts.saved;
+      return true;
+    };
+    form.addEventListener("input", () => { status.textContent = texts.unsaved; });
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const isSaved = await save(true).catch(() => false);
+      if (!isSaved) {
+        status.textContent = "";
+        this.#context.tell("refused");
+      }
+    });
+    return this.#card("quiet", texts.quietHours, "moon", h("p", { class: "hint" }, texts.quietText),
+      this.#toggle(texts.quietSwitch, Boolean(known), save), form);
+  }
+
+  // This browser.
+
+  #browser(state) {
+    const { texts } = this.#context;
+    const reason = { unsupported: texts.pushUnsupported, unavailable: texts.pushUnavailable, denied: texts.pushDenied };
+    const note = h("p", { class: "hint" }, reason[state] ?? texts.browserPushText);
+    const toggle = this.#toggle(texts.pushSwitch, state === "on", async (isOn) => {
+      try {
+        const now = isOn ? await this.#push.switchOn() : await this.#push.switchOff();
+        note.textContent = reason[now] ?? texts.browserPushText;
+        return (now === "on") === isOn;
+      } catch {
+        note.textContent = texts.pushFailed;
+        return false;
+      }
+    }, { disabled: state in reason });
+    toggle.hidden = state === "unsupported" || state === "unavailable";
+    return this.#card("browser", texts.browserPush, "device", note, toggle);
+  }
+
+  // What comes of each type.
+
+  #types({ types }) {
+    const { texts } = this.#context;
+    const groups = Map.groupBy(types, (type) => type.category ?? "");
+    return this.#card("types", texts.whatYouGet, "bell", [...groups].map(([category, members]) =>
+      h("details", { class: "category", open: groups.size <= 3 },
+        h("summary", null, category ? readable(category) : texts.other, h("span", { class: "count" }, String(members.length))),
+        h("ul", { role: "list" }, members.map((type) => this.#type(type))))));
+  }
+
+  #type(type) {
+    const { texts } = this.#context;
+    const name = readable(type.type);
+    return h("li", { class: "type-row" }, h("span", { class: "type-name" }, name),
+      type.required ? h("span", { class: "hint" }, texts.required)
+        : h("span", { class: "toggles", role: "group", "aria-label": name },
+          channels.filter((channel) => !type.channels || type.channels.includes(channel)).map((channel) =>
+            this.#toggle(texts.channels[channel], type[channel], (isOn) =>
+              this.#client.call("PUT", "/v1/preferences", { types: [this.#wish(type, channel, isOn)] })))));
+  }
+
+  /** The type's whole preference, since the call replaces it. */
+  #wish(type, channel, isOn) {
+    type[channel] = isOn;
+    const wish = { type: type.type };
+    for (const name of channels) if (!type.channels || type.channels.includes(name)) wish[name] = type[name];
+    return wish;
+  }
+
+  #pause() {
+    const { texts } = this.#context;
+    return this.#card("pause", texts.pauseAll, null, h("p", { class: "hint" }, texts.pauseAllText),
+      this.#toggle(texts.pauseSwitch, this.#settings.opted_out, async (isOn) => {
+        const { zone, locale, email } = this.#settings;
+        this.#settings = await this.#client.call("PUT", "/v1/settings", { zone, locale, email, opted_out: isOn });
+      }));
+  }
+}

@@ -1,0 +1,162 @@
+// Carillon · inbox-store.js
+// SPDX-License-Identifier: Apache-2.0
+
+/**
+ * What a page knows of an inbox. Pure: no network, no document.
+ *
+ * Fires `change` after every change, and `arrival` with a notification that came just now.
+ */
+export class InboxStore extends EventTarget {
+  /** The inbox version that it has every change up to; null before the first page. */
+  version = null;
+  unread = 0;
+  total = 0;
+
+  #items = new Map();
+  /** For each list, the oldest id of what was loaded without gaps; "" where that is all. */
+  #floors = { all: null, unread: null };
+
+  get isLoaded() { return this.version !== null; }
+
+  find(id) { return this.#items.get(id); }
+
+  /** The notifications of a list, the newest first. */
+  list(filter = "all") {
+    const floor = this.#floors[filter] ?? this.#floors.all ?? "";
+    return [...this.#items.values()]
+      .filter((item) => item.id >= floor && (filter === "all" || !item.read_at))
+      .sort((one, other) => (one.id < other.id ? 1 : -1));
+  }
+
+  /** Where the next page of a list begins; null where there is none. */
+  cursor(filter = "all") {
+    return (this.#floors[filter] ?? this.#floors.all) || null;
+  }
+
+  /** Begins afresh with the first page. */
+  replace(page) {
+    this.#items.clear();
+    this.#floors = { all: page.next_cursor ?? "", unread: null };
+    for (const item of page.notifications) this.#items.set(item.id, item);
+    this.version = page.version;
+    this.#count(page);
+    this.#changed();
+  }
+
+  /** Takes an older page of a list. */
+  append(page, filter) {
+    for (const item of page.notifications) if (!this.#items.has(item.id)) this.#items.set(item.id, item);
+    this.#floors[filter] = page.next_cursor ?? "";
+    this.#changed();
+  }
+
+  /** Takes what a socket says; true where the first page must be read again. */
+  apply(frame) {
+    switch (frame.type) {
+      case "sync": return this.#sync(frame);
+      case "notification": {
+        const isNew = !this.#items.has(frame.notification.id);
+        this.#put(frame.notification);
+        if (isNew) this.total += 1;
+        this.#advance(frame);
+        if (isNew) this.dispatchEvent(new CustomEvent("arrival", { detail: frame.notification }));
+        return false;
+      }
+      case "read":
+        this.#read(frame.change.all ? null : frame.change.ids, frame.change.at);
+        this.#advance(frame);
+        return false;
+      case "deleted":
+        this.total -= this.#remove(frame.change.all_read ? this.#readIDs() : frame.change.ids).length;
+        this.#advance(frame);
+        return false;
+      case "unread":
+        // An answer, not a change: it says how many there are, not which.
+        this.unread = frame.unread;
+        this.#changed();
+        return false;
+      default: return false;
+    }
+  }
+
+  #sync(frame) {
+    if (frame.reset || this.version === null) return true;
+    for (const id of frame.deleted) this.#items.delete(id);
+    const floor = this.#floors.all ?? "";
+    for (const item of frame.notifications) {
+      if (this.#items.has(item.id) || item.id >= floor) this.#put(item);
+    }
+    this.version = Math.max(this.version, frame.version);
+    this.#count(frame);
+    this.#changed();
+    return false;
+  }
+
+  /** The user marked some as read, or all of them where `ids` is null; returns what undoes it. */
+  markRead(ids, at = new Date().toISOString()) {
+    const before = this.#read(ids, at);
+    const fewer = ids === null ? this.unread : Math.min(this.unread, before.length);
+    this.unread -= fewer;
+    this.#changed();
+    return () => {
+      // What was deleted meanwhile stays so.
+      for (const item of before) if (this.#items.has(item.id)) this.#put(item);
+      this.unread += fewer;
+      this.#changed();
+    };
+  }
+
+  /** The user deleted some, or all that are read where `ids` is null; returns what undoes it. */
+  markDeleted(ids) {
+    const before = this.#remove(ids ?? this.#readIDs());
+    const fewer = Math.min(this.unread, before.filter((item) => !item.read_at).length);
+    this.unread -= fewer;
+    this.total -= before.length;
+    this.#changed();
+    return () => {
+      before.forEach((item) => this.#put(item));
+      this.unread += fewer;
+      this.total += before.length;
+      this.#changed();
+    };
+  }
+
+  /** Takes the counts of an answer to the user's own call. */
+  settle({ unread }) {
+    this.unread = unread;
+    this.#changed();
+  }
+
+  #put(item) { this.#items.set(item.id, item); }
+
+  #readIDs() {
+    return [...this.#items.values()].filter((item) => item.read_at).map((item) => item.id);
+  }
+
+  /** Marks as read; gives those that were not, as they were. */
+  #read(ids, at) {
+    const before = [...(ids ?? this.#items.keys())].map((id) => this.#items.get(id)).filter((item) => item && !item.read_at);
+    for (const item of before) this.#put({ ...item, read_at: at });
+    return before;
+  }
+
+  /** Takes away; gives those that were there. */
+  #remove(ids) {
+    const before = ids.map((id) => this.#items.get(id)).filter(Boolean);
+    for (const item of before) this.#items.delete(item.id);
+    return before;
+  }
+
+  #advance(frame) {
+    this.version = Math.max(this.version ?? 0, frame.version);
+    this.unread = frame.unread;
+    this.#changed();
+  }
+
+  #count({ unread, total }) {
+    this.unread = unread;
+    this.total = total;
+  }
+
+  #changed() { this.dispatchEvent(new Event("change")); }
+}

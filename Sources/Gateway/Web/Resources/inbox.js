@@ -1,0 +1,195 @@
+// Carillon · inbox.js
+// SPDX-License-Identifier: Apache-2.0
+
+import { CallError, claim, Client } from "./inbox-client.js";
+import { Connection } from "./inbox-connection.js";
+import { InboxStore } from "./inbox-store.js";
+
+/**
+ * One user's inbox in one tab: the store, the calls that change it, the socket that keeps it true, and the other tabs.
+ *
+ * Fires `change`, `arrival` (a notification), `state` (the connection's), `fault` (a text's name), `signedOut`.
+ */
+export class Inbox extends EventTarget {
+  static pageSize = 30;
+
+  store = new InboxStore();
+  /** Why the first page could not be read; null while it can. */
+  loadError = null;
+  /** Whether the last try to read older ones failed. */
+  hasMoreFailed = false;
+  isLoading = false;
+
+  #client;
+  #connection;
+  #tabs = null;
+  #loading = null;
+
+  constructor(url, getToken) {
+    super();
+    this.#client = new Client(url, getToken);
+    this.#connection = new Connection(this.#client, () => this.store.version);
+    this.store.addEventListener("change", () => this.#fire("change"));
+    this.store.addEventListener("arrival", ({ detail }) => this.#fire("arrival", detail));
+    this.#connection.addEventListener("frame", ({ detail }) => this.#take(detail));
+    this.#connection.addEventListener("state", ({ detail }) => this.#stateChanged(detail));
+  }
+
+  get client() { return this.#client; }
+  get state() { return this.#connection.state; }
+
+  async open() {
+    const token = await this.#client.token();
+    if (!token) {
+      this.loadError = new CallError("signedOut", "there is no token");
+      this.#fire("change");
+      return this.#fire("signedOut");
+    }
+    this.#joinTabs(token);
+    await this.load();
+    this.#connection.open();
+  }
+
+  close() {
+    this.#connection.close();
+    this.#tabs?.close();
+    this.#tabs = null;
+  }
+
+  /** Goes on at once, as the user asked for it. */
+  retry() {
+    this.#connection.retry();
+    this.hasMoreFailed = false;
+    if (this.store.isLoaded) this.#fire("change");
+    else this.load();
+  }
+
+  #fire(name, detail) { this.dispatchEvent(new CustomEvent(name, { detail })); }
+
+  // What the gateway says.
+
+  /** Reads the first page; two calls at once are one. */
+  load() {
+    this.#loading ??= this.#load().finally(() => { this.#loading = null; });
+    return this.#loading;
+  }
+
+  async #load() {
+    this.isLoading = true;
+    this.#fire("change");
+    try {
+      const page = await this.#client.call("GET", `/v1/notifications?limit=${Inbox.pageSize}`);
+      this.loadError = null;
+      this.store.replace(page);
+    } catch (error) {
+      this.loadError = error;
+      if (error.kind === "signedOut") this.#fire("signedOut");
+    } finally {
+      this.isLoading = false;
+      this.#fire("change");
+    }
+  }
+
+  async loadMore(filter) {
+    const cursor = this.store.cursor(filter);
+    if (!cursor || this.isLoading) return;
+    this.isLoading = true;
+    this.#fire("change");
+    const query = new URLSearchParams({ limit: Inbox.pageSize, cursor });
+    if (filter === "unread") query.set("unread_only", "true");
+    try {
+      this.store.append(await this.#client.call("GET", `/v1/notifications?${query}`), filter);
+      this.hasMoreFailed = false;
+    } catch (error) {
+      this.hasMoreFailed = true;
+      this.#complain(error);
+    } finally {
+      this.isLoading = false;
+      this.#fire("change");
+    }
+  }
+
+  #take(frame) {
+    if (frame.type === "event") this.#fire("event", frame.event);
+    if (this.store.apply(frame)) this.load();
+    if (frame.type === "read") this.#closeShown(frame.change.all ? null : frame.change.ids);
+    if (frame.type === "deleted" && frame.change.ids) this.#closeShown(frame.change.ids);
+    if (frame.type === "sync") {
+      this.#closeShown([...frame.deleted, ...frame.notifications.filter((item) => item.read_at).map((item) => item.id)]);
+    }
+  }
+
+  #stateChanged(state) {
+    if (state === "signedOut") this.#fire("signedOut");
+    if (state === "online" && !this.store.isLoaded) this.load();
+    this.#fire("state", state);
+  }
+
+  // What the user does: shown at once, told to the other tabs, and taken back if the gateway refuses it.
+
+  markRead(id) {
+    if (this.store.find(id)?.read_at !== null) return;
+    return this.#change({ kind: "read", ids: [id] }, "POST", `/v1/notifications/${id}/read`);
+  }
+
+  markAllRead() {
+    return this.#change({ kind: "read", ids: null }, "POST", "/v1/notifications/read", { all: true });
+  }
+
+  remove(id) {
+    return this.#change({ kind: "deleted", ids: [id] }, "DELETE", `/v1/notifications/${id}`);
+  }
+
+  removeRead() {
+    return this.#change({ kind: "deleted", ids: null }, "DELETE", "/v1/notifications");
+  }
+
+  /** The user followed a notification. */
+  opened(id) {
+    this.#client.call("POST", `/v1/notifications/${id}/opened`).catch((error) => console.warn("carillon:", error.message));
+    return this.markRead(id);
+  }
+
+  async #change(change, method, path, body) {
+    const undo = this.#perform(change);
+    this.#tabs?.postMessage(change);
+    if (change.kind === "read") this.#closeShown(change.ids);
+    try {
+      const answer = await this.#client.call(method, path, body);
+      if (answer) this.store.settle(answer);
+    } catch (error) {
+      // Another tab or device was quicker.
+      if (error.status === 404) return;
+      undo();
+      this.#tabs?.postMessage({ kind: "reload" });
+      this.#complain(error);
+    }
+  }
+
+  #perform({ kind, ids }) {
+    return kind === "read" ? this.store.markRead(ids) : this.store.markDeleted(ids);
+  }
+
+  #complain(error) {
+    if (error.kind === "signedOut") this.#fire("signedOut");
+    else this.#fire("fault", error.kind === "unreachable" ? "notSaved" : "refused");
+  }
+
+  // Other tabs, and what the service worker shows.
+
+  #joinTabs(token) {
+    this.#tabs?.close();
+    this.#tabs = new BroadcastChannel(`carillon ${this.#client.url} ${claim(token, "sub") ?? ""}`);
+    this.#tabs.onmessage = ({ data }) => {
+      if (data.kind === "reload") this.load();
+      else if (this.store.isLoaded) this.#perform(data);
+    };
+  }
+
+  /** Takes what was read off the screen, where Web Push had put it. */
+  async #closeShown(ids) {
+    if (ids?.length === 0 || !("serviceWorker" in navigator)) return;
+    const registration = await navigator.serviceWorker.getRegistration().catch(() => null);
+    registration?.active?.postMessage({ kind: "close", ids });
+  }
+}

@@ -1,0 +1,68 @@
+// Carillon · session.js
+// SPDX-License-Identifier: Apache-2.0
+
+import { h } from "./dom.js";
+import { claim } from "./inbox-client.js";
+
+/** Who is signed in on a page of the gateway's own: a token, for this tab or for this browser. */
+export class Session {
+  #name;
+
+  /** @param {string} name tells the pages' sessions apart. */
+  constructor(name) {
+    this.#name = `carillon.${name}.token`;
+    this.#takeFromAddress();
+  }
+
+  /** A link may bring a token behind its `#`, which no server is told; it does not stay in the address. */
+  #takeFromAddress() {
+    const given = new URLSearchParams(location.hash.slice(1));
+    const token = given.get("token");
+    if (!token) return;
+    given.delete("token");
+    const rest = given.toString();
+    history.replaceState(null, "", location.pathname + location.search + (rest ? `#${rest}` : ""));
+    this.keep(token, false);
+  }
+
+  get token() { return sessionStorage.getItem(this.#name) ?? localStorage.getItem(this.#name); }
+
+  /** The token's user, as far as it says so. */
+  get user() { return this.token ? claim(this.token, "sub") ?? null : null; }
+
+  keep(token, isRemembered) {
+    this.forget();
+    (isRemembered ? localStorage : sessionStorage).setItem(this.#name, token);
+  }
+
+  forget() {
+    sessionStorage.removeItem(this.#name);
+    localStorage.removeItem(this.#name);
+  }
+
+  /** A form that asks for a token. */
+  form({ title, text, hint, refused }, signedIn) {
+    const field = h("textarea", {
+      id: "token", name: "token", rows: 3, required: true, spellcheck: "false", autocomplete: "off", autocapitalize: "off",
+      "aria-describedby": "token-hint token-fault",
+    });
+    const remember = h("input", { type: "checkbox", name: "remember" });
+    const fault = h("p", { class: "fault", id: "token-fault", role: "alert" }, refused ?? "");
+    const form = h("form", { class: "sign-in", novalidate: true }, h("h1", null, title), h("p", null, text),
+      h("label", { for: "token" }, "Token"), field, h("p", { class: "hint", id: "token-hint" }, hint), fault,
+      h("label", { class: "remember" }, remember, " Stay signed in on this browser"),
+      h("button", { type: "submit", class: "primary" }, "Sign in"));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const token = field.value.trim();
+      if (!/^[\w-]+\.[\w-]+\.[\w-]+$/.test(token)) {
+        fault.textContent = "That is no token: it has three parts with dots between them.";
+        field.focus();
+        return;
+      }
+      this.keep(token, remember.checked);
+      signedIn();
+    });
+    return form;
+  }
+}

@@ -1,0 +1,238 @@
+// Carillon · MailHandle.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CCurl
+
+/// A connection to a relay: a libcurl handle with the memory it refers to, used for one message after the other.
+///
+/// Belongs to one thread, which it blocks: libcurl waits for the answer to a message's end in any of its interfaces, so that
+/// connections that share a thread would wait for each other.
+final class MailHandle {
+    /// The longest part of a reply that is kept.
+    static let mostReplyBytes = 1_024
+
+    let pointer: UnsafeMutableRawPointer
+    private let errorText = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
+    private var recipients: UnsafeMutablePointer<curl_slist>?
+
+    // What libcurl's callbacks read and write, on the handle's thread, within `send`.
+    private(set) var content: [UInt8] = []
+    private var position = 0
+    /// Whether libcurl was given all of the message: its end may have left.
+    private var isContentTaken = false
+    private var reply: [UInt8] = []
+    /// The one before: after a refusal libcurl says QUIT, whose answer comes last.
+    private var earlierReply: [UInt8] = []
+    private var isReplyComplete = true
+    private var mayGoOn: () -> Bool = { true }
+
+    /// Nil if there is no memory, or libcurl does not take one of the options.
+    init?(_ relay: MailRelay, _ configuration: MailConfiguration) {
+        guard MultiHandle.isLibraryReady, let pointer = curl_easy_init() else { return nil }
+        self.pointer = pointer
+        guard self.configure(relay, configuration) else { return nil }
+    }
+
+    deinit {
+        // Says QUIT where the connection is sound.
+        curl_easy_cleanup(self.pointer)
+        curl_slist_free_all(self.recipients)
+        self.errorText.deallocate()
+    }
+
+    /// Sends one message, and returns when the relay has answered or the time is over.
+    ///
+    /// - Parameter mayGoOn: asked about once a second; false ends it.
+    func send(_ request: MailRequest, remaining: Duration, mayGoOn: @escaping () -> Bool) -> MailOutcome {
+        guard request.isSendable else { return .unanswered(TransferFailure(.invalidRequest)) }
+        let outcome = self.attempt(request, remaining: remaining, mayGoOn: mayGoOn, isFresh: false)
+        // A relay that closes a connection kept for long, or after so many messages, has not looked at this one.
+        guard self.isKeptConnectionAtEnd(outcome) else { return outcome }
+        return self.attempt(request, remaining: remaining, mayGoOn: mayGoOn, isFresh: true)
+    }
+
+    private func isKeptConnectionAtEnd(_ outcome: MailOutcome) -> Bool {
+        guard carillon_easy_get_long(self.pointer, CURLINFO_NUM_CONNECTS) == 0 else { return false }
+        switch outcome {
+        case .answered(let reply): return reply.code == 421 && reply.stage != .content
+        case .unanswered(let failure): return failure.reason == .connectionLost && !failure.mayHaveBeenSent
+        }
+    }
+
+    private func attempt(
+        _ request: MailRequest,
+        remaining: Duration,
+        mayGoOn: @escaping () -> Bool,
+        isFresh: Bool
+    ) -> MailOutcome {
+        self.content = request.content
+        self.position = 0
+        self.isContentTaken = false
+        self.reply.removeAll(keepingCapacity: true)
+        self.earlierReply.removeAll(keepingCapacity: true)
+        self.isReplyComplete = true
+        self.mayGoOn = mayGoOn
+        self.errorText[0] = 0
+        defer {
+            self.content = []
+            self.mayGoOn = { true }
+        }
+        guard self.load(request, remaining: remaining, isFresh: isFresh) else {
+            return .unanswered(TransferFailure(.other))
+        }
+        return self.outcome(curl_easy_perform(self.pointer))
+    }
+
+    // MARK: Options
+
+    private func configure(_ relay: MailRelay, _ configuration: MailConfiguration) -> Bool {
+        let context = Unmanaged.passUnretained(self).toOpaque()
+        let numbers: [(CURLoption, Int)] = [
+            (CURLOPT_NOSIGNAL, 1),
+            (CURLOPT_USE_SSL, Int(CURLUSESSL_ALL.rawValue)),
+            (CURLOPT_UPLOAD, 1),
+            (CURLOPT_NOPROGRESS, 0),
+            (CURLOPT_MAXCONNECTS, 1),
+            (CURLOPT_CONNECTTIMEOUT_MS, max(1, configuration.connectTimeout.milliseconds)),
+            (CURLOPT_TCP_KEEPALIVE, 1),
+            (CURLOPT_TCP_KEEPIDLE, 30),
+            (CURLOPT_TCP_KEEPINTVL, 15),
+        ]
+        var isSet = numbers.allSatisfy { self.set($0, $1) }
+        isSet = isSet && self.set(CURLOPT_PROTOCOLS_STR, "smtp,smtps")
+        // A proxy of the environment's is for HTTP.
+        isSet = isSet && self.set(CURLOPT_NOPROXY, "*")
+        isSet = isSet && self.set(CURLOPT_URL, relay.url)
+        if let user = relay.user, let password = relay.password {
+            isSet = isSet && self.set(CURLOPT_USERNAME, user) && self.set(CURLOPT_PASSWORD, password)
+        }
+        if let file = configuration.caFile { isSet = isSet && self.set(CURLOPT_CAINFO, file) }
+        for (option, memory) in [
+            (CURLOPT_ERRORBUFFER, UnsafeMutableRawPointer(self.errorText)), (CURLOPT_HEADERDATA, context),
+            (CURLOPT_READDATA, context), (CURLOPT_XFERINFODATA, context),
+        ] {
+            isSet = isSet && carillon_easy_set_pointer(self.pointer, option, memory) == CURLE_OK
+        }
+        isSet = isSet && carillon_easy_set_writer(self.pointer, CURLOPT_HEADERFUNCTION, receiveReply) == CURLE_OK
+        isSet = isSet && carillon_easy_set_reader(self.pointer, provideContent) == CURLE_OK
+        return isSet && carillon_easy_set_progress(self.pointer, reportProgress) == CURLE_OK
+    }
+
+    private func load(_ request: MailRequest, remaining: Duration, isFresh: Bool) -> Bool {
+        curl_slist_free_all(self.recipients)
+        self.recipients = curl_slist_append(nil, "<\(request.recipient)>")
+        guard self.recipients != nil else { return false }
+        var isSet = self.set(CURLOPT_MAIL_FROM, "<\(request.sender)>")
+        isSet = isSet && carillon_easy_set_list(self.pointer, CURLOPT_MAIL_RCPT, self.recipients) == CURLE_OK
+        isSet = isSet && self.set(CURLOPT_TIMEOUT_MS, max(1, remaining.milliseconds))
+        isSet = isSet && self.set(CURLOPT_FRESH_CONNECT, isFresh ? 1 : 0)
+        let size = curl_off_t(request.content.count)
+        return isSet && carillon_easy_set_offset(self.pointer, CURLOPT_INFILESIZE_LARGE, size) == CURLE_OK
+    }
+
+    private func set(_ option: CURLoption, _ value: Int) -> Bool {
+        carillon_easy_set_long(self.pointer, option, value) == CURLE_OK
+    }
+
+    private func set(_ option: CURLoption, _ value: String) -> Bool {
+        carillon_easy_set_string(self.pointer, option, value) == CURLE_OK
+    }
+
+    // MARK: Outcome
+
+    /// The relay's code decides; libcurl's own result only where the relay refused nothing.
+    private func outcome(_ result: CURLcode) -> MailOutcome {
+        let code = carillon_easy_get_long(self.pointer, CURLINFO_RESPONSE_CODE)
+        if result == CURLE_OK { return .answered(MailReply(stage: .content, code: code, text: self.text(of: code))) }
+        // What a timeout or a cut follows may be a reply of before.
+        let isRefusal = code >= 400 && self.isReplyComplete && !Self.isBroken(result)
+        if isRefusal { return .answered(MailReply(stage: self.stage(result), code: code, text: self.text(of: code))) }
+        if result == CURLE_ABORTED_BY_CALLBACK {
+            return .unanswered(
+                TransferFailure(.cancelled, mayHaveBeenSent: self.isContentTaken, code: Int(result.rawValue)))
+        }
+        return .unanswered(
+            TransferFailure(curl: result, hasDetail: self.errorText[0] != 0, wasSent: self.isContentTaken))
+    }
+
+    private static func isBroken(_ result: CURLcode) -> Bool {
+        [CURLE_OPERATION_TIMEDOUT, CURLE_ABORTED_BY_CALLBACK, CURLE_RECV_ERROR].contains(result)
+    }
+
+    /// What the refusal was to, which libcurl tells in words only.
+    private func stage(_ result: CURLcode) -> MailReply.Stage {
+        let detail = String(cString: self.errorText)
+        if detail.hasPrefix("MAIL failed") { return .sender }
+        if detail.hasPrefix("RCPT failed") { return .recipient }
+        if detail.hasPrefix("DATA failed") || self.isContentTaken { return .content }
+        return .session
+    }
+
+    /// The last reply of that code, without the codes and the lines' ends.
+    private func text(of code: Int) -> String {
+        let replies = [self.reply, self.earlierReply]
+        guard let reply = replies.first(where: { $0.starts(with: String(code).utf8) }) else { return "" }
+        let lines = reply.split { $0 == UInt8(ascii: "\r") || $0 == UInt8(ascii: "\n") }
+        return lines.map { String(decoding: $0.dropFirst(4), as: UTF8.self) }.joined(separator: "\n")
+    }
+
+    // MARK: Callbacks
+
+    fileprivate func take(line: UnsafeRawBufferPointer) {
+        if self.isReplyComplete {
+            swap(&self.reply, &self.earlierReply)
+            self.reply.removeAll(keepingCapacity: true)
+        }
+        // Four characters: the code, and a hyphen where more lines follow.
+        self.isReplyComplete = line.count < 4 || line[3] != UInt8(ascii: "-")
+        let room = Self.mostReplyBytes - self.reply.count
+        if room > 0 { self.reply.append(contentsOf: line.prefix(room)) }
+    }
+
+    fileprivate func give(_ buffer: UnsafeMutableRawBufferPointer) -> Int {
+        let count = min(buffer.count, self.content.count - self.position)
+        buffer.copyBytes(from: self.content[self.position..<self.position + count])
+        self.position += count
+        if self.position == self.content.count { self.isContentTaken = true }
+        return count
+    }
+
+    fileprivate var goesOn: Bool { self.mayGoOn() }
+}
+
+// libcurl calls these on the handle's thread, within `send`. `context` is the handle itself, which lives longer than
+// libcurl's part of it.
+
+private nonisolated func receiveReply(
+    _ bytes: UnsafeMutablePointer<CChar>?,
+    _ size: Int,
+    _ count: Int,
+    _ context: UnsafeMutableRawPointer?
+) -> Int {
+    guard let context else { return 0 }
+    let line = UnsafeRawBufferPointer(start: bytes, count: size * count)
+    Unmanaged<MailHandle>.fromOpaque(context).takeUnretainedValue().take(line: line)
+    return line.count
+}
+
+private nonisolated func provideContent(
+    _ bytes: UnsafeMutablePointer<CChar>?,
+    _ size: Int,
+    _ count: Int,
+    _ context: UnsafeMutableRawPointer?
+) -> Int {
+    guard let context else { return 0 }
+    let buffer = UnsafeMutableRawBufferPointer(start: bytes, count: size * count)
+    return Unmanaged<MailHandle>.fromOpaque(context).takeUnretainedValue().give(buffer)
+}
+
+private nonisolated func reportProgress(
+    _ context: UnsafeMutableRawPointer?,
+    _ downloadTotal: curl_off_t,
+    _ downloaded: curl_off_t,
+    _ uploadTotal: curl_off_t,
+    _ uploaded: curl_off_t
+) -> CInt {
+    guard let context else { return 0 }
+    return Unmanaged<MailHandle>.fromOpaque(context).takeUnretainedValue().goesOn ? 0 : 1
+}

@@ -1,0 +1,103 @@
+// Carillon · MailRelay.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// Where mail is handed in, read from a URL: `smtp://user:password@host:587` or `smtps://…:465`.
+///
+/// `smtp` begins in the clear and goes on over TLS (STARTTLS), without which nothing is sent; `smtps` begins with TLS. The
+/// path, if there is one, is the name that the relay is greeted with.
+package struct MailRelay: Sendable, CustomStringConvertible {
+    /// What is wrong with a URL, in words that follow a setting's name; holds none of it.
+    package struct Fault: Error, Sendable, Equatable, CustomStringConvertible {
+        package let description: String
+    }
+
+    private static let form = "must be smtp://user:password@host:587 or smtps://user:password@host:465"
+
+    /// Without the login.
+    package let url: String
+    let user: String?
+    let password: String?
+
+    /// Reads a URL; user and password are percent-encoded in it.
+    package init(url text: String) throws(Fault) {
+        guard text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
+            throw Fault(description: "must be ASCII without spaces; other characters are percent-encoded")
+        }
+        guard let end = text.firstRange(of: "://") else { throw Fault(description: Self.form) }
+        let scheme = text[..<end.lowerBound].lowercased()
+        guard scheme == "smtp" || scheme == "smtps" else { throw Fault(description: Self.form) }
+        let rest = text[end.upperBound...]
+        guard !rest.contains(where: { $0 == "?" || $0 == "#" }) else {
+            throw Fault(description: "takes no query and no fragment; encode ? as %3F and # as %23")
+        }
+        let authority = rest.prefix { $0 != "/" }
+        let path = rest.dropFirst(authority.count).drop { $0 == "/" }
+        let login = authority.lastIndex(of: "@").map { authority[..<$0] }
+        let place = login.map { authority[authority.index(after: $0.endIndex)...] } ?? authority
+        (self.user, self.password) = try Self.login(login)
+        let (host, port) = try Self.place(place, defaultPort: scheme == "smtp" ? 587 : 465)
+        guard path.utf8.allSatisfy({ Self.isName($0) || $0 == UInt8(ascii: "[") || $0 == UInt8(ascii: "]") }) else {
+            throw Fault(description: "has a path that is no host name to greet the relay with")
+        }
+        self.url = "\(scheme)://\(host):\(port)/\(path)"
+    }
+
+    /// Without the login.
+    package var description: String { self.url }
+
+    private static func login(_ text: Substring?) throws(Fault) -> (user: String?, password: String?) {
+        guard let text else { return (nil, nil) }
+        let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+        guard parts.count == 2, let user = Self.decode(parts[0]), let password = Self.decode(parts[1]), !user.isEmpty
+        else {
+            throw Fault(description: "needs user:password before the @, both percent-encoded, or no login at all")
+        }
+        return (user, password)
+    }
+
+    private static func place(_ text: Substring, defaultPort: Int) throws(Fault) -> (host: Substring, port: Int) {
+        var host = text
+        var port = defaultPort
+        let isLiteral = text.first == "["
+        // The colons of an address in brackets belong to it.
+        let tail = isLiteral ? text.drop { $0 != "]" }.dropFirst() : text.drop { $0 != ":" }
+        if !tail.isEmpty {
+            guard tail.first == ":", let number = Int(tail.dropFirst()), (1...65_535).contains(number) else {
+                throw Fault(description: "has a port that is no number from 1 to 65535")
+            }
+            port = number
+            host = text.dropLast(tail.count)
+        }
+        let name = isLiteral ? host.dropFirst().dropLast() : host
+        guard !name.isEmpty, name.utf8.allSatisfy({ Self.isName($0) }), !isLiteral || host.last == "]" else {
+            throw Fault(description: Self.form)
+        }
+        return (host, port)
+    }
+
+    private static func isName(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"): true
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): true
+        default: ".-:".utf8.contains(byte)
+        }
+    }
+
+    /// The text that a percent-encoded one stands for; nil if it is none, or holds what ends a C string or a line.
+    private static func decode(_ encoded: Substring) -> String? {
+        var bytes: [UInt8] = []
+        var rest = encoded.utf8.makeIterator()
+        while let byte = rest.next() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            guard let high = rest.next().flatMap({ Character(Unicode.Scalar($0)).hexDigitValue }),
+                let low = rest.next().flatMap({ Character(Unicode.Scalar($0)).hexDigitValue })
+            else { return nil }
+            bytes.append(UInt8(high << 4 | low))
+        }
+        guard bytes.allSatisfy({ $0 != 0 && $0 != UInt8(ascii: "\r") && $0 != UInt8(ascii: "\n") }) else { return nil }
+        return String(validating: bytes, as: UTF8.self)
+    }
+}

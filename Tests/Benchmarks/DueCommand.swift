@@ -1,0 +1,151 @@
+// Carillon · DueCommand.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import Foundation
+import Postgres
+
+/// How long it takes until all has left that is due in the same second, among a million that wait.
+struct DueCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "due",
+        abstract: "Seconds until what is due in one second has been fired, of what is scheduled and what is deferred."
+    )
+
+    /// Between the tables' being filled and the second in which it is due.
+    private static let lead: Duration = .seconds(5)
+
+    @Option(help: "Rows that wait, of each kind.")
+    var rows = 1_000_000
+    @Option(help: "Rows that are due in the same second, of each kind.")
+    var due = 10_000
+    @Option var dispatchers = 1
+    @OptionGroup var programs: ProgramOptions
+
+    private struct Course {
+        /// From the second in which all was due to the last that was fired, and stored as sent.
+        var fired = 0.0
+        var sent = 0.0
+    }
+
+    func run() async throws {
+        try await ScratchStack.use(self.programs) { stack in
+            var programs: [ChildProgram] = []
+            for number in 0..<self.dispatchers { programs.append(try await stack.dispatcher(log: "due-\(number)")) }
+            for program in programs { _ = try await program.line("ready ") }
+            for (kind, table) in [("scheduled", "schedules"), ("deferred", "follow_ups")] {
+                let pool = stack.database.pool
+                let waiting = kind == "scheduled" ? Self.waitingSchedules : Self.waitingFollowUps
+                try await pool.query(waiting, .int4(Int32(clamping: self.rows - self.due)), timeout: .seconds(300))
+                try await pool.withScriptConnection { try $0.execute("VACUUM ANALYZE carillon.\(table)") }
+                // A plain insert of as many rows is what storing them costs at least.
+                let plain = try await seconds {
+                    try await pool.query(Self.plainInsert, .int4(Int32(clamping: self.due)))
+                }
+                let course = try await self.fire(kind, table, programs, stack)
+                var report = Report("due")
+                report.add("kind", kind)
+                report.add("rows", self.rows)
+                report.add("due", self.due)
+                report.add("dispatchers", self.dispatchers)
+                report.add("fired_after_s", course.fired)
+                report.add("all_sent_after_s", course.sent)
+                report.add("per_second", Double(self.due) / course.sent)
+                report.add("yardstick_plain_insert_s", plain)
+                try report.print()
+            }
+            for program in programs { try await program.end(by: SIGTERM) }
+        }
+    }
+
+    /// Makes what is due, and waits until it has gone.
+    private func fire(
+        _ kind: String,
+        _ table: String,
+        _ programs: [ChildProgram],
+        _ stack: ScratchStack
+    ) async throws -> Course {
+        let pool = stack.database.pool
+        let count = PostgresValue.int4(Int32(clamping: self.due))
+        let statements =
+            kind == "scheduled"
+            ? [PostgresStatement(Self.dueSchedules, [count])]
+            : [PostgresStatement(Self.deferred, [count]), PostgresStatement(Self.dueFollowUps, [count])]
+        try await pool.run(statements)
+        let start = ContinuousClock.now + Self.lead
+        var course = Course()
+        while true {
+            // By index, so that looking takes no time from the firing.
+            let moment = kind == "scheduled" ? "lane = 1 AND wake_at" : "due_at"
+            let result = try await pool.query(
+                """
+                SELECT (SELECT count(*) FROM carillon.\(table) WHERE \(moment) < now() + interval '1 hour'),
+                    (SELECT count(*) FROM carillon.notifications WHERE org_id = 'due-\(kind)' AND status = 'sent')
+                """
+            )
+            guard let row = result.first else { throw ValidationError("PostgreSQL counts nothing") }
+            let elapsed = (ContinuousClock.now - start).inSeconds
+            if try row.int8(0) == 0, course.fired == 0 { course.fired = elapsed }
+            if course.fired > 0, try row.int8(1) >= Int64(self.due) {
+                course.sent = elapsed
+                return course
+            }
+            for program in programs where program.exit != nil {
+                throw ValidationError("a dispatcher has ended: \(program.log.suffix(500))")
+            }
+            guard elapsed < 120 else { throw ValidationError("not all was fired in 120 s") }
+            // The rows tell nobody that they have gone.
+            try await Task.sleep(for: .milliseconds(50))
+        }
+    }
+
+    private static let fields = """
+        jsonb_build_array(jsonb_build_array('user', 'due-' || n), jsonb_build_array('type', 'invoice_created'),
+            jsonb_build_array('org', 'due-scheduled'), jsonb_build_array('title', 'due'))
+        """
+
+    /// Schedules of the coming year.
+    private static let waitingSchedules = """
+        INSERT INTO carillon.schedules (id, org_id, part, user_id, source, lane, fields, content, due_at, wake_at, created_at)
+        SELECT gen_random_uuid(), 'later', '', 'later-' || n, 'x', 1, \(Self.fields), n, t, t, now()
+        FROM (SELECT n, now() + interval '1 day' + n % 31000000 * interval '1 second' AS t
+            FROM generate_series(1, $1::int4) n) s
+        """
+
+    private static let dueSchedules = """
+        INSERT INTO carillon.schedules (id, org_id, part, user_id, source, lane, fields, content, due_at, wake_at, created_at)
+        SELECT gen_random_uuid(), 'due-scheduled', '', 'due-' || n, 'x', 1, \(Self.fields), n, t, t, now()
+        FROM (SELECT n, now() + interval '5 seconds' AS t FROM generate_series(1, $1::int4) n) s
+        """
+
+    private static let waitingFollowUps = """
+        INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at)
+        SELECT 'later-' || n % 100000, gen_random_uuid(), 'release',
+            now() + interval '1 day' + n % 31000000 * interval '1 second'
+        FROM generate_series(1, $1::int4) n
+        """
+
+    /// Notifications of users without a device, which rest in the inbox when their quiet hours end.
+    private static let deferred = """
+        INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
+            channels, title, body, status, status_reason, created_at)
+        SELECT 'due-' || n, ('018f0000-0000-8000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 1, 'x', 'due-deferred',
+            'payment_received', 'info', 'push', 'normal', 3, 'due', '', 'deferred', 'quiet_hours', now()
+        FROM generate_series(1, $1::int4) n
+        """
+
+    private static let dueFollowUps = """
+        INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at)
+        SELECT 'due-' || n, ('018f0000-0000-8000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'release',
+            now() + interval '5 seconds'
+        FROM generate_series(1, $1::int4) n
+        """
+
+    private static let plainInsert = """
+        INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
+            channels, title, body, status, created_at)
+        SELECT 'plain-' || n, gen_random_uuid(), 1, 'x', 'plain', 'payment_received', 'info', 'push', 'normal', 3, 'due', '',
+            'sent', now()
+        FROM generate_series(1, $1::int4) n
+        """
+}

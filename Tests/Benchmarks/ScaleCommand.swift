@@ -1,0 +1,70 @@
+// Carillon · ScaleCommand.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import Foundation
+
+/// What a second dispatcher is worth where the provider takes its time.
+struct ScaleCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "scale",
+        abstract: "Pushes a second of two dispatchers beside one, to a provider that answers late."
+    )
+
+    @Option var users = 5_000
+    @Option(help: "Jobs of each measurement.")
+    var jobs = 20_000
+    @Option(help: "After how many milliseconds the provider answers.")
+    var milliseconds = 100
+    @Option(help: "How often both are measured, in turns.")
+    var rounds = 2
+    @Option(help: "Jobs before each measurement.")
+    var warmUp = 500
+    @OptionGroup var programs: ProgramOptions
+
+    func run() async throws {
+        try await ScratchStack.use(self.programs) { stack in
+            let sandbox = try await stack.sandbox(slow: self.milliseconds)
+            let users = (0..<self.users).map { "scale-\($0)" }
+            let devices = users.map { OfflineUsers.Device(user: $0, token: "slow-" + $0) }
+            _ = try await OfflineUsers.register(devices, platform: "android", provider: "fcm", in: stack.database.pool)
+            var rates: [[Double]] = [[], []]
+            for _ in 0..<self.rounds {
+                for count in 1...2 { rates[count - 1].append(try await self.measure(count, users, sandbox, stack)) }
+            }
+            try await sandbox.program.end(by: SIGTERM)
+            let (one, two) = (median(rates[0]), median(rates[1]))
+            var report = Report("scale")
+            report.add("jobs", self.jobs)
+            report.add("answer_after_ms", self.milliseconds)
+            report.add("one_per_second", one)
+            report.add("two_per_second", two)
+            report.add("ratio", two / one)
+            try report.print()
+        }
+    }
+
+    /// Pushes a second with so many dispatchers.
+    private func measure(
+        _ count: Int,
+        _ users: [String],
+        _ sandbox: ScratchSandbox,
+        _ stack: ScratchStack
+    ) async throws -> Double {
+        var dispatchers: [ChildProgram] = []
+        for number in 0..<count {
+            dispatchers.append(try await stack.dispatcher(log: "scale-\(number)", settings: sandbox.settings))
+        }
+        for dispatcher in dispatchers { _ = try await dispatcher.line("ready ") }
+        let jobs = JobLoad(redis: stack.redis.connection, stream: "carillon:jobs:critical", type: "payment_received")
+        let first = try await sandbox.control.count("fcm").accepted
+        try await jobs.append(self.warmUp, to: users)
+        try await sandbox.control.await(first + self.warmUp)
+        let start = ContinuousClock.now
+        try await jobs.append(self.jobs, to: users)
+        try await sandbox.control.await(first + self.warmUp + self.jobs)
+        let elapsed = ContinuousClock.now - start
+        for dispatcher in dispatchers { try await dispatcher.end(by: SIGTERM) }
+        return Double(self.jobs) / elapsed.inSeconds
+    }
+}

@@ -1,0 +1,129 @@
+// Carillon · CatalogBroadcastTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Postgres
+import Services
+import Testing
+import Transfer
+
+/// The catalog changes while a broadcast is expanded.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct CatalogBroadcastTests {
+    private static let count = 2_000
+
+    private static func catalog(_ greeting: String, type: String = "hello") -> String {
+        """
+        types:
+          \(type):
+            lane: bulk
+            templates: {en: {title: "\(greeting) {{n}}"}}
+          probe:
+            templates: {en: {title: "\(greeting)"}}
+        """
+    }
+
+    /// Starts all with a broadcast that is half-way.
+    private static func with(_ body: (Stack, Gateway, ChildProcess) async throws -> Void) async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog("Hello"))
+            let gateway = try await stack.startGateway(environment: environment)
+            try await stack.query(
+                """
+                INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, $1::int4) n
+                UNION ALL SELECT 'eve'
+                """,
+                .int4(Int32(Self.count)))
+            let dispatcher = try await stack.startDispatcher(
+                environment: environment.merging(Stack.holdingBroadcasts) { $1 })
+            try await stack.expandHalf("b1", gateway, #""all":true,"type":"hello","vars":{"n":1}"#)
+            try await body(stack, gateway, dispatcher)
+        }
+    }
+
+    private static func state(_ gateway: Gateway) async throws -> JSONValue? {
+        let service = try await Stack.token(user: "backend", scope: .service)
+        return try await gateway.call(.get, "/v1/jobs/b1", token: service).body["broadcast"]
+    }
+
+    /// How many have which title.
+    private static func titles(_ stack: Stack) async throws -> [String: Int] {
+        let rows = try await stack.query(
+            """
+            SELECT title, count(*)::int4, count(DISTINCT user_id)::int4 FROM carillon.notifications
+            WHERE type <> 'probe' GROUP BY title
+            """)
+        var titles: [String: Int] = [:]
+        for row in rows {
+            #expect(try row.int4(1) == row.int4(2), "somebody has it twice")
+            titles[try row.text(0)] = Int(try row.int4(1))
+        }
+        return titles
+    }
+
+    /// Has the dispatcher read its catalog again, and waits until a new job has the new words.
+    private static func reload(_ greeting: String, _ dispatcher: ChildProcess, _ stack: Stack) async throws {
+        dispatcher.send(SIGHUP)
+        try await eventually("the new words") {
+            try await stack.append([("user", "eve"), ("type", "probe"), ("vars", "{}")])
+            return try await stack.texts(user: "eve").last?.first == greeting
+        }
+    }
+
+    @Test("pages go by the catalog of their moment: nobody is lost, nobody has it twice; a faulty file changes nothing")
+    func replaced() async throws {
+        try await Self.with { stack, gateway, dispatcher in
+            let first = try await Self.titles(stack)
+            #expect(Set(first.keys) == ["Hello 1"])
+            try stack.catalog("types:\n  hello: {lane: slow}\n")
+            dispatcher.send(SIGHUP)
+            try await eventually("it is refused") { dispatcher.errors().contains("catalog refused") }
+            try await stack.freeChains(below: 12)
+            try await eventually("three quarters are expanded") {
+                try await Self.state(gateway)?["chains_done"]?.integer == 12
+            }
+            let second = try await Self.titles(stack)
+            #expect(Set(second.keys) == ["Hello 1"])
+            #expect((second["Hello 1"] ?? 0) > (first["Hello 1"] ?? 0))
+
+            try stack.catalog(Self.catalog("Salut"))
+            try await Self.reload("Salut", dispatcher, stack)
+            try await stack.freeChains(below: 16)
+            try await eventually("all is expanded") { try await Self.state(gateway)?["state"]?.string == "done" }
+            let last = try await Self.titles(stack)
+            #expect(Set(last.keys) == ["Hello 1", "Salut 1"])
+            #expect(last["Hello 1"] == second["Hello 1"])
+            #expect(last.values.reduce(0, +) == Self.count + 1)
+            #expect(try await stack.deadReasons().isEmpty)
+        }
+    }
+
+    @Test("a type that leaves half-way ends the broadcast as a dead letter; replayed when it is back, the rest get it")
+    func removed() async throws {
+        try await Self.with { stack, gateway, dispatcher in
+            let half = try await Self.titles(stack)["Hello 1"] ?? 0
+            #expect((1..<Self.count).contains(half))
+            try stack.catalog(Self.catalog("Bye", type: "other"))
+            try await Self.reload("Bye", dispatcher, stack)
+            try await stack.freeChains(below: 16)
+            try await eventually("it is given up") { try await Self.state(gateway)?["state"]?.string == "failed" }
+            try await eventually("its job is a dead letter") {
+                try await stack.deadReasons().values.contains { $0.hasPrefix("type: ") }
+            }
+            #expect(try await Self.titles(stack) == ["Hello 1": half])
+
+            try stack.catalog(Self.catalog("Hello"))
+            try await Self.reload("Hello", dispatcher, stack)
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            try await eventually("the letter is on its way back") {
+                let answer = try await gateway.call(
+                    .post, "/v1/admin/dead-letters/replay", token: admin, json: #"{"type":"hello"}"#)
+                return answer.body["count"]?.integer == 1
+            }
+            try await eventually("the rest is expanded") { try await Self.state(gateway)?["state"]?.string == "done" }
+            #expect(try await Self.titles(stack) == ["Hello 1": Self.count + 1])
+        }
+    }
+}

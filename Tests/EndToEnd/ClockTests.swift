@@ -1,0 +1,114 @@
+// Carillon · ClockTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Model
+import Postgres
+import Redis
+import Services
+import Testing
+import Transfer
+
+/// Clocks that jump: nothing is lost, and nothing is fired twice.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct ClockTests {
+    private static let catalog = """
+        types:
+          news: {severity: info, delivery: push}
+          comment: {severity: info, delivery: push, digest: {window: 1h}}
+        """
+    private static let users = (0..<10).map { "u\($0)" }
+
+    /// Starts both programs, and has each user get one push an hour from now, by each way that things wait.
+    private static func with(_ body: (Stack, Gateway) async throws -> Void) async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(environment: environment)
+            let due = Schedules.later(.seconds(3_600))
+            for user in Self.users {
+                try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
+                try await gateway.set(QuietNow.settings, of: user)
+                try await stack.append([("user", user), ("type", "news"), ("title", "deferred")])
+                for _ in 0..<2 {
+                    try await stack.append([("user", user), ("type", "comment"), ("title", "c"), ("digest", "post")])
+                }
+                try await stack.append([("user", user), ("type", "news"), ("title", "later"), ("deliver_at", due)])
+            }
+            try await eventually("all wait") {
+                let rows = try await stack.query(
+                    """
+                    SELECT (SELECT count(*) FROM carillon.follow_ups), (SELECT count(*) FROM carillon.digest_items),
+                        (SELECT count(*) FROM carillon.schedules)
+                    """
+                )
+                let row = try #require(rows.first)
+                return try [row.int8(0), row.int8(1), row.int8(2)] == [10, 20, 10]
+            }
+            try await body(stack, gateway)
+        }
+    }
+
+    @Test("a dispatcher whose clock jumps ahead and back beside another one fires what waits once each, and loses none")
+    func jumps() async throws {
+        try await Self.with { stack, gateway in
+            try await Clockwork.with(stack) { clockwork in
+                for _ in 0..<3 {
+                    clockwork.jump(.seconds(3 * 3_600))
+                    try await eventually("what is due by that clock has left") {
+                        let digests = try await stack.query("SELECT 1 FROM carillon.digests").count
+                        return try await Schedules.count(stack) + Int64(digests) == 0
+                    }
+                    clockwork.jump(.seconds(-6 * 3_600))
+                    clockwork.jump(.seconds(3 * 3_600))
+                }
+                // Whatever a provider would have got by the wrong clock, the gate has put off by the right one.
+                try await eventually("all wait for the end of quiet hours") {
+                    try await stack.query(
+                        "SELECT 1 FROM carillon.notifications WHERE status = 'deferred'"
+                    ).count == 30
+                }
+                try await stack.waitForPushes()
+                #expect(stack.pushed().isEmpty)
+            }
+            for user in Self.users { try await gateway.set(QuietNow.over, of: user) }
+            let expected = Dictionary(
+                uniqueKeysWithValues: Self.users.map { ("\($0)-phone", ["2 notifications", "deferred", "later"]) })
+            try await eventually("each has each once") { stack.pushed().mapValues { $0.sorted() } == expected }
+            try await eventually("nothing waits any more") {
+                try await stack.query("SELECT 1 FROM carillon.follow_ups").isEmpty
+            }
+            try await stack.waitForPushes()
+            #expect(stack.pushed().mapValues { $0.sorted() } == expected)
+            #expect(try await stack.query("SELECT 1 FROM carillon.notifications").count == 30)
+        }
+    }
+
+    @Test("a sweep by a clock that is ahead hides nothing from those that follow")
+    func sweep() async throws {
+        try await Self.with { stack, gateway in
+            func mark() async throws -> Timestamp {
+                let rows = try await stack.query("SELECT swept_until FROM carillon.sweep")
+                return Timestamp(microseconds: try #require(try rows.first?.timestamptz(0)))
+            }
+            let before = try await mark()
+            try await stack.connection.send("DEL", "carillon:sweep")
+            try await Clockwork.with(stack, ahead: .seconds(3 * 3_600)) { _ in
+                try await eventually("it has swept") { try await mark() != before }
+                #expect(try await mark() <= Schedules.now())
+            }
+            try await stack.query(
+                """
+                UPDATE carillon.notifications SET status = 'pending', status_reason = NULL,
+                    stored_at = now() - interval '3 minutes'
+                """
+            )
+            try await stack.query(
+                "UPDATE carillon.sweep SET swept_until = least(swept_until, now() - interval '4 minutes')")
+            for user in Self.users { try await gateway.set(QuietNow.over, of: user) }
+            try await stack.connection.send("DEL", "carillon:sweep")
+            try await eventually("what lost its owner is pushed") { stack.pushed().count == Self.users.count }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+// Carillon · ForgetfulRedisTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Postgres
+import Redis
+import Services
+import Testing
+import Transfer
+
+/// Redis is emptied while work waits for its time.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct ForgetfulRedisTests {
+    private static let catalog = """
+        types:
+          news: {severity: info, delivery: push}
+          comment: {severity: info, delivery: push, digest: {window: 1h}}
+        """
+
+    @Test("what is put off, scheduled, recurring or gathered when Redis is emptied comes all the same, once")
+    func emptied() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(name: "first", environment: environment)
+            for user in ["asleep", "later", "daily", "gathered"] {
+                try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
+            }
+            try await gateway.set(QuietNow.settings, of: "asleep")
+            for title in ["one", "two"] {
+                try await stack.append([("user", "asleep"), ("type", "news"), ("title", title)])
+                try await stack.append([
+                    ("user", "gathered"), ("type", "comment"), ("title", title), ("digest", "post"),
+                ])
+            }
+            let due = Schedules.later(.seconds(3_600))
+            try await stack.append([("user", "later"), ("type", "news"), ("title", "later"), ("deliver_at", due)])
+            let moment = Schedules.lastMinute()
+            let created = try await gateway.call(
+                .post, "/v1/schedules", token: try await Stack.token(user: "app", scope: .service),
+                json: Schedules.daily(at: moment, job: #"{"user":"daily","type":"news","title":"daily"}"#))
+            #expect(created.status == 201)
+            try await eventually("all of it waits") {
+                let asleep = try await stack.statuses(user: "asleep")
+                let gathered = try await stack.query("SELECT 1 FROM carillon.digest_items")
+                let scheduled = try await Schedules.count(stack)
+                return asleep == ["one": "deferred", "two": "deferred"] && gathered.count == 2 && scheduled == 2
+            }
+            try await stack.connection.send("FLUSHALL")
+
+            try await Schedules.makeDue(stack, daily: moment)
+            try await stack.closeDigests()
+            try await gateway.set(QuietNow.over, of: "asleep")
+            let expected = [
+                "asleep-phone": ["one", "two"], "later-phone": ["later"], "daily-phone": ["daily"],
+                "gathered-phone": ["2 notifications"],
+            ]
+            try await eventually("all of it has come") { stack.pushed().mapValues { $0.sorted() } == expected }
+            try await eventually("and is on record") {
+                try await stack.query(
+                    "SELECT 1 FROM carillon.notifications WHERE status = 'sent' AND sent_via = 'fcm'"
+                ).count == 5
+            }
+
+            // Emptied again, everything that might lack an owner is looked for, and nothing comes a second time.
+            try await stack.age()
+            try await stack.connection.send("FLUSHALL")
+            _ = try await stack.startDispatcher(name: "second", environment: environment)
+            try await eventually("it is known that Redis forgot") {
+                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
+            try await stack.waitForSweep()
+            try await stack.waitForPushes()
+            #expect(stack.pushed().mapValues { $0.sorted() } == expected)
+            let left = try await stack.query(
+                "SELECT (SELECT count(*) FROM carillon.follow_ups) + (SELECT count(*) FROM carillon.digests)")
+            #expect(try left.first?.int8(0) == 0)
+        }
+    }
+}

@@ -1,0 +1,272 @@
+// Carillon · ProviderTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Postgres
+import ProviderSandbox
+import Services
+import Testing
+import Transfer
+
+/// What stands around the providers: apps, breakers, rates, unknown outcomes, retractions, test sends.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct ProviderTests {
+    private static func register(_ gateway: Gateway, _ user: String, app: String, token: String) async throws {
+        let answer = try await gateway.call(
+            .post, "/v1/devices", token: try await Stack.token(user: user),
+            json: #"{"platform":"android","token":"\#(token)","name":"\#(token)","app":"\#(app)"}"#)
+        #expect(answer.status == 201)
+    }
+
+    private static func payload(_ stack: Stack, token: String) throws -> JSONValue? {
+        try stack.sandbox.received().first { $0.token == token }.map { try JSONParser.parse($0.payload) }
+    }
+
+    private static func push(_ stack: Stack, _ user: String, _ title: String) async throws {
+        try await stack.append([
+            ("user", user), ("type", "payment_received"), ("title", title), ("entity_type", "story"),
+            ("entity_id", "s9"),
+        ])
+    }
+
+    /// How the dispatchers' breakers stand, by app.
+    private static func breakers(_ gateway: Gateway) async throws -> [String: String] {
+        let token = try await Stack.token(user: "boss", scope: .admin)
+        let answer = try await gateway.call(.get, "/v1/admin/providers", token: token)
+        #expect(answer.status == 200)
+        let fcm = answer.body["providers"]?.array?.first { $0["provider"]?.string == "fcm" }
+        var states: [String: String] = [:]
+        for way in fcm?["ways"]?.array ?? [] { states[way["app"]?.string ?? ""] = way["breaker"]?.string }
+        return states
+    }
+
+    @Test(
+        "each app has its credentials and its shape; a file that changes is read again, a faulty one replaces nothing")
+    func apps() async throws {
+        try await Stack.with { stack in
+            let file = stack.directory.path + "/apps.yaml"
+            func write(_ shape: String) throws {
+                try """
+                apps:
+                  news:
+                    fcm: {credentials: \(stack.sandbox.serviceAccountPath), endpoint: "\(stack.sandbox.url)"}
+                    shape: \(shape)
+                """.write(toFile: file, atomically: true, encoding: .utf8)
+            }
+            try write("breaking-news")
+            let gateway = try await stack.startGateway()
+            try await Self.register(gateway, "reader", app: "news", token: "reader")
+            try await Self.register(gateway, "other", app: "default", token: "other")
+            try await Self.register(gateway, "lost", app: "nowhere", token: "lost")
+            let dispatcher = try await stack.startDispatcher(environment: ["APPS": file])
+            for user in ["reader", "other", "lost"] { try await Self.push(stack, user, "first") }
+            try await eventually("both are pushed") { stack.pushed().count == 2 }
+            #expect(try Self.payload(stack, token: "reader")?["message"]?["data"]?["storyId"]?.string == "s9")
+            #expect(try Self.payload(stack, token: "other")?["message"]?["data"]?["storyId"] == nil)
+            try await eventually("nobody sends for an app that has no credentials") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE reason = 'no_provider'").count
+                    == 1
+            }
+
+            try write("nonsense")
+            try await eventually("the fault is told") {
+                dispatcher.errors().contains("credentials cannot be used; the old ones stay")
+            }
+            try await Self.push(stack, "reader", "second")
+            try await eventually("the old shape goes on") { stack.pushed()["reader"]?.count == 2 }
+
+            try write("allowance")
+            try await eventually("it is read again") { dispatcher.errors().contains("credentials were read again") }
+            try await Self.push(stack, "reader", "third")
+            try await eventually("it is pushed") { stack.pushed()["reader"]?.count == 3 }
+            let last = try #require(stack.sandbox.received().last { $0.token == "reader" })
+            let data = try JSONParser.parse(last.payload)["message"]?["data"]
+            #expect(data?["relatedEntityId"]?.string == "s9")
+        }
+    }
+
+    @Test("a provider that fails is left alone for a while, its work is kept, and another app's goes out")
+    func breaker() async throws {
+        try await Stack.with { stack in
+            let file = stack.directory.path + "/apps.yaml"
+            try
+                "apps: {news: {fcm: {credentials: \(stack.sandbox.serviceAccountPath), endpoint: \"\(stack.sandbox.url)\"}}}"
+                .write(toFile: file, atomically: true, encoding: .utf8)
+            let gateway = try await stack.startGateway()
+            for number in 0..<12 {
+                try await Self.register(gateway, "u\(number)", app: "default", token: "internal-3x-\(number)")
+            }
+            try await Self.register(gateway, "calm", app: "default", token: "calm")
+            try await Self.register(gateway, "reader", app: "news", token: "reader")
+            let dispatcher = try await stack.startDispatcher(environment: ["APPS": file])
+            for number in 0..<12 { try await Self.push(stack, "u\(number)", "one") }
+            try await eventually("it is out of use") { dispatcher.errors().contains("provider is out of use") }
+            try await Self.push(stack, "reader", "now")
+            try await eventually("the other app's goes out") { stack.pushed()["reader"] == ["now"] }
+            try await Self.push(stack, "calm", "later")
+            try await eventually("it comes back, and what was kept goes out once") {
+                stack.pushed()["calm"] == ["later"]
+            }
+            #expect(dispatcher.errors().contains("provider is back"))
+            try await eventually("admins see it closed again") {
+                try await Self.breakers(gateway) == ["default": "closed", "news": "closed"]
+            }
+        }
+    }
+
+    @Test("more than the rate waits its turn and is sent all the same")
+    func rate() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await gateway.register(user: "ada", platform: "android", token: "phone")
+            for name in ["one", "two"] {
+                _ = try await stack.startDispatcher(name: name, environment: ["FCM_RATE": "8"])
+            }
+            for number in 0..<24 { try await Self.push(stack, "ada", "n\(number)") }
+            try await eventually("all are pushed, once each") { (stack.pushed()["phone"]?.count ?? 0) >= 24 }
+            let moments = stack.sandbox.received().map(\.at).sorted()
+            let first = try #require(moments.first)
+            let last = try #require(moments.last)
+            // 24 at 8 a second, less what a full bucket holds.
+            #expect(last.timeIntervalSince(first) > 2)
+            #expect(Set(stack.pushed()["phone"] ?? []).count == 24)
+        }
+    }
+
+    @Test("what may have arrived is repeated once, and then told")
+    func unknownOutcome() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await gateway.register(user: "ada", platform: "android", token: "cut-always")
+            _ = try await stack.startDispatcher()
+            let entry = try await stack.append([
+                ("user", "ada"), ("type", "invoice_created"), ("title", "cut"), ("delivery", "push"),
+            ])
+            _ = entry
+            try await eventually("it waits for its repeat") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE reason LIKE 'unknown_outcome%'")
+                    .count == 1
+            }
+            // The repeat is due within 15 s.
+            try await eventually("it is given up after the repeat", within: .seconds(90)) {
+                try await stack.deadReasons().values.contains { $0.hasPrefix("whether it arrived is unknown, twice") }
+            }
+            let rows = try await stack.query(
+                "SELECT outcome FROM carillon.delivery_attempts WHERE reason LIKE 'unknown_outcome%' ORDER BY attempt")
+            #expect(try rows.map { try $0.text(0) } == ["retry", "failed"])
+            #expect(try await stack.statuses(user: "ada") == ["cut": "failed"])
+        }
+    }
+
+    @Test("what is read on one device is taken off the others, where the type asks for it")
+    func retraction() async throws {
+        try await Stack.with { stack in
+            let catalog = stack.directory.path + "/catalog.yaml"
+            try """
+            types:
+              sticky: {delivery: push, channels: [in_app, push], retract_on_read: true}
+              plain: {delivery: push, channels: [in_app, push]}
+            """.write(toFile: catalog, atomically: true, encoding: .utf8)
+            let gateway = try await stack.startGateway(environment: ["CATALOG": catalog])
+            let phone = String(repeating: "ab", count: 32)
+            try await gateway.register(user: "ada", platform: "ios", token: phone, name: "ios")
+            try await gateway.register(user: "ada", platform: "android", token: "robot", name: "android")
+            _ = try await stack.startDispatcher(environment: ["CATALOG": catalog])
+            for type in ["sticky", "plain"] {
+                try await stack.append([("user", "ada"), ("type", type), ("title", type)])
+            }
+            try await eventually("both have both") {
+                stack.pushed()[phone]?.count == 2 && stack.pushed()["robot"]?.count == 2
+            }
+            try await eventually("all is on record") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'accepted'").count == 4
+            }
+            let token = try await Stack.token(user: "ada")
+            #expect(
+                try await gateway.call(.post, "/v1/notifications/read", token: token, json: #"{"all":true}"#).status
+                    == 200)
+            try await eventually("both devices take it away") { stack.sandbox.received().count == 6 }
+            let retracted = try stack.sandbox.received().suffix(2).map { try JSONParser.parse($0.payload) }
+            let id = try await stack.query("SELECT id::text FROM carillon.notifications WHERE title = 'sticky'").first?
+                .text(0)
+            for payload in retracted {
+                #expect((payload["retract"] ?? payload["message"]?["data"]?["retract"])?.string == id)
+                #expect(payload["aps"]?["alert"] == nil && payload["message"]?["notification"] == nil)
+            }
+            let statuses = try await stack.statuses(user: "ada")
+            #expect(statuses == ["sticky": "sent", "plain": "sent"])
+        }
+    }
+
+    @Test("a test send answers with the provider's words and what to do, by REST and from the command line")
+    func testSend() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let good = try await gateway.register(user: "ada", platform: "android", token: "phone")
+            try await gateway.register(user: "bob", platform: "android", token: "unregistered-1")
+            let service = try await Stack.token(user: "app", scope: .service)
+            func test(_ json: String, _ token: String) async throws -> Gateway.Answer {
+                try await gateway.call(.post, "/v1/jobs/test", token: token, json: json)
+            }
+            let accepted = try await test(#"{"user":"ada","title":"Hello?"}"#, service)
+            #expect(accepted.status == 200)
+            #expect(accepted.body["outcome"]?.string == "accepted")
+            #expect(accepted.body["device"]?.string == good)
+            #expect(accepted.body["provider_id"]?.string?.hasPrefix("projects/") == true)
+            #expect(accepted.body["answer"]?.string?.hasPrefix("HTTP/2 200") == true)
+            #expect(stack.pushed()["phone"] == ["Hello?"])
+            let dead = try await test(#"{"user":"bob"}"#, service)
+            #expect(dead.body["outcome"]?.string == "dead_token")
+            #expect(dead.body["reason"]?.string == "UNREGISTERED")
+            #expect(dead.body["advice"]?.string?.contains("registers again") == true)
+            // Nothing is recorded, and the device stays as it is.
+            #expect(try await stack.query("SELECT 1 FROM carillon.devices WHERE active").count == 2)
+            #expect(try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE kind = 'push'").isEmpty)
+            #expect(try await test(#"{"user":"ada"}"#, try await Stack.token(user: "ada")).status == 403)
+            #expect(try await test(#"{"user":"nobody"}"#, service).status == 404)
+            #expect(try await test(#"{"title":"x"}"#, service).faults == ["user"])
+
+            let command = try await stack.spawn("dispatcher", ["send-test", "--user", "bob"], name: "send-test")
+            #expect(try await command.waitForExit() == .code(1))
+            #expect(command.output().contains("reason: UNREGISTERED"))
+            let json = try await stack.spawn("dispatcher", ["send-test", "--user", "ada", "--json"], name: "send-json")
+            #expect(try await json.waitForExit() == .code(0))
+            #expect(try JSONParser.parse(Array(json.output().utf8))["outcome"]?.string == "accepted")
+        }
+    }
+
+    @Test("answers that make no sense are told by their status, and the work goes on")
+    func nonsense() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let words = ["html", "half", "empty", "huge"]
+            for word in words {
+                try await gateway.register(user: word, platform: "android", token: "\(word)-once-1")
+            }
+            let codes = ["html": "e6", "half": "e7", "empty": "e8", "huge": "e9"]
+            for (word, code) in codes {
+                let token = "dead\(code)01" + String(repeating: "0", count: 56)
+                try await gateway.register(user: word, platform: "ios", token: token, name: "ios")
+            }
+            let dispatcher = try await stack.startDispatcher()
+            for word in words {
+                try await stack.append([
+                    ("user", word), ("type", "payment_received"), ("title", word), ("lane", "critical"),
+                ])
+            }
+            try await eventually("all arrive on the second try", within: .seconds(120)) {
+                stack.pushed().values.reduce(0) { $0 + $1.count } == 8
+            }
+            let rows = try await stack.query(
+                "SELECT DISTINCT reason FROM carillon.delivery_attempts WHERE outcome = 'retry' ORDER BY reason")
+            #expect(
+                try rows.map { try $0.text(0) } == [
+                    "HTTP_500", "HTTP_502", "HTTP_503", "unknown_outcome:responseTooLarge",
+                ])
+            #expect(!dispatcher.errors().contains("<html>"))
+        }
+    }
+}

@@ -1,0 +1,271 @@
+// Carillon · ScheduleScenarioTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Model
+import Postgres
+import ProviderSandbox
+import Redis
+import Services
+import Testing
+import Transfer
+
+/// What each of the five systems' documents has done at set times, through the programs and the catalog that is shipped.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct ScheduleScenarioTests {
+    private static func service() async throws -> String { try await Stack.token(user: "app", scope: .service) }
+
+    private static func schedule(_ gateway: Gateway, _ json: String) async throws -> JSONValue {
+        let answer = try await gateway.call(.post, "/v1/schedules", token: try await Self.service(), json: json)
+        #expect(answer.status == 201, "\(answer.body)")
+        return answer.body
+    }
+
+    private static func post(_ gateway: Gateway, _ json: String) async throws {
+        let answer = try await gateway.call(.post, "/v1/jobs", token: try await Self.service(), json: json)
+        #expect(answer.status == 202, "\(answer.body)")
+    }
+
+    @Test("household tasks: the evening's reminders, five alone and a summary of the rest, and the day's digest, once")
+    func tasks() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            try await gateway.register(user: "ada", platform: "android", token: "phone")
+            let moment = Schedules.lastMinute()
+            let digest = try await Self.schedule(
+                gateway, Schedules.daily(at: moment, job: #"{"user":"ada","type":"task_digest","title":"3 done"}"#))
+            // What the app's worker did at nine o'clock: one job a task.
+            let due = Schedules.later(.seconds(3_600))
+            for task in 1...8 {
+                try await Self.post(
+                    gateway,
+                    #"""
+                    {"id":"overdue:\#(task)","user":"ada","type":"task_overdue","title":"Task \#(task)","digest":"overdue",
+                     "state":"overdue","entity_type":"task","entity_id":"\#(task)","deliver_at":"\#(due)"}
+                    """#)
+            }
+            try await eventually("all wait") { try await Schedules.count(stack) == 9 }
+            #expect(stack.pushed().isEmpty)
+            try await Schedules.makeDue(stack, daily: moment)
+            try await eventually("five tasks and the digest") { stack.pushed()["phone"]?.count == 6 }
+            try await eventually("three are gathered") {
+                try await stack.query("SELECT 1 FROM carillon.digest_items WHERE NOT is_single").count == 3
+            }
+            try await stack.closeDigests()
+            try await eventually("a summary of the rest") { stack.pushed()["phone"]?.last == "Overdue tasks" }
+            let messages = try stack.sandbox.received().map { try JSONParser.parse($0.payload)["message"] }
+            #expect(messages.last??["notification"]?["body"]?.string == "3 more tasks are overdue")
+            let singles = messages.filter { $0?["notification"]?["title"]?.string?.hasPrefix("Task ") == true }
+            #expect(singles.count == 5)
+            for single in singles {
+                let actions = try JSONParser.parse(Array(try #require(single?["data"]?["actions"]?.string).utf8))
+                #expect(actions.texts("id") == ["edit", "complete", "cancel", "mark_in_progress"])
+            }
+            #expect(stack.pushed()["phone"]?.count { $0 == "3 done" } == 1)
+            // The digest waits for tomorrow, at the same time.
+            let id = try #require(digest["id"]?.string)
+            try await eventually("the next one is tomorrow") {
+                let next = try await gateway.call(.get, "/v1/schedules/\(id)", token: try await Self.service())
+                return next.body["next_at"]?.string == (moment + .seconds(86_400)).rfc3339
+            }
+        }
+    }
+
+    @Test("reminders at each user's own time: asleep they wait, and who flies on hears of it there; dead tokens go")
+    func reminders() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            for token in ["ada-one", "unregistered-ada"] {
+                try await gateway.register(user: "ada", platform: "android", token: token, name: token)
+            }
+            try await gateway.register(user: "bob", platform: "android", token: "bob-phone")
+            // Ada's night is now; Bob has the same clock times in a zone where it is noon.
+            try await gateway.set(QuietNow.settings, of: "ada")
+            try await gateway.set(QuietNow.settings(zone: "Etc/GMT+12"), of: "bob")
+            let created = try await Self.schedule(
+                gateway,
+                #"""
+                {"cron":"0 9 * * *","zone":"recipient","job":{"users":["ada","bob"],"type":"scheduled_reminder",
+                 "title":"Log it","url":"/notifications/log"}}
+                """#)
+            #expect(created["next_local"]?.string?.hasSuffix("T09:00") == true)
+            // It is time to part the occurrence, and then it is nine o'clock in both zones.
+            let early = Schedules.lastMinute() + .seconds(-14 * 3_600)
+            try await Schedules.makeDue(stack, daily: early)
+            try await eventually("there is a part for each zone, or it was fired") {
+                let parts = try await stack.query("SELECT 1 FROM carillon.schedules WHERE cron IS NULL").count
+                let stored = try await stack.query("SELECT 1 FROM carillon.notifications").count
+                return parts + stored == 2
+            }
+            try await stack.query(
+                "UPDATE carillon.schedules SET due_at = now(), wake_at = now() WHERE cron IS NULL")
+            try await eventually("Bob has it") { stack.pushed() == ["bob-phone": ["Log it"]] }
+            try await eventually("Ada's waits") {
+                try await stack.statuses(user: "ada") == ["Log it": "deferred"]
+            }
+            try await gateway.set(#"{"zone":"Etc/GMT+12"}"#, of: "ada")
+            try await eventually("Ada has it where she is now") {
+                stack.pushed() == ["bob-phone": ["Log it"], "ada-one": ["Log it"]]
+            }
+            let payload = try JSONParser.parse(try #require(stack.sandbox.received().last).payload)
+            #expect(payload["message"]?["data"]?["url"]?.string == "/notifications/log")
+            try await eventually("the dead token is switched off") {
+                let rows = try await stack.query("SELECT token FROM carillon.devices WHERE NOT active")
+                return try rows.map { try $0.text(0) } == ["unregistered-ada"]
+            }
+        }
+    }
+
+    @Test("news: the monitor tells of a story each time it runs; who wants it has it once, and the count is reported")
+    func monitor() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            for number in 0..<12 {
+                let reader = try await CompatibilityClient(gateway, user: "reader-\(number)")
+                let device = #"{"fcm_token":"phone-\#(number)","platform":"ios"}"#
+                #expect(try await reader.send(.post, "/device-token/register", device).status == 200)
+            }
+            for number in 0..<3 {
+                let refusal = #"{"types":[{"type":"breaking_news","push":false,"in_app":false}]}"#
+                let answer = try await gateway.call(
+                    .put, "/v1/preferences", token: try await Stack.token(user: "reader-\(number)"), json: refusal)
+                #expect(answer.status == 200)
+            }
+            var monitor = Monitor()
+            for run in 0..<8 {
+                // Every five minutes; the second story breaks ten minutes after the first.
+                let minute = run * 5
+                if run == 0 { monitor.breaks("s1", title: "It rains", at: minute) }
+                if run == 2 { monitor.breaks("s2", title: "It pours", at: minute) }
+                for job in monitor.jobs(at: minute) { try await Self.post(gateway, job) }
+            }
+            #expect(monitor.stories.allSatisfy { $0.isVerified == ($0.brokeAt == 0) })
+            for story in ["s1", "s2"] {
+                let report = try await eventualValue("\(story) has reached all") {
+                    let report = try await gateway.call(
+                        .get, "/v1/jobs/story:\(story)", token: try await Self.service()
+                    ).body
+                    return report["final"]?.bool == true ? report : nil
+                }
+                #expect(report["broadcast"]?["stored"]?.integer == 9)
+                #expect(report["broadcast"]?["not_stored"]?["opted_out_of_type"]?.integer == 3)
+                #expect(report["recipients"]?["sent"]?.integer == 9)
+            }
+            try await eventually("the streams are done with all runs") {
+                try await stack.connection.send("XLEN", "carillon:jobs:bulk").integer() == 0
+            }
+            let bodies = try stack.sandbox.received().map {
+                try JSONParser.parse($0.payload)["message"]?["notification"]?["body"]?.string ?? ""
+            }
+            #expect(bodies.count { $0 == "It rains" } == 9)
+            #expect(bodies.count { $0 == "It pours" } == 9)
+            #expect(Set(stack.pushed().keys) == Set((3..<12).map { "phone-\($0)" }))
+            #expect(try await stack.deadReasons().isEmpty)
+        }
+    }
+
+    /// The upstream app that looks at stories every few minutes, and remembers nothing of what it has told.
+    private struct Monitor {
+        struct Story {
+            let id: String
+            let title: String
+            let brokeAt: Int
+            var isVerified = false
+        }
+
+        private(set) var stories: [Story] = []
+
+        mutating func breaks(_ id: String, title: String, at minute: Int) {
+            self.stories.append(Story(id: id, title: title, brokeAt: minute))
+        }
+
+        /// Verifies what is half an hour old, and tells of the rest.
+        mutating func jobs(at minute: Int) -> [String] {
+            for index in self.stories.indices where minute - self.stories[index].brokeAt >= 30 {
+                self.stories[index].isVerified = true
+            }
+            return self.stories.filter { !$0.isVerified }.map { story in
+                #"""
+                {"id":"story:\#(story.id)","all":true,"type":"breaking_news","vars":{"title":"\#(story.title)"},
+                 "data":{"storyId":"\#(story.id)","priority":"breaking"}}
+                """#
+            }
+        }
+    }
+
+    @Test("family finance: the week's summary for the family, but not for whom it is about; next week's waits")
+    func allowance() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            for member in ["mom", "dad", "kid"] {
+                let answer = try await gateway.call(
+                    .put, "/v1/topics/family-7/members/\(member)", token: try await Self.service())
+                #expect(answer.status == 204)
+            }
+            try await gateway.register(user: "mom", platform: "android", token: "mom-phone")
+            let moment = Schedules.lastMinute()
+            let minute = moment.seconds / 60 % 1_440
+            // Day 0 of Unix time was a Thursday.
+            let weekday = (moment.seconds / 86_400 + 4) % 7
+            let created = try await Self.schedule(
+                gateway,
+                #"""
+                {"cron":"\#(minute % 60) \#(minute / 60) * * \#(weekday)","zone":"UTC",
+                 "job":{"topic":"family-7","except":["kid"],"type":"WeeklySummary",
+                        "vars":{"income":"$30","spending":"$12"}}}
+                """#)
+            #expect(created["next_at"]?.string == (moment + .seconds(7 * 86_400)).rfc3339)
+            try await Schedules.makeDue(stack, daily: moment)
+            let words = ["Your Weekly Summary", "This week: +$30 earned, -$12 spent"]
+            try await eventually("the parents have it") {
+                let mom = try await stack.texts(user: "mom")
+                let dad = try await stack.texts(user: "dad")
+                return mom == [words] && dad == [words]
+            }
+            try await eventually("and the phone") { stack.pushed() == ["mom-phone": [words[0]]] }
+            #expect(try await stack.texts(user: "kid").isEmpty)
+            let id = try #require(created["id"]?.string)
+            try await eventually("the next one is in a week") {
+                let next = try await gateway.call(.get, "/v1/schedules/\(id)", token: try await Self.service())
+                return next.body["next_at"]?.string == (moment + .seconds(7 * 86_400)).rfc3339
+            }
+        }
+    }
+
+    @Test("accounting: maintenance is announced at its time to those who asked; what is paid by then is called off")
+    func accounting() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            try await gateway.register(user: "bob", platform: "android", token: "bob-phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            let wish = #"{"types":[{"type":"system_maintenance","in_app":true}]}"#
+            let answer = try await gateway.call(
+                .put, "/v1/preferences", token: try await Stack.token(user: "ada"), json: wish)
+            #expect(answer.status == 200)
+            let later = Schedules.later(.seconds(3_600))
+            _ = try await Self.schedule(
+                gateway,
+                #"{"at":"\#(later)","job":{"all":true,"type":"system_maintenance","title":"Back at three"}}"#)
+            for invoice in ["i1", "i2"] {
+                try await Self.post(
+                    gateway,
+                    #"""
+                    {"id":"overdue:\#(invoice)","user":"bob","type":"invoice_overdue","title":"\#(invoice) is overdue",
+                     "deliver_at":"\#(later)"}
+                    """#)
+            }
+            try await eventually("all wait") { try await Schedules.count(stack) == 3 }
+            let paid = try await gateway.call(.delete, "/v1/jobs/overdue:i1", token: try await Self.service())
+            #expect(paid.status == 200)
+            try await Schedules.makeDue(stack)
+            try await eventually("who asked is told") { socket.titles == ["Back at three"] }
+            try await eventually("what is not paid is pushed") {
+                stack.pushed() == ["bob-phone": ["i2 is overdue"]]
+            }
+            try await eventually("what was paid was called off, and nobody else hears of the maintenance") {
+                try await stack.statuses(user: "bob") == ["i1 is overdue": "cancelled", "i2 is overdue": "sent"]
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+// Carillon · InboxPage.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Browser
+import Fixtures
+import JSON
+
+/// The inbox in a browser's tab: what is seen of it, and where hands go.
+struct InboxPage {
+    /// The element's inside, for scripts.
+    static let root = "document.querySelector('carillon-inbox').shadowRoot"
+
+    let browser: Browser
+    let url: String
+
+    init(_ browser: Browser, _ gateway: Gateway) {
+        self.browser = browser
+        self.url = "http://127.0.0.1:\(gateway.port)"
+    }
+
+    /// Opens it as a user, by a link that brings the token, and waits until it is connected.
+    func open(user: String) async throws {
+        try await self.browser.open("\(self.url)/#token=\(try await Stack.token(user: user))")
+        try await self.waitUntilOnline()
+    }
+
+    func waitUntilOnline() async throws {
+        try await self.browser.wait(
+            for: "the inbox is online",
+            "document.querySelector('carillon-inbox')?.shadowRoot.querySelector('.panel')?.dataset.state === 'online'")
+    }
+
+    /// An entry by its title.
+    static func item(_ title: String) -> String {
+        "[...\(Self.root).querySelectorAll('.item')]"
+            + ".find((item) => item.querySelector('.title').textContent === '\(title)')"
+    }
+
+    /// A part of the inbox by its selector.
+    static func part(_ selector: String) -> String { "\(Self.root).querySelector(`\(selector)`)" }
+
+    /// The titles that are listed, the first one first.
+    func titles() async throws -> [String] {
+        try await self.browser.run(
+            "return [...\(Self.root).querySelectorAll('.item .title')].map((title) => title.textContent)"
+        )
+        .strings ?? []
+    }
+
+    /// Waits until these titles are listed.
+    func waitForTitles(_ titles: [String]) async throws {
+        try await eventually("\(titles) are listed") { try await self.titles() == titles }
+    }
+
+    /// Waits until the head says that many are unread; it says nothing of none.
+    func waitForUnread(_ count: Int) async throws {
+        try await self.browser.wait(
+            for: "\(count) are unread",
+            "\(Self.root).querySelectorAll('.item.unread').length === \(count) "
+                + "&& \(Self.part(".filter .count")).textContent === '\(count == 0 ? "" : "\(count)")'")
+    }
+
+    /// Nothing that the page's policy or its scripts complain of was logged.
+    func complaints() async throws -> [String] {
+        try await self.browser.log().filter { line in
+            ["Content Security Policy", "Trusted", "Uncaught", "TypeError"].contains { line.contains($0) }
+        }
+    }
+}
+
+extension Stack {
+    /// Runs `body` with both programs and a browser.
+    static func withBrowser<Value>(
+        environment: [String: String] = [:],
+        _ body: (Stack, Gateway, Browser) async throws -> Value
+    ) async throws -> Value {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher()
+            return try await Browser.with(in: stack.directory.path, http: stack.http) { browser in
+                try await body(stack, gateway, browser)
+            }
+        }
+    }
+
+    /// Appends a plain notification.
+    func notify(_ user: String, _ title: String, _ more: [(String, String)] = []) async throws {
+        try await self.append([("user", user), ("type", "invoice_created"), ("title", title)] + more)
+    }
+}

@@ -1,0 +1,89 @@
+// Carillon · Stack+Mail.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Postgres
+import ProviderSandbox
+import Redis
+import Transfer
+
+/// A mail that the sandbox's relay took.
+struct ReceivedMail: Sendable {
+    let recipient: String
+    /// Header fields by name in lower case.
+    let fields: [String: String]
+    let sender: String
+    let subject: String
+    let text: String
+    let html: String
+
+    /// The URL at which one click stops such mail.
+    var unsubscribe: String? {
+        self.fields["list-unsubscribe"].map { String($0.dropFirst().dropLast()) }
+    }
+}
+
+extension Stack {
+    static let mailSender = "Carillon <notices@example.com>"
+
+    /// Settings by which the sandbox's relay is used; links lead to `gateway`.
+    func mailSettings(gateway: Gateway? = nil) -> [String: String] {
+        var settings = ["SMTP_URL": self.sandbox.smtpURL, "SMTP_FROM": Self.mailSender]
+        if let gateway { settings["PUBLIC_URL"] = "http://127.0.0.1:\(gateway.port)" }
+        return settings
+    }
+
+    /// The mails that arrived, the oldest first.
+    func mails() throws -> [ReceivedMail] {
+        try self.sandbox.received().filter { $0.provider == .email }.map { message in
+            let payload = try JSONParser.parse(message.payload)
+            return ReceivedMail(
+                recipient: message.token,
+                fields: message.headers,
+                sender: payload["sender"]?.string ?? "",
+                subject: payload["subject"]?.string ?? "",
+                text: payload["text"]?.string ?? "",
+                html: payload["html"]?.string ?? ""
+            )
+        }
+    }
+
+    /// Sets a user's address, and preferences if there are any.
+    func setAddress(
+        _ address: String,
+        of user: String,
+        wanting type: String? = nil,
+        by gateway: Gateway
+    ) async throws {
+        let token = try await Self.token(user: user)
+        let settings = try await gateway.call(
+            .put, "/v1/settings", token: token, json: #"{"email":"\#(address)"}"#)
+        guard settings.status == 200 else { throw FixtureError("no address: \(settings.body)") }
+        guard let type else { return }
+        let wishes = try await gateway.call(
+            .put, "/v1/preferences", token: token, json: #"{"types":[{"type":"\#(type)","email":true}]}"#)
+        guard wishes.status == 200 else { throw FixtureError("no preference: \(wishes.body)") }
+    }
+
+    /// Makes what waits for another try due.
+    func hurryMail() async throws {
+        for lane in ["critical", "normal", "bulk"] {
+            let key = "carillon:{email}:retry:\(lane)"
+            for member in try await self.connection.send("ZRANGE", .text(key), "0", "-1").strings() {
+                try await self.connection.send("ZADD", .text(key), "XX", "0", .text(member))
+            }
+        }
+    }
+
+    /// The reasons of a user's attempts by e-mail, the oldest first.
+    func mailAttempts(user: String) async throws -> [String] {
+        let rows = try await self.query(
+            "SELECT outcome, reason FROM carillon.delivery_attempts WHERE user_id = $1 AND kind = 'email' ORDER BY at",
+            .text(user))
+        return try rows.map { row in
+            let reason = try row.optionalText(1)
+            return try row.text(0) + (reason.map { " \($0)" } ?? "")
+        }
+    }
+}

@@ -1,0 +1,73 @@
+// Carillon · Stack+Time.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import Model
+import Postgres
+import Redis
+import Transfer
+
+extension Stack {
+    /// Ten minutes pass for what was stored: whatever has no owner may be handed on again.
+    func age() async throws {
+        for statement in [
+            "UPDATE carillon.notifications SET stored_at = stored_at - interval '10 minutes'",
+            "UPDATE carillon.sweep SET swept_until = swept_until - interval '20 minutes'",
+        ] { _ = try await self.query(statement) }
+    }
+
+    /// Waits until the sweeper has passed all that is stored.
+    func waitForSweep() async throws {
+        try await eventually("the sweeper has passed") {
+            try await self.query(
+                "SELECT 1 FROM carillon.notifications n, carillon.sweep s WHERE n.stored_at > s.swept_until"
+            ).isEmpty
+        }
+    }
+
+    /// The windows of all digests are over.
+    func closeDigests() async throws {
+        try await self.query("UPDATE carillon.digests SET due_at = now()")
+    }
+
+    /// Waits until nothing is left of the users' pushes to be sent.
+    func waitForPushes() async throws {
+        try await eventually("nothing waits for a provider") {
+            for lane in Lane.allCases {
+                let stream = RedisArgument.text("carillon:{fcm}:deliveries:\(lane.rawValue)")
+                if try await self.connection.send("XLEN", stream).integer() > 0 { return false }
+            }
+            return true
+        }
+    }
+}
+
+/// Quiet hours of an hour before and after now.
+enum QuietNow {
+    /// Settings with them, by the clocks of UTC.
+    static let settings = Self.settings(zone: "UTC")
+
+    /// Settings with the same clock times in another zone.
+    static func settings(zone: String) -> String {
+        let minute = Int(Date.now.timeIntervalSince1970) / 60 % 1_440
+        func clock(_ minutes: Int) -> String {
+            LocalTime(minutes: (minutes + 1_440) % 1_440)?.description ?? ""
+        }
+        return #"""
+            {"zone":"\#(zone)","quiet_hours":{"start":"\#(clock(minute - 60))","end":"\#(clock(minute + 60))"}}
+            """#
+    }
+
+    /// Settings without any.
+    static let over = #"{"quiet_hours":null}"#
+}
+
+extension Gateway {
+    /// Changes a user's settings.
+    func set(_ settings: String, of user: String) async throws {
+        let answer = try await self.call(
+            .put, "/v1/settings", token: try await Stack.token(user: user), json: settings)
+        guard answer.status == 200 else { throw FixtureError("settings not changed: \(answer.status)") }
+    }
+}

@@ -1,0 +1,103 @@
+// Carillon · WebFilesTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Services
+import Testing
+import Transfer
+
+/// What the gateway serves to browsers, before one of them runs it.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct WebFilesTests {
+    @Test("pages and scripts need no token, are of one version, guard themselves, and cost nothing when unchanged")
+    func files() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let types = [
+                "/": "text/html", "/admin": "text/html", "/carillon.js": "text/javascript", "/sw.js": "text/javascript",
+                "/web/inbox.js": "text/javascript", "/web/page.css": "text/css", "/web/icon.svg": "image/svg+xml",
+            ]
+            for (path, type) in types {
+                let answer = try await gateway.call(.get, path, token: nil)
+                #expect(answer.status == 200, "\(path)")
+                #expect(answer.type?.hasPrefix(type) == true, "\(path)")
+                #expect(answer.header("x-content-type-options") == "nosniff", "\(path)")
+                #expect(answer.header("referrer-policy") == "no-referrer", "\(path)")
+                #expect(answer.header("cache-control") == "no-cache", "\(path)")
+                let tag = try #require(answer.header("etag"), "\(path)")
+                let again = try await gateway.call(
+                    .get, path, token: nil, headers: [(name: "if-none-match", value: "W/\"other\", \(tag)")])
+                #expect(again.status == 304, "\(path)")
+                #expect(again.response.body.isEmpty, "\(path)")
+            }
+            for page in ["/", "/admin"] {
+                let policy = try #require(
+                    try await gateway.call(.get, page, token: nil).header("content-security-policy"))
+                #expect(policy.contains("default-src 'none'"))
+                #expect(policy.contains("script-src 'self';"))
+                #expect(!policy.contains("unsafe"))
+            }
+            #expect(try await gateway.call(.get, "/web/no-such.js", token: nil).status == 404)
+            #expect(try await gateway.call(.post, "/", token: nil, json: "{}").status == 405)
+        }
+    }
+
+    @Test("operators see what went out by minutes and types, what failed, and what clients report")
+    func statistics() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            let ada = try await Stack.token(user: "ada")
+            try await gateway.register(user: "ada", platform: "android", token: "good-phone")
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "one")])
+            try await eventually("it was pushed") { stack.pushed()["good-phone"] == ["one"] }
+            try await eventually("the push is counted") {
+                let body = try await gateway.call(.get, "/v1/admin/statistics", token: admin).body
+                let channels = body["channels"]?.array ?? []
+                func count(_ channel: String, _ outcome: String) -> Int64 {
+                    let outcomes = channels.first { $0["channel"]?.string == channel }?["outcomes"]?.array ?? []
+                    let counts = outcomes.first { $0["outcome"]?.string == outcome }?["counts"]?.array ?? []
+                    return counts.compactMap(\.integer).reduce(0, +)
+                }
+                let type = body["types"]?.array?.first { $0["type"]?.string == "payment_received" }
+                let rates = ["stored", "accepted"].map { type?[$0]?.integer }
+                guard rates == [1, 1], body["complete"]?.bool == true else { return false }
+                return count("fcm", "accepted") == 1 && count("in_app", "waiting") == 1
+            }
+            try await stack.query(
+                """
+                INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome, reason)
+                VALUES (now(), 'ada', 'fcm', 'push', 3, 'failed', 'UNREGISTERED')
+                """)
+            let failures = try await gateway.call(.get, "/v1/admin/failures", token: admin)
+            #expect(failures.body["failures"]?.array?.map { $0["reason"]?.string } == ["UNREGISTERED"])
+
+            for _ in 0..<2 {
+                let denied = #"{"kind":"permission","outcome":"denied"}"#
+                #expect(try await gateway.call(.post, "/v1/client-reports", token: ada, json: denied).status == 204)
+            }
+            let failed = #"{"kind":"registration","outcome":"failed","provider":"fcm","reason":"AbortError"}"#
+            #expect(try await gateway.call(.post, "/v1/client-reports", token: ada, json: failed).status == 204)
+            let reports = try await gateway.call(.get, "/v1/admin/client-reports", token: admin)
+            #expect(reports.body["counts"]?.array?.compactMap { $0["count"]?.integer } == [1, 1])
+            #expect(reports.body["failed"]?.array?.map { $0["reason"]?.string } == ["AbortError"])
+
+            let wrong = #"{"kind":"registration","outcome":"granted"}"#
+            let refused = try await gateway.call(.post, "/v1/client-reports", token: ada, json: wrong)
+            #expect(refused.status == 422)
+            #expect(refused.faults == ["outcome"])
+            for number in 0..<18 {
+                let more = #"{"kind":"registration","outcome":"failed","reason":"\#(number)"}"#
+                #expect(try await gateway.call(.post, "/v1/client-reports", token: ada, json: more).status == 204)
+            }
+            let tooMany = try await gateway.call(.post, "/v1/client-reports", token: ada, json: failed)
+            #expect(tooMany.status == 429)
+            #expect(tooMany.header("retry-after") == "3600")
+            for path in ["statistics", "failures", "client-reports"] {
+                #expect(try await gateway.call(.get, "/v1/admin/\(path)", token: ada).status == 403)
+            }
+        }
+    }
+}

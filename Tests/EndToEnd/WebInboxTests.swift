@@ -1,0 +1,286 @@
+// Carillon · WebInboxTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Browser
+import Fixtures
+import Foundation
+import JSON
+import Services
+import Testing
+import Transfer
+
+/// The inbox in a real browser, on the real stack.
+@Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
+struct WebInboxTests {
+    @Test(
+        "a notification comes while one looks; its link, its buttons and its texts are safe; nothing breaks the policy")
+    func live() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await page.open(user: "ada")
+            try await browser.wait(for: "it says that all is quiet", InboxPage.part(".state.empty"))
+            #expect(try await browser.run("return location.hash") == .string(""))
+            try await stack.notify("ada", "<img src=x onerror=alert(1)>", [("url", "javascript:alert(1)")])
+            try await stack.notify(
+                "ada", "Water the plants",
+                [("data", #"{"actions":[{"id":"done","title":"Done"}]}"#), ("url", "https://example.com/task")])
+            try await page.waitForTitles(["Water the plants", "<img src=x onerror=alert(1)>"])
+            try await page.waitForUnread(2)
+            #expect(try await browser.run("return document.title") == .string("(2) Notifications"))
+            let links = try await browser.run(
+                "return [...\(InboxPage.root).querySelectorAll('a.title')].map((a) => a.href)")
+            #expect(links.strings == ["https://example.com/task"])
+            try await browser.run(
+                "addEventListener('carillon-action', ({ detail }) => { window.acted = detail.action.id; })")
+            try await browser.click("\(InboxPage.item("Water the plants")).querySelector('.action')")
+            try await browser.wait(for: "the page hears of the button", "window.acted === 'done'")
+            try await page.waitForUnread(1)
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("what is read or deleted in one tab is so in the other, and on the server")
+    func tabs() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            for number in 1...4 { try await stack.notify("ada", "n\(number)") }
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await ada.waitForCount(4)
+            let first = try await browser.tab()
+            try await page.open(user: "ada")
+            try await page.waitForTitles(["n4", "n3", "n2", "n1"])
+            let second = try await browser.openTab()
+            try await page.open(user: "ada")
+            try await page.waitForUnread(4)
+
+            try await browser.click("\(InboxPage.item("n3")).querySelector('[data-part=read]')")
+            try await page.waitForUnread(3)
+            try await browser.show(first)
+            try await page.waitForUnread(3)
+            try await browser.click("\(InboxPage.item("n4")).querySelector('[data-part=remove]')")
+            try await page.waitForTitles(["n3", "n2", "n1"])
+            try await browser.show(second)
+            try await page.waitForTitles(["n3", "n2", "n1"])
+            try await browser.click(InboxPage.part(".read-all"))
+            try await page.waitForUnread(0)
+            try await browser.show(first)
+            try await page.waitForUnread(0)
+            try await eventually("the server knows") {
+                let state = try await ada.get("/v1/notifications/unread-count").body
+                return state["unread"]?.integer == 0 && state["total"]?.integer == 3
+            }
+            try await browser.reload()
+            try await page.waitForTitles(["n3", "n2", "n1"])
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("older ones come when asked for; only the unread are shown when only they are wanted")
+    func pages() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            for number in 1...45 { try await stack.notify("ada", "n\(number)") }
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await ada.waitForCount(45)
+            try await page.open(user: "ada")
+            try await eventually("a page is listed") { try await page.titles().count == 30 }
+            try await browser.click(InboxPage.part(".more"))
+            try await eventually("all are listed") { try await page.titles() == (1...45).reversed().map { "n\($0)" } }
+            try await browser.click("\(InboxPage.item("n45")).querySelector('[data-part=read]')")
+            try await browser.click(InboxPage.part("[data-filter=unread]"))
+            try await eventually("the others are listed") { try await page.titles().first == "n44" }
+        }
+    }
+
+    @Test("a gateway that is gone is told; what came meanwhile is there when it is back")
+    func offline() async throws {
+        let port = "\(try FreePort.next())"
+        try await Stack.withBrowser(environment: ["GATEWAY_PORT": port]) { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await stack.notify("ada", "before")
+            try await page.open(user: "ada")
+            try await page.waitForTitles(["before"])
+            gateway.process.send(SIGKILL)
+            try await gateway.process.waitForExit()
+            try await browser.wait(
+                for: "it says that it is offline", "\(InboxPage.part(".banner")).textContent.includes('offline')")
+            #expect(try await page.titles() == ["before"])
+            try await browser.click("\(InboxPage.item("before")).querySelector('[data-part=read]')")
+            try await browser.wait(for: "it says that this is not saved", InboxPage.part(".toast.shown"))
+            try await page.waitForUnread(1)
+            try await stack.notify("ada", "meanwhile")
+            try await eventually("it is stored") { try await stack.texts(user: "ada").count == 2 }
+            _ = try await stack.startGateway(name: "gateway-again", environment: ["GATEWAY_PORT": port])
+            try await browser.click(InboxPage.part(".banner button"))
+            try await page.waitForTitles(["meanwhile", "before"])
+            try await page.waitUntilOnline()
+            try await page.waitForUnread(2)
+            #expect(try await browser.run("return \(InboxPage.part(".banner")).hidden") == .bool(true))
+        }
+    }
+
+    @Test("quiet hours, zone and wishes are kept; the service worker is there")
+    func settings() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await page.open(user: "ada")
+            try await browser.click(InboxPage.part(".card-quiet .toggle input"))
+            try await browser.wait(for: "the form is there", "!\(InboxPage.part(".quiet-form")).hidden")
+            try await browser.run(
+                """
+                const form = \(InboxPage.part(".quiet-form"));
+                form.elements.start.value = "21:30";
+                form.elements.zone.value = "Europe/Berlin";
+                form.querySelectorAll("[name=day]")[6].click();
+                """)
+            try await browser.click(InboxPage.part(".quiet-form button"))
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await eventually("they are kept") {
+                let settings = try await ada.get("/v1/settings").body
+                return settings["zone"]?.string == "Europe/Berlin"
+                    && settings["quiet_hours"]?["start"]?.string == "21:30"
+                    && settings["quiet_hours"]?["weekdays"]?.array?.count == 6
+            }
+            let wish = "\(InboxPage.root).querySelector('.type-row input')"
+            try await browser.run(
+                "\(InboxPage.root).querySelectorAll('details').forEach((one) => { one.open = true; })")
+            try await browser.click(wish)
+            let type = try await browser.run("return \(wish).checked")
+            #expect(type == .bool(false))
+            try await eventually("the wish is kept") {
+                let types = try await ada.get("/v1/preferences").body["types"]?.array ?? []
+                return types.contains {
+                    $0["in_app"] == .bool(false) && $0["channels"]?.strings?.contains("in_app") == true
+                }
+            }
+            try await browser.wait(
+                for: "the service worker is ready",
+                "await navigator.serviceWorker.getRegistration().then((one) => one?.active?.state === 'activated')")
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("what Web Push brings is shown, and goes when it is read elsewhere")
+    func push() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await stack.notify("ada", "Invoice 9")
+            try await page.open(user: "ada")
+            try await page.waitForTitles(["Invoice 9"])
+            try await browser.wait(
+                for: "the service worker is ready",
+                "await navigator.serviceWorker.ready.then((one) => one.active.state === 'activated')")
+            try await browser.grantNotifications()
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let found = try await ada.get("/v1/notifications").body["notifications"]?.array?.first?["id"]?.string
+            let id = try #require(found)
+            let message = #"{"title":"Invoice 9","body":"It is due.","notification_id":"\#(id)","badge":1}"#
+            let shown = """
+                await navigator.serviceWorker.ready.then((one) => one.getNotifications())
+                    .then((list) => list.map((one) => `${one.title}: ${one.body}`).join())
+                """
+            // A browser that has just started loses a message now and then, as push services do.
+            var isShown = false
+            for _ in 0..<6 where !isShown {
+                try await browser.deliverPush(message, to: page.url + "/")
+                isShown =
+                    (try? await eventually("it is shown", within: .seconds(5)) {
+                        try await browser.run("return (async () => \(shown))()") == .string("Invoice 9: It is due.")
+                    }) != nil
+            }
+            let seen = try await browser.run("return (async () => [Notification.permission, \(shown)])()")
+            try #require(isShown, "\(seen)")
+            #expect(try await ada.send(.post, "/v1/notifications/\(id)/read").status == 200)
+            try await browser.wait(for: "it is gone", "(\(shown)) === ''")
+            #expect(try await page.complaints() == [])
+        }
+    }
+
+    @Test("all of it goes by keyboard, with names for who cannot see it")
+    func keyboard() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            for number in 1...3 { try await stack.notify("ada", "n\(number)") }
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await ada.waitForCount(3)
+            try await page.open(user: "ada")
+            try await page.waitForTitles(["n3", "n2", "n1"])
+            let focused = "\(InboxPage.root).activeElement"
+            try await browser.run("\(InboxPage.item("n3")).querySelector('.title').focus()")
+            try await browser.press(Browser.Key.down)
+            #expect(try await browser.run("return \(focused).textContent") == .string("n2"))
+            try await browser.press(Browser.Key.enter)
+            try await page.waitForUnread(2)
+            #expect(try await browser.run("return \(focused).textContent") == .string("n2"))
+            try await browser.press(Browser.Key.delete)
+            try await page.waitForTitles(["n3", "n1"])
+            try await browser.wait(for: "the next one has the focus", "\(focused).textContent === 'n1'")
+            try await browser.press(Browser.Key.home)
+            #expect(try await browser.run("return \(focused).textContent") == .string("n3"))
+            let nameless = try await browser.run(
+                """
+                return [...\(InboxPage.root).querySelectorAll("button, a, input, select")].filter((one) =>
+                  !(one.textContent.trim() || one.ariaLabel || one.closest("label")?.textContent.trim()))
+                  .map((one) => one.outerHTML);
+                """)
+            #expect(nameless.strings == [])
+        }
+    }
+
+    @Test("another site's page embeds the bell under a strict policy of its own")
+    func bell() async throws {
+        let host = try FreePort.next()
+        try await Stack.withBrowser(environment: ["ALLOWED_ORIGINS": "http://127.0.0.1:\(host)"]) {
+            stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            let url = "http://127.0.0.1:\(gateway.port)"
+            let socket = "ws://127.0.0.1:\(gateway.port)"
+            let html = """
+                <!DOCTYPE html><html lang="en"><head><title>Shop</title><meta http-equiv="Content-Security-Policy"
+                content="default-src 'none'; script-src \(url); connect-src \(url) \(socket); img-src https:">
+                <script type="module" src="\(url)/carillon.js"></script></head>
+                <body><carillon-inbox token="\(try await Stack.token(user: "ada"))"></carillon-inbox></body></html>
+                """
+            try await HTTPStub.with(HTTPStub.Answer(body: html), port: host) { stub in
+                try await browser.open(stub.url)
+                try await page.waitUntilOnline()
+                try await stack.notify("ada", "Hello")
+                try await browser.wait(for: "the badge counts", "\(InboxPage.part(".badge")).textContent === '1'")
+                let bell = InboxPage.part(".bell")
+                #expect(
+                    try await browser.run("return \(bell).getAttribute('aria-label')")
+                        == .string("Notifications, 1 unread"))
+                try await browser.click(bell)
+                try await browser.wait(
+                    for: "the panel is open", "\(InboxPage.part(".popover")).matches(':popover-open')")
+                #expect(try await browser.run("return \(bell).getAttribute('aria-expanded')") == .string("true"))
+                try await browser.press(Browser.Key.escape)
+                try await browser.wait(for: "it is closed", "!\(InboxPage.part(".popover")).matches(':popover-open')")
+                try await browser.wait(for: "the bell has the focus", "\(InboxPage.root).activeElement === \(bell)")
+                #expect(try await page.complaints() == [])
+            }
+        }
+    }
+
+    @Test("a token that is over asks for another one; a bad one is told")
+    func signedOut() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await browser.open(page.url)
+            try await browser.type("no-token", into: "document.getElementById('token')")
+            try await browser.click("document.querySelector('.sign-in button')")
+            try await browser.wait(
+                for: "it says why", "document.getElementById('token-fault').textContent.includes('three parts')")
+            let token = try await Stack.token(user: "ada")
+            try await browser.run("document.getElementById('token').value = ''")
+            try await browser.type(token, into: "document.getElementById('token')")
+            try await browser.click("document.querySelector('.sign-in button')")
+            try await page.waitUntilOnline()
+            let service = try await Stack.token(user: "backend", scope: .service)
+            #expect(try await gateway.call(.post, "/v1/users/ada/revoke-tokens", token: service).status == 200)
+            try await browser.wait(
+                for: "the form is back", "document.querySelector('.sign-in .fault')?.textContent.includes('refused')")
+            #expect(try await browser.run("return sessionStorage.length + localStorage.length") == .number("0"))
+        }
+    }
+}

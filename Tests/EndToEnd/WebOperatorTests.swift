@@ -1,0 +1,146 @@
+// Carillon · WebOperatorTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Browser
+import Fixtures
+import JSON
+import Postgres
+import Services
+import Testing
+import Transfer
+
+/// The operator's page in a real browser, on the real stack.
+@Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
+struct WebOperatorTests {
+    private static func open(_ browser: Browser, _ gateway: Gateway, _ view: String = "") async throws {
+        let token = try await Stack.token(user: "root", scope: .admin)
+        try await browser.open("http://127.0.0.1:\(gateway.port)/admin#token=\(token)")
+        try await browser.wait(for: "the page is there", "document.querySelector('main .view')")
+        if !view.isEmpty { try await browser.run("location.hash = arguments[0]", .string(view)) }
+    }
+
+    private static func complaints(_ browser: Browser) async throws -> [String] {
+        try await browser.log().filter { line in
+            ["Content Security Policy", "Trusted", "Uncaught", "TypeError"].contains { line.contains($0) }
+        }
+    }
+
+    @Test("nodes, streams and the last hour are shown; a failure leads to its trace")
+    func survey() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            try await stack.notify("ada", "Invoice 9")
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await ada.waitForCount(1)
+            try await Self.open(browser, gateway)
+            try await browser.wait(
+                for: "both programs are alive",
+                "['gateway', 'dispatcher'].every((name) => [...document.querySelectorAll('tr')].some((row) => "
+                    + "row.textContent.startsWith(name) && row.textContent.includes('alive')))")
+            try await browser.wait(
+                for: "streams are listed", "document.body.textContent.includes('carillon:jobs:critical')")
+            try await browser.wait(
+                for: "the last hour is drawn", "document.querySelector('.chart rect.outcome-waiting')")
+            #expect(try await browser.run("return location.hash") == .string(""))
+
+            let found = try await ada.get("/v1/notifications").body["notifications"]?.array?.first?["id"]?.string
+            let id = try #require(found)
+            try await stack.query(
+                """
+                INSERT INTO carillon.delivery_attempts
+                    (at, user_id, notification_id, provider, kind, attempt, outcome, reason)
+                VALUES (now(), 'ada', $1::text::uuid, 'fcm', 'push', 1, 'failed', 'UNREGISTERED')
+                """, .text(id))
+            try await browser.click("document.querySelector('nav a[href=\"#deliveries\"]')")
+            try await browser.click("document.querySelector('a[href^=\"#trace/\(id)\"]')")
+            try await browser.wait(
+                for: "the trace is drawn",
+                "['Enqueued', 'Stored', 'Push: failed'].every((text) => "
+                    + "document.querySelector('.timeline')?.textContent.includes(text))")
+            #expect(try await Self.complaints(browser) == [])
+        }
+    }
+
+    @Test("a job is simulated, with its faults named")
+    func simulate() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            try await Self.open(browser, gateway, "simulate")
+            try await browser.wait(
+                for: "the types are there", "document.querySelector('[name=type]')?.options.length > 5")
+            try await browser.type("ada", into: "document.querySelector('[name=user]')")
+            try await browser.run("document.querySelector('[name=type]').value = 'payment_received'")
+            try await browser.type(#"{"colour": 1}"#, into: "document.querySelector('[name=more]')")
+            try await browser.click("document.querySelector('.simulate-form .primary')")
+            try await browser.wait(
+                for: "the fault is named",
+                "document.querySelector('.simulate-form .fault').textContent.includes('job.colour')")
+            try await browser.run("document.querySelector('[name=more]').value = ''")
+            try await browser.click("document.querySelector('.simulate-form .primary')")
+            try await browser.wait(
+                for: "the steps are there", "document.querySelector('.timeline')?.textContent.includes('Store')")
+            #expect(try await stack.texts(user: "ada").isEmpty)
+            #expect(try await Self.complaints(browser) == [])
+        }
+    }
+
+    @Test("a dead letter is replayed")
+    func deadLetter() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            try await stack.query(
+                "INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at) VALUES ($1, $2, $3, $4, now())",
+                .text("carillon:jobs"), .text("1795000000000-0"), .text("type: is not in the catalog"),
+                .jsonb(Array(#"[["user","ada"],["type","invoice_created"],["title","Late"]]"#.utf8)))
+            try await Self.open(browser, gateway, "dead-letters")
+            try await browser.wait(
+                for: "the letter is shown",
+                "document.querySelector('.letter')?.textContent.includes('not in the catalog')")
+            try await browser.click("document.querySelector('.letter .replay')")
+            try await eventually("it is stored") { try await stack.texts(user: "ada").map(\.first) == ["Late"] }
+            try await browser.wait(for: "the letter is gone", "!document.querySelector('.letter')")
+            #expect(try await Self.complaints(browser) == [])
+        }
+    }
+
+    @Test("a broadcast that waits is confirmed, paused, resumed and called off; whoever is no operator stays out")
+    func broadcast() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let settings = ["BROADCAST_CONFIRM_ABOVE": "5"]
+            let dispatcher = try await stack.startDispatcher(environment: settings)
+            try await stack.query(
+                "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 40) n")
+            let service = try await Stack.token(user: "backend", scope: .service)
+            let job = #"{"all":true,"type":"invoice_created","title":"To all","id":"b1","org":"ops"}"#
+            #expect(try await gateway.call(.post, "/v1/jobs", token: service, json: job).status == 202)
+            func state() async throws -> String? {
+                try await gateway.call(.get, "/v1/jobs/b1?org=ops", token: service).body["broadcast"]?["state"]?.string
+            }
+            try await eventually("it waits for its confirmation") { try await state() == "awaiting_confirmation" }
+            // From here on nobody expands it, so that each state lasts until it is told otherwise.
+            try await dispatcher.stop()
+            try await Browser.with(in: stack.directory.path, http: stack.http) { browser in
+                let order = { (name: String) in "document.querySelector('[data-job=b1] [data-order=\(name)]')" }
+                try await Self.open(browser, gateway, "broadcasts")
+                for (name, reached) in [("confirm", "expanding"), ("pause", "paused"), ("resume", "expanding")] {
+                    try await browser.click(order(name))
+                    try await eventually("it is \(reached)") { try await state() == reached }
+                }
+                try await browser.click(order("cancel"))
+                try await browser.click("document.querySelector('dialog button[value=yes]')")
+                try await eventually("it ends") { try await state() == "cancelling" }
+                _ = try await stack.startDispatcher(name: "dispatcher-again", environment: settings)
+                try await eventually("it is called off") { try await state() == "cancelled" }
+                try await browser.wait(
+                    for: "the page says so", "document.querySelector('[data-job=b1] .pill').textContent === 'cancelled'"
+                )
+                #expect(try await Self.complaints(browser) == [])
+
+                let user = try await Stack.token(user: "ada")
+                try await browser.open("http://127.0.0.1:\(gateway.port)/#")
+                try await browser.run("sessionStorage.clear()")
+                try await browser.open("http://127.0.0.1:\(gateway.port)/admin#token=\(user)")
+                try await browser.wait(
+                    for: "it is refused", "document.querySelector('.sign-in .fault')?.textContent.includes('admin')")
+            }
+        }
+    }
+}

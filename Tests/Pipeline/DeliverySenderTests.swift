@@ -1,0 +1,142 @@
+// Carillon · DeliverySenderTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Catalog
+import Fixtures
+import Logging
+import Model
+import Postgres
+import Providers
+import Redis
+import Stores
+import Streams
+import Synchronization
+import Testing
+import Zones
+
+@testable import Pipeline
+
+/// Sending, up to the provider's call.
+@Suite(.timeLimit(.minutes(2)))
+struct DeliverySenderTests {
+    /// A provider that takes longer than what was looked up stays fresh, and does something meanwhile.
+    private struct SlowChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app = "default"
+        let meanwhile: @Sendable () -> Void
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            try? await Task.sleep(for: .milliseconds(1_200))
+            self.meanwhile()
+            return ProviderReply(.answered(.accepted(id: "1")))
+        }
+    }
+
+    private static let first = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
+    private static let second = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0002)
+    private static let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)
+
+    private static func store(in pool: PostgresPool) async throws {
+        try await pool.query(
+            """
+            INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
+                channels, title, body, status, status_reason, created_at)
+            SELECT 'ada', unnest($1), 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending', 'queued', now()
+            """,
+            .array(PostgresArray(uuids: [Self.first.halves, Self.second.halves]))
+        )
+        try await pool.query(
+            """
+            INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                last_used_at)
+            VALUES ($1, 'ada', 'android', 'fcm', 'default', 'production', 'phone', now(), now())
+            """,
+            .uuid(Self.device.halves)
+        )
+    }
+
+    private static func dispatcher(
+        _ pool: PostgresPool,
+        _ redis: RedisConnection,
+        _ keys: Keyspace,
+        _ channel: any ProviderChannel
+    ) throws -> Dispatcher {
+        let now: @Sendable () -> Timestamp = { Timestamp(seconds: 1_795_000_000) }
+        return Dispatcher(
+            name: "sender",
+            catalogs: CatalogRegister(try Catalog([NotificationType(name: "news")]), now: now),
+            keys: keys,
+            redis: redis,
+            notifications: NotificationStore(pool: pool),
+            recipients: RecipientStore(pool: pool),
+            deliveries: DeliveryStore(pool: pool),
+            deadLetters: DeadLetterStore(pool: pool),
+            followUps: FollowUpStore(pool: pool),
+            digests: DigestStore(pool: pool),
+            schedules: ScheduleStore(pool: pool),
+            zones: ZoneDatabase(),
+            defaultZone: "UTC",
+            broadcasts: BroadcastStore(pool: pool),
+            cancellations: CancellationStore(pool: pool),
+            presence: PresenceRegistry(connection: redis, keys: keys),
+            events: EventLog(keys: keys, length: nil),
+            channels: ChannelDirectory([ChannelDirectory.Way(channel)]),
+            now: now,
+            logger: TestLog.logger
+        )
+    }
+
+    @Test("a push whose process ends before the gate could be asked again stays pending; nobody takes it for gone")
+    func endsBeforeTheGate() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                let pool = try PostgresPool(database.configuration(), logger: TestLog.logger)
+                let keys = Keyspace(prefix: prefix)
+                let work = Mutex<Task<Void, any Error>?>(nil)
+                // While the first is at the provider, PostgreSQL goes out of reach and the process is told to end.
+                let channel = SlowChannel {
+                    pool.close()
+                    work.withLock { $0?.cancel() }
+                }
+                let dispatcher = try Self.dispatcher(pool, redis, keys, channel)
+                dispatcher.leaseClock.renewed(at: .now)
+                let stream = keys.deliveries(.fcm, .normal)
+                let entries = [Self.first, Self.second].enumerated().map { number, id in
+                    let work = DeliveryWork(
+                        notification: id, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                    return StreamEntry(
+                        id: "\(number + 1)-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                }
+                dispatcher.inHand.take(entries.map(\.id), of: stream)
+                let sender = DeliverySender(
+                    dispatcher: dispatcher,
+                    provider: .fcm,
+                    health: ProviderHealth(.fcm, logger: TestLog.logger),
+                    turns: RatedTurns(.fcm, turns: SendingTurns(connection: redis, keys: keys), now: dispatcher.now),
+                    metrics: PipelineMetrics.Deliveries(.fcm)
+                )
+                let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: entries)
+                let settled = Settled()
+                let task = Task { try await sender.sendAlone(batch) { settled.add($0) } }
+                work.withLock { $0 = task }
+                try await task.value
+                #expect(settled.entries == ["1-0"])
+                // Whoever takes the second over finds it pending; here it is forgotten.
+                #expect(dispatcher.inHand.contains("1-0", of: stream))
+                #expect(!dispatcher.inHand.contains("2-0", of: stream))
+            }
+        }
+    }
+
+    /// The entries whose outcomes were handed on.
+    private final class Settled: Sendable {
+        private let ids = Mutex<[String]>([])
+
+        func add(_ outcome: DeliveryOutcome) {
+            self.ids.withLock { $0.append(outcome.entry.id) }
+        }
+
+        var entries: [String] { self.ids.withLock { $0 } }
+    }
+}

@@ -1,0 +1,217 @@
+// Carillon · SMTPSession.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+
+/// A client's session with a relay: bytes in, actions out (RFC 5321, RFC 3207, RFC 4954).
+///
+/// Takes no mail before TLS and a login, and no liberties: lines end with CRLF and are as short as the RFC has them.
+struct SMTPSession {
+    enum Action: Equatable {
+        case reply(String)
+        case replyLate(String)
+        /// After what was replied before; what has come and was not read is thrown away.
+        case startTLS
+        case close
+    }
+
+    private static let commandLength = 512
+    private static let textLength = 1_000
+
+    private let endpoint: MailEndpoint
+    private var isSecure: Bool
+    private var isGreeted = false
+    private var isLoggedIn = false
+    private var expectsLogin = false
+    private var sender: String?
+    private var recipient: String?
+    private var content: [UInt8]?
+    private var contentFault: String?
+    private var buffer: [UInt8] = []
+
+    init(_ endpoint: MailEndpoint, isSecure: Bool) {
+        self.endpoint = endpoint
+        self.isSecure = isSecure
+    }
+
+    /// What a relay says first.
+    var greeting: Action { .reply("220 sandbox.carillon.example ESMTP") }
+
+    mutating func receive(_ bytes: some Sequence<UInt8>) -> [Action] {
+        self.buffer += bytes
+        var actions: [Action] = []
+        var start = self.buffer.startIndex
+        while let end = self.buffer[start...].firstIndex(of: UInt8(ascii: "\n")) {
+            let line = self.buffer[start..<end]
+            start = end + 1
+            actions += self.take(line)
+            if actions.contains(.startTLS) || actions.contains(.close) {
+                // Whatever came with STARTTLS came in the clear (RFC 3207 section 4).
+                self.buffer = []
+                return actions
+            }
+        }
+        self.buffer.removeFirst(start - self.buffer.startIndex)
+        if self.buffer.count > Self.textLength {
+            self.buffer = []
+            actions += [.reply("500 5.5.2 Line too long"), .close]
+        }
+        return actions
+    }
+
+    private mutating func take(_ line: ArraySlice<UInt8>) -> [Action] {
+        let isWellEnded = line.last == UInt8(ascii: "\r") && !line.dropLast().contains(UInt8(ascii: "\r"))
+        if self.content != nil { return self.takeText(line, isWellEnded) }
+        guard isWellEnded else { return [.reply("500 5.5.2 Lines end with CRLF")] }
+        guard line.count < Self.commandLength else { return [.reply("500 5.5.2 Line too long")] }
+        let text = String(decoding: line.dropLast(), as: UTF8.self)
+        if self.expectsLogin {
+            self.expectsLogin = false
+            return self.logIn(text)
+        }
+        return self.command(text)
+    }
+
+    // MARK: Commands
+
+    private mutating func command(_ text: String) -> [Action] {
+        let verb = text.prefix { $0 != " " }.uppercased()
+        let argument = String(text.dropFirst(verb.count).drop { $0 == " " })
+        switch verb {
+        case "EHLO":
+            guard !argument.isEmpty else { return [.reply("501 5.5.4 EHLO takes a name")] }
+            self.isGreeted = true
+            self.forget()
+            let more = self.isSecure ? "250-AUTH PLAIN\r\n" : "250-STARTTLS\r\n"
+            return [
+                .reply(
+                    "250-sandbox.carillon.example\r\n250-SIZE \(MailEndpoint.sizeLimit)\r\n\(more)250 ENHANCEDSTATUSCODES"
+                )
+            ]
+        case "QUIT": return [.reply("221 2.0.0 Bye"), .close]
+        case "NOOP": return [.reply("250 2.0.0 OK")]
+        case "RSET":
+            self.forget()
+            return [.reply("250 2.0.0 OK")]
+        case "STARTTLS", "AUTH", "MAIL", "RCPT", "DATA":
+            guard self.isGreeted else { return [.reply("503 5.5.1 EHLO first")] }
+        default: return [.reply("500 5.5.1 Unknown command")]
+        }
+        switch verb {
+        case "STARTTLS":
+            guard !self.isSecure else { return [.reply("503 5.5.1 TLS is there")] }
+            self.isSecure = true
+            self.isGreeted = false
+            return [.reply("220 2.0.0 Go on"), .startTLS]
+        case _ where !self.isSecure: return [.reply("530 5.7.0 STARTTLS first")]
+        case "AUTH": return self.authenticate(argument)
+        case _ where !self.isLoggedIn: return [.reply("530 5.7.0 Authentication required")]
+        case "MAIL": return self.mail(argument)
+        case "RCPT": return self.rcpt(argument)
+        default: return self.data()
+        }
+    }
+
+    private mutating func authenticate(_ argument: String) -> [Action] {
+        let words = argument.split(separator: " ")
+        guard !self.isLoggedIn else { return [.reply("503 5.5.1 You are logged in")] }
+        guard words.first?.uppercased() == "PLAIN" else { return [.reply("504 5.5.4 Only PLAIN")] }
+        if words.count > 1 { return self.logIn(String(words[1])) }
+        self.expectsLogin = true
+        return [.reply("334 ")]
+    }
+
+    private mutating func logIn(_ text: String) -> [Action] {
+        let parts = Data(base64Encoded: text).map { Array($0).split(separator: 0, omittingEmptySubsequences: false) }
+        guard let parts, parts.count == 3,
+            self.endpoint.mayLogIn(
+                user: String(decoding: parts[1], as: UTF8.self), password: String(decoding: parts[2], as: UTF8.self))
+        else { return [.reply("535 5.7.8 Authentication credentials invalid")] }
+        self.isLoggedIn = true
+        return [.reply("235 2.7.0 Welcome")]
+    }
+
+    private mutating func mail(_ argument: String) -> [Action] {
+        guard self.sender == nil else { return [.reply("503 5.5.1 There is a sender")] }
+        guard let (address, parameters) = Self.path(argument, after: "FROM:") else {
+            return [.reply("501 5.5.4 MAIL FROM:<address>")]
+        }
+        for parameter in parameters {
+            let pair = parameter.uppercased().split(separator: "=")
+            guard pair.count == 2, pair[0] == "SIZE", let size = Int(pair[1]) else {
+                return [.reply("555 5.5.4 Unknown parameter")]
+            }
+            if size > MailEndpoint.sizeLimit { return [.reply("552 5.3.4 Too large")] }
+        }
+        let actions = self.actions(self.endpoint.verdict(sender: address), accepted: "250 2.1.0 OK")
+        if actions == [.reply("250 2.1.0 OK")] { self.sender = address }
+        return actions
+    }
+
+    private mutating func rcpt(_ argument: String) -> [Action] {
+        guard self.sender != nil else { return [.reply("503 5.5.1 MAIL first")] }
+        guard self.recipient == nil else { return [.reply("452 4.5.3 One recipient")] }
+        guard let (address, parameters) = Self.path(argument, after: "TO:"), parameters.isEmpty else {
+            return [.reply("501 5.5.4 RCPT TO:<address>")]
+        }
+        let actions = self.actions(self.endpoint.verdict(recipient: address), accepted: "250 2.1.5 OK")
+        if actions == [.reply("250 2.1.5 OK")] { self.recipient = address }
+        return actions
+    }
+
+    private mutating func data() -> [Action] {
+        guard self.recipient != nil else { return [.reply("503 5.5.1 RCPT first")] }
+        self.content = []
+        self.contentFault = nil
+        return [.reply("354 End with a line with a dot alone")]
+    }
+
+    /// `<address>` and the parameters behind it, as MAIL and RCPT have them.
+    private static func path(_ argument: String, after word: String) -> (address: String, parameters: [Substring])? {
+        guard argument.uppercased().hasPrefix(word) else { return nil }
+        let rest = argument.dropFirst(word.count)
+        guard rest.first == "<", let end = rest.firstIndex(of: ">") else { return nil }
+        let address = rest[..<end].dropFirst()
+        guard address.count(where: { $0 == "@" }) == 1, !address.contains(" ") else { return nil }
+        return (String(address), rest[rest.index(after: end)...].split(separator: " "))
+    }
+
+    // MARK: Text
+
+    private mutating func takeText(_ line: ArraySlice<UInt8>, _ isWellEnded: Bool) -> [Action] {
+        if !isWellEnded { self.contentFault = "A line ends without CRLF" }
+        if line.count >= Self.textLength { self.contentFault = "A line is too long" }
+        guard line.elementsEqual(".\r".utf8) else {
+            let text = line.first == UInt8(ascii: ".") ? line.dropFirst() : line
+            if self.content?.count ?? 0 > MailEndpoint.sizeLimit {
+                self.contentFault = "Too large"
+            } else {
+                self.content?.append(contentsOf: text)
+                self.content?.append(UInt8(ascii: "\n"))
+            }
+            return []
+        }
+        defer { self.forget() }
+        guard let content = self.content, let sender, let recipient else { return [.close] }
+        if let contentFault { return [.reply("554 5.6.0 \(contentFault)")] }
+        let verdict = self.endpoint.verdict(sender: sender, recipient: recipient, content: content)
+        return self.actions(verdict, accepted: "250 2.0.0 Ok: queued as \(UInt32.random(in: .min ... .max))")
+    }
+
+    private mutating func forget() {
+        self.sender = nil
+        self.recipient = nil
+        self.content = nil
+    }
+
+    private func actions(_ verdict: MailVerdict, accepted: String) -> [Action] {
+        switch verdict {
+        case .accept: [.reply(accepted)]
+        case .acceptLate: [.replyLate(accepted)]
+        case .refuse(let reply): [.reply(reply)]
+        case .refuseAndClose(let reply): [.reply(reply), .close]
+        case .silence: []
+        case .cut: [.close]
+        }
+    }
+}
