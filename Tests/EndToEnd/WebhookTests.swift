@@ -248,7 +248,7 @@ struct WebhookTests {
             let hook = try await Self.register(gateway, #"{"url":"\#(url)/hook"}"#)
             try await eventually("it is not reached") {
                 try await Self.notify(stack, "ada")
-                return try await Self.status(gateway, hook).body["status_reason"]?.string == "no answer: connect"
+                return try await Self.status(gateway, hook).body["status_reason"]?.string == "no answer: privateAddress"
             }
             let list = try await gateway.call(.get, "/v1/webhooks?limit=1", token: service)
             #expect(list.body["webhooks"]?.array?.count == 1)
