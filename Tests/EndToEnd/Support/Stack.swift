@@ -224,7 +224,9 @@ final class Stack: Sendable {
     /// The title that a push shows; empty if it shows none.
     static func title(_ message: ReceivedMessage) -> String {
         let payload = try? JSONParser.parse(message.payload)
-        let notification = payload?["message"]?["notification"] ?? payload?["aps"]?["alert"] ?? payload
+        let notification =
+            payload?["message"]?["notification"] ?? payload?["aps"]?["alert"]
+            ?? payload?["notification"] ?? payload
         return notification?["title"]?.string ?? ""
     }
 }

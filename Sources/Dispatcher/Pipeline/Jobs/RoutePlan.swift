@@ -21,6 +21,8 @@ struct RoutePlan {
     private(set) var awaited: [(UnconfirmedNotification, Timestamp)] = []
     private(set) var deliveries: [Delivery] = []
     private(set) var marks: [Mark] = []
+    /// What is marked before anything goes out, as whoever sends it may put it off again at once.
+    private(set) var releases: [Mark] = []
     private(set) var notes: [(user: String, id: NotificationID, decision: String)] = []
     private(set) var postponed: [(item: FollowUpStore.Item, due: Timestamp, reason: String)] = []
     private(set) var skipped: [DeliveryStore.Attempt] = []
@@ -155,6 +157,11 @@ struct RoutePlan {
             isRepeat: isRepeat
         )
         self.deliveries.append(Delivery(provider: .email, lane: notification.lane, work: work))
+    }
+
+    /// Ends a notification's deferral: its follow-up still stands if this process dies before the push is in its stream.
+    mutating func release(_ notification: Notification, reason: String) {
+        self.releases.append((notification.user, notification.id, .pending, reason, nil))
     }
 
     mutating func mark(_ notification: Notification, _ status: NotificationStatus, reason: String?, via: String?) {

@@ -106,7 +106,12 @@ struct Router: Sendable {
                     plan.deliver(
                         notification, to: device, isRepeat: item.isRepeat, callsForAttention: callsForAttention)
                 }
-                if !callsForAttention { plan.mark(notification, .pending, reason: "queued", via: nil) }
+                if callsForAttention { continue }
+                if notification.status == .deferred {
+                    plan.release(notification, reason: "queued")
+                } else {
+                    plan.mark(notification, .pending, reason: "queued", via: nil)
+                }
             case .email:
                 self.addMail(item, facts, isAllThereIs: Self.isLeftToMail(notification, steps), to: &plan)
             case .postpone(let kind, let until, let reason):
@@ -189,6 +194,12 @@ struct Router: Sendable {
         if !postponed.isEmpty {
             try await self.dispatcher.untilDone("put off") { try await self.dispatcher.followUps.put(postponed) }
             PipelineMetrics.postponed.increment(by: postponed.count)
+        }
+        let releases = plan.releases
+        if !releases.isEmpty {
+            try await self.dispatcher.untilDone("release notifications") {
+                try await self.dispatcher.notifications.mark(releases, notes: [])
+            }
         }
         try await self.publish(plan)
         try await self.deliver(plan.deliveries)
