@@ -109,7 +109,7 @@ struct ProviderTests {
             try await eventually("it comes back, and what was kept goes out once") {
                 stack.pushed()["calm"] == ["later"]
             }
-            #expect(dispatcher.errors().contains("provider is back"))
+            try await eventually("that is told") { dispatcher.errors().contains("provider is back") }
             try await eventually("admins see it closed again") {
                 try await Self.breakers(gateway) == ["default": "closed", "news": "closed"]
             }
