@@ -1,6 +1,6 @@
 # Carillon · native_socket.py
 # SPDX-License-Identifier: Apache-2.0
-"""A small WebSocket client (RFC 6455) for the native dialect, with the standard library only."""
+"""A small WebSocket client (RFC 6455) with the standard library only, and what the native dialect says on it."""
 
 import base64
 import json
@@ -14,16 +14,20 @@ TEXT, CLOSE, PING, PONG = 0x1, 0x8, 0x9, 0xA
 
 
 class NativeSocket:
-    """An open socket of one user; answers pings while it waits for messages."""
+    """An open socket of one user; answers pings while it waits for messages.
 
-    def __init__(self, gateway, token, patience):
+    With `path` it is another dialect's, whose texts the caller reads and writes; without a token it has no header for it.
+    """
+
+    def __init__(self, gateway, token, patience, path="/v1/socket"):
         place = urlsplit(gateway)
+        identity = f"Authorization: Bearer {token}\r\n" if token else ""
         self.connection = socket.create_connection((place.hostname, place.port), timeout=patience)
         self.bytes = b""
         key = base64.b64encode(os.urandom(16)).decode()
         self.connection.sendall(
-            f"GET /v1/socket HTTP/1.1\r\nHost: {place.netloc}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+            f"GET {path} HTTP/1.1\r\nHost: {place.netloc}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n{identity}\r\n".encode())
         while b"\r\n\r\n" not in self.bytes:
             self._receive()
         head, self.bytes = self.bytes.split(b"\r\n\r\n", 1)
@@ -35,6 +39,17 @@ class NativeSocket:
 
     def __exit__(self, *_):
         self.connection.close()
+
+    def texts(self):
+        """The text messages, one after the other as they come."""
+        while True:
+            opcode, payload = self._frame()
+            if opcode == TEXT:
+                yield payload.decode()
+
+    def send(self, text):
+        """Sends a text message."""
+        self._send(TEXT, text.encode())
 
     def wait_for(self, kind, accepts=lambda message: True):
         """The next message of a type, and when it came, in milliseconds since 1970."""
@@ -68,10 +83,11 @@ class NativeSocket:
         return opcode, payload
 
     def _send(self, opcode, payload):
-        # A client masks what it sends; control frames are at most 125 bytes.
+        # A client masks what it sends; the gateway takes 64 KB at most, whose length fits two bytes.
         mask = os.urandom(4)
         masked = bytes(byte ^ mask[index % 4] for index, byte in enumerate(payload))
-        self.connection.sendall(bytes([0x80 | opcode, 0x80 | len(payload)]) + mask + masked)
+        length = bytes([0x80 | len(payload)]) if len(payload) < 126 else b"\xfe" + struct.pack("!H", len(payload))
+        self.connection.sendall(bytes([0x80 | opcode]) + length + mask + masked)
 
     def _take(self, count):
         while len(self.bytes) < count:

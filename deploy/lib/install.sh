@@ -89,7 +89,7 @@ done
 # Nor shall they start with the machine.
 if [[ -d /run/systemd/system ]]; then
     for package in "$@"; do
-        case $package in redis-server | postgresql) systemctl disable --quiet "$package.service" || true ;; esac
+        case $package in redis-server | postgresql | nginx | haproxy) systemctl disable --quiet "$package.service" || true ;; esac
     done
 fi
 '
