@@ -29,6 +29,7 @@ let niohttpTypesHTTP1 = Target.Dependency.product(name: "NIOHTTPTypesHTTP1", pac
 let niossl = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let serviceLifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let systemPackage = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
+let tracing = Target.Dependency.product(name: "Tracing", package: "swift-distributed-tracing")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let yams = Target.Dependency.product(name: "Yams", package: "Yams")
 
@@ -49,6 +50,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio-extras", from: "1.35.2"),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-crypto", "3.12.3"..<"5.0.0"),
+        .package(url: "https://github.com/apple/swift-distributed-tracing.git", from: "1.7.3"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
@@ -160,6 +162,35 @@ let package = Package(
             resources: [.embedInCode("Migrations")]
         ),
 
+        .target(
+            name: "Spans",
+            dependencies: ["JSON", "Model", "Transfer", coreMetrics, logging, serviceLifecycle, tracing],
+            path: "Sources/Shared/Spans"
+        ),
+        .target(
+            name: "Explanation",
+            dependencies: [
+                "Catalog", "Decision", "JSON", "Model", "Shapes", "Stores", "Streams", "Templates", "Zones",
+            ],
+            path: "Sources/Shared/Explanation"
+        ),
+        .target(
+            name: "Console",
+            dependencies: [
+                "Catalog", "JSON", "Model", "Postgres", "Redis", "Settings", "Stores", "Telemetry", argumentParser,
+                logging, nioPosix,
+            ],
+            path: "Sources/Shared/Console"
+        ),
+        .target(
+            name: "Doctor",
+            dependencies: [
+                "Catalog", "Console", "JSON", "Model", "Postgres", "Redis", "Stores", "Telemetry", "Zones",
+                argumentParser,
+            ],
+            path: "Sources/Shared/Doctor"
+        ),
+
         // Dispatcher: jobs out, in the order the job travels.
         .target(
             name: "Providers",
@@ -170,17 +201,18 @@ let package = Package(
             name: "Pipeline",
             dependencies: [
                 "Backoff", "Catalog", "Decision", "JSON", "Model", "Postgres", "Providers", "Queues", "Redis",
-                "Schedules", "Shapes", "Stores", "Streams", "Templates", "Transfer", "Zones", crypto, logging,
-                coreMetrics, metrics, serviceLifecycle,
+                "Schedules", "Shapes", "Spans", "Stores", "Streams", "Templates", "Transfer", "Zones", crypto, logging,
+                coreMetrics, metrics, serviceLifecycle, tracing,
             ],
             path: "Sources/Dispatcher/Pipeline"
         ),
         .executableTarget(
             name: "DispatcherCommand",
             dependencies: [
-                "Catalog", "JSON", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Reload", "Settings",
-                "Stores", "Streams", "Telemetry", "Transfer", "Zones", argumentParser, hummingbird, logging, metrics,
-                nioCore, nioPosix, serviceLifecycle,
+                "Catalog", "Console", "Decision", "Doctor", "Explanation", "JSON", "Model", "Pipeline", "Postgres",
+                "Providers", "Redis", "Reload", "Settings", "Spans", "Stores", "Streams", "Telemetry", "Transfer",
+                "Zones", argumentParser, coreMetrics, hummingbird, logging, metrics, nioCore, nioPosix,
+                serviceLifecycle, tracing,
             ],
             path: "Sources/Dispatcher/Command"
         ),
@@ -238,8 +270,9 @@ let package = Package(
         .target(
             name: "API",
             dependencies: [
-                "Catalog", "Decision", "JSON", "Model", "Postgres", "Redis", "Schedules", "Services", "Shapes",
-                "Stores", "Streams", "Telemetry", "Templates", "Zones", httpTypes, hummingbird, logging, nioCore,
+                "Catalog", "Explanation", "JSON", "Model", "Postgres", "Redis", "Schedules", "Services", "Shapes",
+                "Spans", "Stores", "Streams", "Telemetry", "Templates", "Zones", coreMetrics, httpTypes, hummingbird,
+                logging, metrics, nioCore, tracing,
             ],
             path: "Sources/Gateway/API",
             resources: [.embedInCode("OpenAPI")]
@@ -261,9 +294,10 @@ let package = Package(
         .executableTarget(
             name: "GatewayCommand",
             dependencies: [
-                "API", "Catalog", "Compatibility", "Model", "Postgres", "Redis", "Reload", "Services", "Settings",
-                "SocketIOTransport", "Sockets", "Stores", "Streams", "Telemetry", "Transfer", "Transports", "Web",
-                "Zones", argumentParser, hummingbird, logging, metrics, nioCore, nioPosix, niossl, serviceLifecycle,
+                "API", "Catalog", "Compatibility", "Console", "Doctor", "JSON", "Model", "Postgres", "Redis", "Reload",
+                "Services", "Settings", "SocketIOTransport", "Sockets", "Spans", "Stores", "Streams", "Telemetry",
+                "Transfer", "Transports", "Web", "Zones", argumentParser, hummingbird, logging, metrics, nioCore,
+                nioPosix, niossl, serviceLifecycle, tracing,
             ],
             path: "Sources/Gateway/Command"
         ),
@@ -339,6 +373,10 @@ let package = Package(
             dependencies: ["Telemetry", coreMetrics],
             path: "Tests/Telemetry"
         ),
+        .testTarget(
+            name: "SpansTests", dependencies: ["JSON", "Model", "Spans", tracing], path: "Tests/Spans"),
+        .testTarget(name: "ConsoleTests", dependencies: ["Console"], path: "Tests/Console"),
+        .testTarget(name: "DoctorTests", dependencies: ["Console", "Doctor", "Model"], path: "Tests/Doctor"),
         .testTarget(name: "ShapesTests", dependencies: ["JSON", "Model", "Shapes"], path: "Tests/Shapes"),
         .testTarget(
             name: "RedisTests",
@@ -360,7 +398,7 @@ let package = Package(
             name: "DecisionTests", dependencies: ["Decision", "Model", "Randomness", "Zones"], path: "Tests/Decision"),
         .testTarget(
             name: "ProvidersTests",
-            dependencies: ["JSON", "Model", "Providers", "ProviderSandbox", "Transfer", crypto, cryptoExtras],
+            dependencies: ["JSON", "Model", "Providers", "ProviderSandbox", "Transfer", crypto, cryptoExtras, logging],
             path: "Tests/Providers"
         ),
         .testTarget(
@@ -435,6 +473,11 @@ let package = Package(
             path: "Tests/API"
         ),
         .testTarget(name: "HouseTests", path: "Tests/House"),
+        .testTarget(
+            name: "DeploymentTests",
+            dependencies: ["Catalog", "Model", "Settings", "Streams", yams],
+            path: "Tests/Deployment"
+        ),
         .testTarget(
             name: "EndToEndTests",
             dependencies: [

@@ -13,7 +13,9 @@ struct BenchmarksCommand: AsyncParsableCommand {
         abstract: "Measures Carillon; run by deploy/bench.",
         subcommands: [
             RedisCommand.self, PersistCommand.self, TransferCommand.self, SocketsCommand.self, PushCommand.self,
-            WebPushCommand.self, MailCommand.self, IdleCommand.self, BacklogCommand.self, SoakCommand.self,
+            DeliveriesCommand.self, HangingCommand.self, WebPushCommand.self, MailCommand.self, IdleCommand.self,
+            BacklogCommand.self,
+            SoakCommand.self,
             FanoutCommand.self,
             UnicastCommand.self, ConnectsCommand.self, ReconnectCommand.self, RestCommand.self, BroadcastCommand.self,
             StagesCommand.self, DueCommand.self, ScaleCommand.self, BareSocketsCommand.self, BareRestCommand.self,

@@ -226,7 +226,7 @@ struct ProviderTests {
 
             let command = try await stack.spawn("dispatcher", ["send-test", "--user", "bob"], name: "send-test")
             #expect(try await command.waitForExit() == .code(1))
-            #expect(command.output().contains("reason: UNREGISTERED"))
+            #expect(command.output().contains(#/reason: +UNREGISTERED/#))
             let json = try await stack.spawn("dispatcher", ["send-test", "--user", "ada", "--json"], name: "send-json")
             #expect(try await json.waitForExit() == .code(0))
             #expect(try JSONParser.parse(Array(json.output().utf8))["outcome"]?.string == "accepted")

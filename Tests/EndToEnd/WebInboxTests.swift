@@ -174,10 +174,11 @@ struct WebInboxTests {
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let found = try await ada.get("/v1/notifications").body["notifications"]?.array?.first?["id"]?.string
             let id = try #require(found)
-            let message = #"{"title":"Invoice 9","body":"It is due.","notification_id":"\#(id)","badge":1}"#
+            let message =
+                #"{"title":"Invoice 9","body":"It is due.","notification_id":"\#(id)","badge":1,"options":{"lang":"de"}}"#
             let shown = """
                 await navigator.serviceWorker.ready.then((one) => one.getNotifications())
-                    .then((list) => list.map((one) => `${one.title}: ${one.body}`).join())
+                    .then((list) => list.map((one) => `${one.title}: ${one.body} (${one.lang})`).join())
                 """
             // A browser that has just started loses a message now and then, as push services do.
             var isShown = false
@@ -185,7 +186,8 @@ struct WebInboxTests {
                 try await browser.deliverPush(message, to: page.url + "/")
                 isShown =
                     (try? await eventually("it is shown", within: .seconds(5)) {
-                        try await browser.run("return (async () => \(shown))()") == .string("Invoice 9: It is due.")
+                        try await browser.run("return (async () => \(shown))()")
+                            == .string("Invoice 9: It is due. (de)")
                     }) != nil
             }
             let seen = try await browser.run("return (async () => [Notification.permission, \(shown)])()")

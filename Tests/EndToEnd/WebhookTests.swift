@@ -123,7 +123,7 @@ struct WebhookTests {
                 "javascript", "node",
                 """
                 const [path, header, secret] = process.argv.slice(2);
-                const body = require("node:fs").readFileSync(path);
+                const body = (await import("node:fs")).readFileSync(path);
                 console.log(verify(body, header, secret), verify(Buffer.concat([body, Buffer.from(" ")]), header, secret),
                     verify(body, header, secret + "x"), verify(body, header, secret, -1));
                 """, "true false false false"
@@ -139,7 +139,7 @@ struct WebhookTests {
                 FileHandle.standardError.write(Data(hint.utf8))
                 continue
             }
-            let script = stack.directory.file("verify.\(language)")
+            let script = stack.directory.file(language == "javascript" ? "verify.mjs" : "verify.py")
             try (text[start.upperBound..<end.lowerBound] + "\n" + driver + "\n")
                 .write(toFile: script, atomically: true, encoding: .utf8)
             let process = try await ChildProcess.spawn(

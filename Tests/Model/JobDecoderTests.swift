@@ -17,7 +17,8 @@ struct JobDecoderTests {
     @Test("Every field finds its place")
     func all() throws {
         let entry = JobEntry([
-            "id": "j-1", "org": "acme", "users": #"["a","b"]"#, "except": #"["b"]"#, "traceparent": "00-1-2-01",
+            "id": "j-1", "org": "acme", "users": #"["a","b"]"#, "except": #"["b"]"#,
+            "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             "type": "payment_received", "title": "Payment", "body": "€ 40", "data": #"{"invoice":"i9"}"#,
             "entity_type": "invoice", "entity_id": "i9", "category": "payments", "severity": "warning",
             "delivery": "in_app", "lane": "bulk", "channels": #"["push","in_app"]"#, "collapse_key": "k",
@@ -45,11 +46,11 @@ struct JobDecoderTests {
         content.extras.state = "open"
         content.extras.badge = 7
         content.extras.platform = Array(#"{"apns":{"thread":"t"}}"#.utf8)
+        content.extras.traceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         var job = Job(audience: .users(["a", "b"]), payload: .notification(content))
         job.id = "j-1"
         job.org = "acme"
         job.except = ["b"]
-        job.traceParent = "00-1-2-01"
         #expect(try entry.decode() == job)
     }
 

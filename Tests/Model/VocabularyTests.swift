@@ -12,8 +12,8 @@ struct VocabularyTests {
         #expect(Severity.allCases.map(\.rawValue) == ["alert", "warning", "info"])
         #expect(DeliveryClass.allCases.map(\.rawValue) == ["push", "in_app"])
         #expect(Channel.allCases.map(\.rawValue) == ["in_app", "push", "email"])
-        #expect(Provider.allCases.map(\.rawValue) == ["fcm", "apns", "webpush", "email"])
-        #expect(Platform.allCases.map(\.rawValue) == ["ios", "android", "web"])
+        #expect(Provider.allCases.map(\.rawValue) == ["fcm", "apns", "webpush", "email", "webhook"])
+        #expect(Platform.allCases.map(\.rawValue) == ["ios", "android", "web", "webhook"])
         #expect(Dialect.allCases.map(\.rawValue) == ["native", "socketio", "signalr", "sse"])
         #expect(
             NotificationStatus.allCases.map(\.rawValue) == [

@@ -57,6 +57,25 @@ struct CircuitBreakerTests {
         #expect(breaker.inFlight == 0)
     }
 
+    @Test("what began before it opened probes nothing, and neither closes it nor keeps it open")
+    func late() {
+        var breaker = CircuitBreaker()
+        for _ in 0..<4 { #expect(breaker.admit(now: Self.start) == .yes) }
+        Self.call(&breaker, Array(repeating: .fails, count: 10))
+        let later = Self.start + .seconds(1)
+        #expect(breaker.admit(now: later) == .yes)
+        breaker.note(.fails, since: Self.start, now: later)
+        breaker.note(.works, since: Self.start, now: later)
+        #expect(breaker.state == .probing)
+        #expect(breaker.admit(now: later) == .yes)
+        #expect(breaker.admit(now: later) != .yes, "two probe, whatever else has ended")
+        breaker.note(.works, since: later, now: later)
+        #expect(breaker.state == .closed)
+        breaker.note(.slowDown(.seconds(60)), since: Self.start, now: later)
+        #expect(breaker.state == .open(until: later + .seconds(60)), "what is asked for is done all the same")
+        #expect(breaker.inFlight == 2)
+    }
+
     @Test("the pause doubles up to half a minute")
     func longest() {
         var breaker = CircuitBreaker()

@@ -15,7 +15,7 @@ struct APNSRequestTests {
         #expect(
             Messages.headers(request) == [
                 "authorization: bearer jwt", "apns-topic: org.example.app", "apns-push-type: alert", "apns-priority: 5",
-                "apns-id: 01a1f866-0d7b-841c-a9a6-5597aa0575f3",
+                "apns-id: 7d975bb1-a3c9-8691-8573-27632b95831f",
                 "apns-collapse-id: 01a1f866-0d7b-841c-a9a6-5597aa0575f3",
             ]
         )
@@ -23,6 +23,23 @@ struct APNSRequestTests {
             Messages.text(request)
                 == #"{"aps":{"alert":{"title":"Hello","body":"World"},"badge":3,"sound":"default"},"#
                 + #""notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting"}"#)
+    }
+
+    @Test("A repeat has the delivery's id of the first try; another device, and what takes it away, have others")
+    func deliveryID() {
+        func id(_ device: UInt64, _ message: PushMessage) -> String? {
+            let device = Device(
+                id: NotificationID(high: 1, low: device), user: "u1", platform: .ios, provider: .apns, app: "default",
+                environment: .production, token: "a1b2", registeredAt: Messages.now)
+            let request = APNSRequest.make(
+                message, device: device, endpoint: "https://apns.example", topic: "t", providerToken: "jwt")
+            return request.headers.first { $0.name == "apns-id" }?.value
+        }
+        let message = Messages.make()
+        var retraction = message
+        retraction.purpose = .retract
+        #expect(id(2, message) == id(2, Messages.make(unread: 9)))
+        #expect(Set([id(2, message), id(3, message), id(2, retraction), id(2, Messages.make())]).count == 3)
     }
 
     @Test("Everything; what is ours cannot be replaced by data")
@@ -41,7 +58,7 @@ struct APNSRequestTests {
             })
         #expect(
             Messages.headers(request).dropFirst(3) == [
-                "apns-priority: 10", "apns-id: 01a1f866-0d7b-841c-a9a6-5597aa0575f3", "apns-expiration: 1795168890",
+                "apns-priority: 10", "apns-id: 7d975bb1-a3c9-8691-8573-27632b95831f", "apns-expiration: 1795168890",
                 "apns-collapse-id: order 5",
             ]
         )

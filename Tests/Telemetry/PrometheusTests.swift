@@ -96,4 +96,47 @@ struct PrometheusTests {
         }
         #expect(self.registry.render() == "# TYPE c counter\nc 40000\n")
     }
+
+    @Test("What is declared is printed with its help, measured or not; a counter without labels begins at 0")
+    func declared() {
+        let registry = PrometheusRegistry(
+            [
+                MetricFamily("a_counter", .counter, "first \\ line\nsecond"),
+                MetricFamily("b_counter", .counter, by: ["kind"], "by kind"),
+                MetricFamily("c_gauge", .gauge, "a gauge"),
+                MetricFamily("d_seen_total", .counter, "observed"),
+            ],
+            observe: { ["d_seen_total": 7, "e_undeclared": 0.5] }
+        )
+        #expect(
+            registry.render() == #"""
+                # HELP a_counter first \\ line\nsecond
+                # TYPE a_counter counter
+                a_counter 0
+                # HELP b_counter by kind
+                # TYPE b_counter counter
+                # HELP c_gauge a gauge
+                # TYPE c_gauge gauge
+                # HELP d_seen_total observed
+                # TYPE d_seen_total counter
+                d_seen_total 7
+                # TYPE e_undeclared gauge
+                e_undeclared 0.5
+
+                """#
+        )
+        registry.makeCounter(label: "a.counter", dimensions: []).increment(by: 2)
+        registry.makeCounter(label: "b.counter", dimensions: [("kind", "x")]).increment(by: 1)
+        let lines = Set(registry.render().split(separator: "\n"))
+        #expect(lines.contains("a_counter 2") && lines.contains("b_counter{kind=\"x\"} 1"))
+        #expect(!lines.contains("a_counter 0"))
+    }
+
+    @Test("The process tells of itself under Prometheus' own names")
+    func process() {
+        let values = ProcessUsage().values()
+        #expect(
+            Set(values.keys) == Set(MetricFamily.common.map(\.name).filter { $0.hasPrefix("process_") }))
+        #expect(values.values.allSatisfy { $0 > 0 })
+    }
 }

@@ -44,7 +44,7 @@ final class AppChannels: Sendable {
                     continue
                 }
                 do throws(CredentialFault) {
-                    let source = self.source(app, settings)
+                    let source = self.source(kind, app, settings)
                     ways.append(try await self.way(kind, app, settings))
                     self.sources.withLock { $0[Key(provider: provider, app: app.name)] = source }
                 } catch {
@@ -53,6 +53,17 @@ final class AppChannels: Sendable {
             }
         }
         return ways
+    }
+
+    /// The files of all apps' credentials.
+    var files: [String] {
+        let paths = self.apps { _, _ in }.flatMap { app in
+            app.providers.flatMap { name, settings in
+                let kind = Provider(rawValue: name).flatMap { ProviderKinds.kind(of: $0) }
+                return (kind?.files ?? []).compactMap { settings[$0] }
+            }
+        }
+        return Set(paths + [self.settings.appsFile].compactMap(\.self)).sorted()
     }
 
     /// Puts new ways in the place of those whose settings or files have changed; a faulty one never replaces a good one.
@@ -71,7 +82,7 @@ final class AppChannels: Sendable {
                 }
                 let key = Key(provider: provider, app: app.name)
                 known.insert(key)
-                let source = self.source(app, settings)
+                let source = self.source(kind, app, settings)
                 guard self.sources.withLock({ $0[key] != source }) else { continue }
                 let metadata: Logger.Metadata = ["provider": "\(name)", "app": "\(app.name)"]
                 do throws(CredentialFault) {
@@ -148,11 +159,13 @@ final class AppChannels: Sendable {
     }
 
     /// Small files are compared as a whole: a time of change says nothing of one that was replaced within its second.
-    private func source(_ app: AppSettings, _ settings: [String: String]) -> Source {
+    private func source(
+        _ kind: any ProviderKind.Type,
+        _ app: AppSettings,
+        _ settings: [String: String]
+    ) -> Source {
         var files: [String: [UInt8]] = [:]
-        for value in settings.values where value.hasPrefix("/") || value.hasPrefix(".") {
-            files[value] = try? self.context.read(value)
-        }
+        for path in kind.files.compactMap({ settings[$0] }) { files[path] = try? self.context.read(path) }
         return Source(settings: settings, shape: app.shape, files: files)
     }
 }

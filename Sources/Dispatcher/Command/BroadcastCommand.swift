@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Console
 import Foundation
-import Logging
+import JSON
 import Model
-import Postgres
-import Settings
 import Stores
 import Telemetry
 
@@ -16,13 +15,15 @@ struct BroadcastCommand: AsyncParsableCommand {
         commandName: "broadcast",
         abstract: "Sends a job to a topic's subscribers or to everyone, and shows how far it has come.",
         discussion: """
-            The job is checked and appended as by `enqueue`; dispatchers that run expand it. Ends when all of it is stored, and
-            prints the counts; with 1 if it was cancelled or failed, with 75 if it waits for a confirmation. An interrupt ends
-            the command and not the broadcast. Needs REDIS_URL and DATABASE_URL; with CATALOG, the type is checked too.
+            The job is checked and appended as by `enqueue`; dispatchers that run expand
+            it. Ends when all of it is stored, and prints the counts; with 1 if it was
+            cancelled or failed, with 75 if it waits for a confirmation. An interrupt ends
+            the command and not the broadcast. Needs REDIS_URL and DATABASE_URL; with
+            CATALOG, the type is checked too.
 
             Examples:
-              dispatcher broadcast --topic news --type breaking_news --title "Extra" --body "It has happened"
-              dispatcher broadcast --all --type maintenance --title "Back at six" --id maintenance-17 --confirm
+              dispatcher broadcast --topic news --type breaking_news --title "Extra"
+              dispatcher broadcast --all --type maintenance --title "Back at six" --confirm
             """
     )
 
@@ -31,6 +32,7 @@ struct BroadcastCommand: AsyncParsableCommand {
     private static let barWidth: Int64 = 30
 
     @OptionGroup var options: CommonOptions
+    @OptionGroup var output: OutputOptions
 
     @Option(help: "The topic whose subscribers get it.")
     var topic: String?
@@ -38,17 +40,10 @@ struct BroadcastCommand: AsyncParsableCommand {
     @Flag(help: "Everyone gets it.")
     var all = false
 
-    @Option(help: "A type of the catalog.")
+    @Option(help: "A type of the catalog.", completion: .catalogTypes)
     var type: String
 
-    @Option(help: "The title.")
-    var title: String?
-
-    @Option(help: "The body.")
-    var body: String?
-
-    @Option(help: "A JSON object for the client.")
-    var data: String?
+    @OptionGroup var text: JobTextOptions
 
     @Option(help: "Idempotency key: the same id notifies a user once.")
     var id: String?
@@ -59,54 +54,60 @@ struct BroadcastCommand: AsyncParsableCommand {
     @Flag(help: "Does not wait until it is stored.")
     var detach = false
 
-    @Option(name: .customLong("field"), help: ArgumentHelp("Any other field of a job.", valueName: "name=value"))
-    var fields: [String] = []
-
     func run() async throws {
         try await DispatcherCommand.run {
             let submission = try JobSubmission(
-                [
-                    ("topic", self.topic), ("all", self.all ? "true" : nil), ("type", self.type),
-                    ("title", self.title), ("body", self.body), ("data", self.data), ("id", self.id),
-                ],
-                others: self.fields
+                [("topic", self.topic), ("all", self.all ? "true" : nil), ("type", self.type)] + self.text.named
+                    + [("id", self.id)],
+                others: self.text.fields
             )
             if case .users = submission.job.audience { throw ValidationError("give --topic or --all") }
-            let reader = try await SettingsReader.process(file: self.options.config)
-            let database = reader.text("DATABASE_URL")
-            if database == nil { reader.fault("DATABASE_URL", "is missing; give postgresql://user@host/database") }
+            let reader = try await self.options.reader()
+            let database = CommandClients.database(reader, name: "broadcast")
             let (stream, entry) = try await submission.submit(reader)
-            Terminal.line(entry)
+            if !self.output.json || self.detach { self.show(stream, entry) }
             guard !self.detach else { return }
-            var configuration = PostgresConfiguration(
-                connectionString: database ?? "",
-                applicationName: "carillon-broadcast"
-            )
-            configuration.sessionSettings = StoreSession.settings
-            configuration.connections = 1
-            let pool = try PostgresPool(configuration, logger: Logger(label: "carillon.broadcast"))
-            defer { pool.close() }
             // A job id that was used before names the broadcast that is there.
             let name = CancellationStore.Name(
                 org: submission.job.org,
                 id: submission.job.id ?? "",
                 entries: ["\(stream)/\(entry)"]
             )
-            try await self.watch(name, BroadcastStore(pool: pool))
+            try await CommandClients.withDatabase(database) { pool in
+                try await self.watch(name, BroadcastStore(pool: pool), stream, entry)
+            }
         }
     }
 
-    private func watch(_ name: CancellationStore.Name, _ store: BroadcastStore) async throws {
+    private func show(_ stream: String, _ entry: String) {
+        guard self.output.json else { return Terminal.line(entry) }
+        Terminal.object { Self.write(stream, entry, to: &$0) }
+    }
+
+    private static func write(_ stream: String, _ entry: String, to writer: inout JSONWriter) {
+        writer.member("stream", stream)
+        writer.member("entry", entry)
+    }
+
+    private func watch(
+        _ name: CancellationStore.Name,
+        _ store: BroadcastStore,
+        _ stream: String,
+        _ entry: String
+    ) async throws {
         let isTerminal = isatty(STDERR_FILENO) == 1
         while true {
             let progress = try await store.find(name)
-            if isTerminal { Terminal.progress(progress.map { Self.line($0) } ?? "waits for a dispatcher") }
+            if isTerminal {
+                let line = progress.map { Self.line($0) } ?? "waits for a dispatcher"
+                Terminal.progress(DisplayText.cut(line, to: Terminal.errorWidth - 1))
+            }
             if let progress {
                 if progress.broadcast.state == .awaitingConfirmation, self.confirm {
                     _ = try await store.steer(progress.broadcast, to: .expanding, from: [.awaitingConfirmation])
                 } else if progress.broadcast.state.isFinal || progress.broadcast.state == .awaitingConfirmation {
                     if isTerminal { Terminal.progress("") }
-                    return try Self.end(progress)
+                    return try self.end(progress, stream, entry)
                 }
             }
             // The pace of the progress bar; a broadcast tells nobody how far it is.
@@ -114,12 +115,26 @@ struct BroadcastCommand: AsyncParsableCommand {
         }
     }
 
-    private static func end(_ progress: Broadcast.Progress) throws {
-        let counted = String(decoding: progress.counted, as: UTF8.self)
-        Terminal.line(
-            "\(progress.broadcast.state.rawValue): selected \(progress.selected), stored \(progress.stored), "
-                + "not stored \(counted)"
-        )
+    private func end(_ progress: Broadcast.Progress, _ stream: String, _ entry: String) throws {
+        if self.output.json {
+            Terminal.object { writer in
+                Self.write(stream, entry, to: &writer)
+                writer.member("state", progress.broadcast.state.rawValue)
+                writer.member("reason", progress.broadcast.reason)
+                writer.key("audience")
+                if let audience = progress.broadcast.audience { writer.integer(audience) } else { writer.null() }
+                writer.member("selected", progress.selected)
+                writer.member("stored", progress.stored)
+                writer.key("not_stored")
+                writer.raw(progress.counted)
+            }
+        } else {
+            let counted = String(decoding: progress.counted, as: UTF8.self)
+            Terminal.line(
+                "\(progress.broadcast.state.rawValue): selected \(progress.selected), stored \(progress.stored), "
+                    + "not stored \(counted)"
+            )
+        }
         switch progress.broadcast.state {
         case .done: return
         case .awaitingConfirmation:
@@ -127,10 +142,10 @@ struct BroadcastCommand: AsyncParsableCommand {
                 "dispatcher: \(progress.broadcast.audience ?? 0) users; confirm it with POST /v1/jobs/{id}/confirm, "
                     + "or give --confirm"
             )
-            throw ExitCode(75)
+            throw ExitStatus.wait
         default:
             if let reason = progress.broadcast.reason { Terminal.error("dispatcher: \(reason)") }
-            throw ExitCode.failure
+            throw ExitStatus.no
         }
     }
 

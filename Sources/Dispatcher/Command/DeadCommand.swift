@@ -2,12 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Console
 import FoundationEssentials
 import JSON
-import Logging
 import Model
-import Postgres
-import Settings
 import Stores
 import Streams
 import Telemetry
@@ -18,7 +16,8 @@ struct DeadCommand: AsyncParsableCommand {
         commandName: "dead",
         abstract: "Lists, shows, replays and discards dead letters.",
         discussion: """
-            Needs DATABASE_URL. Letters go back to their streams by the dispatchers that run.
+            Needs DATABASE_URL. Letters go back to their streams by the dispatchers that
+            run.
 
             Examples:
               dispatcher dead list --reason "type:" --since 2026-11-20T00:00:00Z
@@ -34,10 +33,10 @@ struct DeadCommand: AsyncParsableCommand {
         @Option(help: "How the reason begins.")
         var reason: String?
 
-        @Option(help: "The stream that it came from.")
+        @Option(help: "The stream that it came from.", completion: .list(Keyspace().replayable))
         var stream: String?
 
-        @Option(help: "The job's type.")
+        @Option(help: "The job's type.", completion: .catalogTypes)
         var type: String?
 
         @Option(help: "Not set aside before this RFC 3339 time.")
@@ -87,17 +86,9 @@ struct DeadCommand: AsyncParsableCommand {
 
     private static func with(_ options: CommonOptions, _ work: (DeadLetterStore) async throws -> Void) async throws {
         try await DispatcherCommand.run {
-            let reader = try await SettingsReader.process(file: options.config)
-            let database = reader.text("DATABASE_URL")
-            if database == nil { reader.fault("DATABASE_URL", "is missing; give postgresql://user@host/database") }
-            try reader.finish()
-            var configuration = PostgresConfiguration(
-                connectionString: database ?? "", applicationName: "carillon-dead")
-            configuration.connections = 1
-            configuration.sessionSettings = StoreSession.settings
-            let pool = try PostgresPool(configuration, logger: Logger(label: "carillon.dead"))
-            defer { pool.close() }
-            try await work(DeadLetterStore(pool: pool))
+            try await CommandClients.withDatabase(options, name: "dead") { pool in
+                try await work(DeadLetterStore(pool: pool))
+            }
         }
     }
 
@@ -109,9 +100,20 @@ struct DeadCommand: AsyncParsableCommand {
 
     /// `dispatcher dead list`.
     struct List: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Lists letters, the newest first.")
+        static let configuration = CommandConfiguration(
+            abstract: "Lists letters, the newest first.",
+            discussion: """
+                With --json one object a line, as GET /v1/admin/dead-letters has them.
+                --before goes on where a list ended.
+
+                Examples:
+                  dispatcher dead list
+                  dispatcher dead list --reason "type:" --since 2026-11-20T00:00:00Z --json
+                """
+        )
 
         @OptionGroup var options: CommonOptions
+        @OptionGroup var output: OutputOptions
         @OptionGroup var filter: Filter
 
         @Option(help: "How many, 1 to 100000.")
@@ -120,50 +122,54 @@ struct DeadCommand: AsyncParsableCommand {
         @Option(help: "Only letters with smaller numbers, to go on.")
         var before: Int64?
 
-        @Flag(help: "One JSON object a line.")
-        var json = false
-
         func run() async throws {
             guard (1...100_000).contains(self.limit) else { throw ValidationError("--limit must be 1 to 100000") }
             let filter = try self.filter.filter()
             try await DeadCommand.with(self.options) { store in
-                if !self.json {
-                    Terminal.line("number    at                        stream                          reason")
-                }
+                var table = Table([
+                    .number("NUMBER"), .text("AT"), .text("STREAM"), .text("REASON", isCuttable: true), .text("REPLAY"),
+                ])
                 var last = self.before
                 var rest = self.limit
                 while rest > 0 {
                     let page = try await store.list(filter, before: last, limit: min(rest, 500))
-                    for letter in page { Terminal.line(self.json ? DeadCommand.line(letter) : Self.row(letter)) }
+                    for letter in page {
+                        if self.output.json {
+                            Terminal.line(DeadCommand.line(letter))
+                        } else {
+                            table.add([
+                                "\(letter.id)", letter.at.rfc3339, letter.stream, letter.reason,
+                                letter.replayAt?.rfc3339,
+                            ])
+                        }
+                    }
                     rest -= page.count
                     last = page.last?.id
                     if page.isEmpty { break }
                 }
+                if !self.output.json { table.show() }
             }
-        }
-
-        private static func row(_ letter: DeadLetterStore.Letter) -> String {
-            func padded(_ text: String, _ width: Int) -> String {
-                text + String(repeating: " ", count: max(2, width - text.unicodeScalars.count))
-            }
-            let reason = letter.reason.split(whereSeparator: \.isNewline).joined(separator: " ")
-            let replayed = letter.replayAt.map { " (goes back at \($0.rfc3339))" } ?? ""
-            return padded("\(letter.id)", 10) + padded(letter.at.rfc3339, 26) + padded(letter.stream, 32) + reason
-                + replayed
         }
     }
 
     /// `dispatcher dead show`.
     struct Show: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Shows a letter with all its fields.")
+        static let configuration = CommandConfiguration(
+            abstract: "Shows a letter with all its fields.",
+            discussion: """
+                Exits with 1 if there is no such letter.
+
+                Examples:
+                  dispatcher dead show 17
+                  dispatcher dead show 17 --json
+                """
+        )
 
         @OptionGroup var options: CommonOptions
+        @OptionGroup var output: OutputOptions
 
         @Argument(help: "The letter's number.")
         var id: Int64
-
-        @Flag(help: "As a JSON object.")
-        var json = false
 
         func run() async throws {
             var filter = DeadLetterStore.Filter()
@@ -171,15 +177,19 @@ struct DeadCommand: AsyncParsableCommand {
             let chosen = filter
             try await DeadCommand.with(self.options) { store in
                 guard let letter = try await store.list(chosen, limit: 1).first else {
-                    Terminal.error("dispatcher: there is no dead letter \(self.id)")
-                    throw ExitCode.failure
+                    throw CommandFailure(ExitStatus.no, "there is no dead letter \(self.id)")
                 }
-                guard !self.json else { return Terminal.line(DeadCommand.line(letter)) }
-                Terminal.line("number   \(letter.id)\nat       \(letter.at.rfc3339)")
-                Terminal.line("origin   \(letter.stream) \(letter.entry)\nreason   \(letter.reason)")
-                if let moment = letter.replayAt { Terminal.line("replay   \(moment.rfc3339)") }
+                guard !self.output.json else { return Terminal.line(DeadCommand.line(letter)) }
+                var card = Card()
+                card.add("number", "\(letter.id)")
+                card.add("at", letter.at.rfc3339)
+                card.add("origin", "\(letter.stream) \(letter.entry)")
+                card.add("reason", letter.reason)
+                card.add("replay", letter.replayAt?.rfc3339)
+                card.show()
                 for field in letter.fields {
-                    Terminal.line("  \(field.name): \(String(decoding: field.value, as: UTF8.self))")
+                    let value = String(decoding: field.value, as: UTF8.self)
+                    Terminal.line("  \(DisplayText.line(field.name)): \(DisplayText.line(value))")
                 }
             }
         }
@@ -187,16 +197,24 @@ struct DeadCommand: AsyncParsableCommand {
 
     /// `dispatcher dead replay`.
     struct Replay: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Lets letters go back to the streams they came from.")
+        static let configuration = CommandConfiguration(
+            abstract: "Lets letters go back to the streams they came from.",
+            discussion: """
+                Give a number, a filter, or --all. A letter that is replayed twice notifies
+                once.
+
+                Examples:
+                  dispatcher dead replay 17
+                  dispatcher dead replay --reason "type:" --rate 50
+                """
+        )
 
         @OptionGroup var options: CommonOptions
+        @OptionGroup var output: OutputOptions
         @OptionGroup var choice: Choice
 
         @Option(help: "How many a second, 1 to 10000.")
         var rate = 100
-
-        @Flag(help: "As a JSON object.")
-        var json = false
 
         func run() async throws {
             guard (1...10_000).contains(self.rate) else { throw ValidationError("--rate must be 1 to 10000") }
@@ -205,7 +223,7 @@ struct DeadCommand: AsyncParsableCommand {
             try await DeadCommand.with(self.options) { store in
                 let (count, until) = try await store.replay(
                     filter, to: Keyspace().replayable, rate: self.rate, now: now)
-                if self.json {
+                if self.output.json {
                     let end = until.map { "\"\($0.rfc3339)\"" } ?? "null"
                     Terminal.line(#"{"count":\#(count),"until":\#(end)}"#)
                 } else {
@@ -217,19 +235,26 @@ struct DeadCommand: AsyncParsableCommand {
 
     /// `dispatcher dead discard`.
     struct Discard: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Deletes letters.")
+        static let configuration = CommandConfiguration(
+            abstract: "Deletes letters.",
+            discussion: """
+                Give a number, a filter, or --all.
+
+                Examples:
+                  dispatcher dead discard 17
+                  dispatcher dead discard --type payment_received --until 2026-11-01T00:00:00Z
+                """
+        )
 
         @OptionGroup var options: CommonOptions
+        @OptionGroup var output: OutputOptions
         @OptionGroup var choice: Choice
-
-        @Flag(help: "As a JSON object.")
-        var json = false
 
         func run() async throws {
             let filter = try self.choice.chosen()
             try await DeadCommand.with(self.options) { store in
                 let count = try await store.discard(filter)
-                Terminal.line(self.json ? #"{"count":\#(count)}"# : "\(count) discarded")
+                Terminal.line(self.output.json ? #"{"count":\#(count)}"# : "\(count) discarded")
             }
         }
     }

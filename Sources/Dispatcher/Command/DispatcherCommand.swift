@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Glibc
-import Settings
-import Telemetry
+import Console
 
 /// The program `dispatcher`.
 @main
@@ -13,36 +11,27 @@ struct DispatcherCommand: AsyncParsableCommand {
         commandName: "dispatcher",
         abstract: "Takes jobs from Redis streams, stores notifications and sends them on their way.",
         discussion: """
-            Configured by environment variables, or by a file of NAME=value lines (--config).
+            Configured by environment variables, or by a file of NAME=value lines
+            (--config). `docs/command-line.md` has every command, its exit codes and what
+            --json prints.
 
             Examples:
+              dispatcher doctor
               dispatcher run
-              dispatcher enqueue --user u1 --type payment_received --title "Payment received"
+              dispatcher enqueue --user u1 --type payment_received --title "Paid"
               dispatcher broadcast --topic news --type breaking_news --title "Extra"
-              dispatcher send-test --user u1
-              dispatcher schedules list
+              dispatcher lag --watch
+              dispatcher --generate-completion-script bash > dispatcher.bash
             """,
         subcommands: [
-            RunCommand.self, EnqueueCommand.self, BroadcastCommand.self, SchedulesCommand.self, OutboxSQLCommand.self,
-            DeadCommand.self, SendTestCommand.self,
+            RunCommand.self, EnqueueCommand.self, BroadcastCommand.self, SendTestCommand.self, SchedulesCommand.self,
+            DeadCommand.self, TraceCommand.self, SimulateCommand.self, LagCommand.self, DoctorCommand.self,
+            OutboxSQLCommand.self,
         ]
     )
 
-    /// Runs a command's work; a faulty configuration is printed and ends the process with 78.
+    /// Runs a command's work; what ends it early becomes a line on standard error and an exit code.
     static func run(_ work: () async throws -> Void) async throws {
-        // A peer that is gone shows as an error of the write, not as a signal.
-        signal(SIGPIPE, SIG_IGN)
-        do {
-            try await work()
-        } catch let faults as SettingsFaults {
-            Terminal.error("dispatcher: \(faults)")
-            throw ExitCode(SettingsFaults.exitCode)
-        }
+        try await CommandFrame.run("dispatcher", work)
     }
-}
-
-/// Options of every command.
-struct CommonOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("A file of NAME=value lines for what the environment leaves open.", valueName: "file"))
-    var config: String?
 }

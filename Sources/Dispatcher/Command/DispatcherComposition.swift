@@ -16,6 +16,7 @@ import Redis
 import Reload
 import ServiceLifecycle
 import Settings
+import Spans
 import Stores
 import Streams
 import Telemetry
@@ -40,27 +41,17 @@ enum DispatcherComposition {
             reader.fault("DEFAULT_ZONE", "is no IANA time zone that this machine's tzdata has, such as Europe/Berlin")
         }
         LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
-        let logger = Logger(label: "carillon.dispatcher")
+        let name = RandomName.make()
+        let logger = LogOutput.logger(label: "carillon.dispatcher", key: "dispatcher.name", name: name)
         let (transfer, guarded, webhooks) = try self.transfers(settings, logger: logger)
-        let apps = AppChannels(
-            settings,
-            context: ChannelContext(
-                transfer: transfer,
-                guarded: guarded,
-                now: machineTime,
-                logger: logger,
-                read: self.contents,
-                caFile: settings.providerCertificateAuthority,
-                unsubscribe: self.unsubscribeLinks(settings)
-            )
-        )
+        let apps = self.apps(settings, transfer: transfer, guarded: guarded, now: machineTime, logger: logger)
         let ways = await apps.make { reader.fault($0, "cannot be used: \($1)") }
         try reader.finish()
         guard let catalog else { return }
 
-        let metrics = PrometheusRegistry()
+        let usage = ProcessUsage()
+        let metrics = PrometheusRegistry(DispatcherMetrics.families) { usage.values() }
         MetricsSystem.bootstrap(metrics)
-        let name = RandomName.make()
         let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
 
         var redisConfiguration = RedisConfiguration(
@@ -138,7 +129,7 @@ enum DispatcherComposition {
             )
         )
         try await lease.acquire()
-        logger.info("dispatcher starts", metadata: ["dispatcher.name": "\(name)"])
+        logger.info("dispatcher starts")
         let operations = OperationsServer.make(
             host: settings.metricsHost,
             port: settings.metricsPort,
@@ -156,7 +147,13 @@ enum DispatcherComposition {
             eventLoop: eventLoops.next(),
             logger: logger
         )
-        var services: [any Service] = [
+        let spans = try settings.common.traces.map {
+            try SpanExport.start(
+                endpoint: $0.endpoint, headers: $0.headers, service: $0.service ?? "carillon-dispatcher", logger: logger
+            )
+        }
+        var services: [any Service] = [spans].compactMap(\.self)
+        services += [
             lease, time, operations, reload, CredentialService(channels: apps, directory: directory),
         ]
         services.append(RetryService(dispatcher: dispatcher, deliveries: deliveries))
@@ -224,8 +221,30 @@ enum DispatcherComposition {
         return configuration
     }
 
+    /// What makes the ways to providers.
+    static func apps(
+        _ settings: DispatcherSettings,
+        transfer: TransferClient,
+        guarded: TransferClient,
+        now: @escaping @Sendable () -> Timestamp,
+        logger: Logger
+    ) -> AppChannels {
+        AppChannels(
+            settings,
+            context: ChannelContext(
+                transfer: transfer,
+                guarded: guarded,
+                now: now,
+                logger: logger,
+                read: self.contents,
+                caFile: settings.providerCertificateAuthority,
+                unsubscribe: self.unsubscribeLinks(settings)
+            )
+        )
+    }
+
     /// The clients for providers' hosts, for what browsers subscribed with, and for webhooks.
-    private static func transfers(
+    static func transfers(
         _ settings: DispatcherSettings,
         logger: Logger
     ) throws -> (transfer: TransferClient, guarded: TransferClient, webhooks: TransferClient) {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Console
 import JSON
-import Settings
 import Telemetry
 
 /// `dispatcher enqueue`.
@@ -12,17 +12,19 @@ struct EnqueueCommand: AsyncParsableCommand {
         commandName: "enqueue",
         abstract: "Appends one job to its stream and prints the entry's id.",
         discussion: """
-            The job is checked first, as the dispatcher will do. Needs REDIS_URL; with CATALOG, the type is checked too and
-            gives the lane.
+            The job is checked first, as the dispatcher will do. Needs REDIS_URL; with
+            CATALOG, the type is checked too and gives the lane. A job that is faulty, or
+            a type that the catalog has not, ends with 64 and every fault by its field.
 
             Examples:
-              dispatcher enqueue --user u1 --type payment_received --title "Payment received" --body "€ 40 from Ada"
-              dispatcher enqueue --users u1,u2 --type invoice_created --title "Invoice 9" --data '{"invoice":"i9"}'
-              dispatcher enqueue --user u1 --type payment_received --field severity=warning --id order-17
+              dispatcher enqueue --user u1 --type payment_received --title "€ 40 from Ada"
+              dispatcher enqueue --users u1,u2 --type invoice_created --data '{"id":"i9"}'
+              dispatcher enqueue --user u1 --type offer --field severity=warning --id o17
             """
     )
 
     @OptionGroup var options: CommonOptions
+    @OptionGroup var output: OutputOptions
 
     @Option(help: "The user to notify.")
     var user: String?
@@ -30,26 +32,16 @@ struct EnqueueCommand: AsyncParsableCommand {
     @Option(help: "Several users, separated by commas.")
     var users: String?
 
-    @Option(help: "A type of the catalog.")
+    @Option(help: "A type of the catalog.", completion: .catalogTypes)
     var type: String
 
-    @Option(help: "The title.")
-    var title: String?
-
-    @Option(help: "The body.")
-    var body: String?
-
-    @Option(help: "A JSON object for the client.")
-    var data: String?
+    @OptionGroup var text: JobTextOptions
 
     @Option(help: "Idempotency key: the same id notifies a user once.")
     var id: String?
 
-    @Option(help: "critical, normal or bulk; the type's own if not given.")
+    @Option(help: "critical, normal or bulk; the type's own if not given.", completion: .lanes)
     var lane: String?
-
-    @Option(name: .customLong("field"), help: ArgumentHelp("Any other field of a job.", valueName: "name=value"))
-    var fields: [String] = []
 
     func run() async throws {
         try await DispatcherCommand.run {
@@ -58,14 +50,16 @@ struct EnqueueCommand: AsyncParsableCommand {
                 return String(decoding: JSONWriter.bytes(of: .array(list)), as: UTF8.self)
             }
             let submission = try JobSubmission(
-                [
-                    ("user", self.user), ("type", self.type), ("title", self.title), ("body", self.body),
-                    ("data", self.data), ("id", self.id), ("lane", self.lane), ("users", users),
-                ],
-                others: self.fields
+                [("user", self.user), ("type", self.type)] + self.text.named
+                    + [("id", self.id), ("lane", self.lane), ("users", users)],
+                others: self.text.fields
             )
-            let reader = try await SettingsReader.process(file: self.options.config)
-            Terminal.line(try await submission.submit(reader).entry)
+            let (stream, entry) = try await submission.submit(try await self.options.reader())
+            guard self.output.json else { return Terminal.line(entry) }
+            Terminal.object { writer in
+                writer.member("stream", stream)
+                writer.member("entry", entry)
+            }
         }
     }
 }

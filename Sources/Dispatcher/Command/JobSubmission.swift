@@ -3,10 +3,8 @@
 
 import ArgumentParser
 import Catalog
-import Logging
+import Console
 import Model
-import NIOPosix
-import Redis
 import Settings
 import Streams
 
@@ -22,6 +20,15 @@ struct JobSubmission {
     ///   - others: each `name=value`.
     /// - Throws: `ValidationError` that names every fault.
     init(_ named: [(String, String?)], others: [String]) throws {
+        let fields = try Self.fields(named, others: others)
+        self.fields = fields
+        self.job = try Self.checked { () throws(JobFaults) in
+            try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) })
+        }
+    }
+
+    /// The fields that were given; none is checked.
+    static func fields(_ named: [(String, String?)], others: [String]) throws -> [(name: String, value: [UInt8])] {
         var fields: [(name: String, value: [UInt8])] = []
         for case (let name, .some(let value)) in named { fields.append((name, Array(value.utf8))) }
         for field in others {
@@ -30,10 +37,7 @@ struct JobSubmission {
             }
             fields.append((String(field[..<equals]), Array(field[field.index(after: equals)...].utf8)))
         }
-        self.fields = fields
-        self.job = try Self.checked { () throws(JobFaults) in
-            try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) })
-        }
+        return fields
     }
 
     private static func checked(_ read: () throws(JobFaults) -> Job) throws -> Job {
@@ -48,23 +52,16 @@ struct JobSubmission {
     ///
     /// - Returns: the stream and the entry's id.
     func submit(_ reader: SettingsReader) async throws -> (stream: String, entry: String) {
-        let path = reader.text("CATALOG")
-        let catalog = await reader.load("CATALOG", isSet: path != nil) { try CatalogLoader.load(path: path ?? "") }
-        let address = await reader.load("REDIS_URL", isSet: true) {
-            try RedisAddress(url: reader.text("REDIS_URL") ?? "redis://127.0.0.1:6379/0")
-        }
+        let catalog = await CommandClients.catalog(reader, isRequired: false)
+        let configuration = await CommandClients.redis(reader, name: "enqueue")
         try reader.finish()
-        guard let address else { return ("", "") }
+        guard let configuration else { return ("", "") }
         let lane = try self.lane(catalog)
-        let connection = try RedisConnection(
-            RedisConfiguration(address: address, clientName: "carillon-enqueue"),
-            on: MultiThreadedEventLoopGroup.singleton.next(),
-            logger: Logger(label: "carillon.enqueue")
-        )
-        let keys = Keyspace()
-        let entries = try await JobStream(connection: connection, keys: keys).append([(lane, self.fields)])
-        await connection.close()
-        return (keys.jobs(lane), entries.first ?? "")
+        return try await CommandClients.withRedis(configuration) { connection in
+            let keys = Keyspace()
+            let entries = try await JobStream(connection: connection, keys: keys).append([(lane, self.fields)])
+            return (keys.jobs(lane), entries.first ?? "")
+        }
     }
 
     private func lane(_ catalog: Catalog?) throws -> Lane {

@@ -1,8 +1,10 @@
 // Carillon · OperationsServer.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 import Hummingbird
 import Logging
+import Metrics
 import NIOCore
 import Postgres
 import Redis
@@ -24,24 +26,21 @@ enum OperationsServer {
         router.get("healthz") { _, _ in "alive\n" }
         router.get("readyz") { _, _ -> Response in
             var faults: [String] = []
-            do throws(RedisError) {
-                try await redis.send("PING", timeout: .seconds(1))
-            } catch {
-                faults.append("redis: \(error.code.rawValue)")
-            }
-            do throws(PostgresError) {
-                try await pool.query("SELECT 1", timeout: .seconds(1))
-            } catch {
-                faults.append("postgres: \(error.code.rawValue)")
-            }
+            if let fault = await Self.redisFault(redis) { faults.append("redis: \(fault)") }
+            if let fault = await Self.databaseFault(pool) { faults.append("postgres: \(fault)") }
             let text = faults.isEmpty ? "ready" : faults.joined(separator: ", ")
             return Response(
                 status: faults.isEmpty ? .ok : .serviceUnavailable,
                 body: ResponseBody(byteBuffer: ByteBuffer(string: text + "\n"))
             )
         }
-        router.get("metrics") { _, _ in
-            Response(
+        let redisUp = Gauge(label: "carillon.dependency.up", dimensions: [("dependency", "redis")])
+        let databaseUp = Gauge(label: "carillon.dependency.up", dimensions: [("dependency", "postgres")])
+        router.get("metrics") { _, _ -> Response in
+            // Measured by asking, so that whoever watches the metrics sees what `/readyz` says.
+            redisUp.record(await Self.redisFault(redis) == nil ? 1 : 0)
+            databaseUp.record(await Self.databaseFault(pool) == nil ? 1 : 0)
+            return Response(
                 status: .ok,
                 headers: [.contentType: "text/plain; version=0.0.4"],
                 body: ResponseBody(byteBuffer: ByteBuffer(string: metrics.render()))
@@ -56,5 +55,23 @@ enum OperationsServer {
             eventLoopGroupProvider: .shared(eventLoops),
             logger: logger
         )
+    }
+
+    private static func redisFault(_ redis: RedisConnection) async -> String? {
+        do throws(RedisError) {
+            try await redis.send("PING", timeout: .seconds(1))
+            return nil
+        } catch {
+            return error.code.rawValue
+        }
+    }
+
+    private static func databaseFault(_ pool: PostgresPool) async -> String? {
+        do throws(PostgresError) {
+            try await pool.query("SELECT 1", timeout: .seconds(1))
+            return nil
+        } catch {
+            return error.code.rawValue
+        }
     }
 }

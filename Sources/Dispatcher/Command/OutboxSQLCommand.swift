@@ -13,7 +13,7 @@ struct OutboxSQLCommand: AsyncParsableCommand {
         discussion: """
             For databases other than Carillon's own, which has one. May be run again.
 
-            Example:
+            Examples:
               dispatcher outbox-sql | psql -v ON_ERROR_STOP=1 postgresql://owner@host/shop
             """
     )

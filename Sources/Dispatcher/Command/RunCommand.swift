@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Console
 import Settings
 
 /// `dispatcher run`.
@@ -10,8 +11,12 @@ struct RunCommand: AsyncParsableCommand {
         commandName: "run",
         abstract: "Works until SIGTERM or SIGINT, then finishes what it took.",
         discussion: """
-            Applies missing migrations first. Start as many as you like, they share the work.
-            Prints `ready http://HOST:PORT`, where its metrics are, when it works.
+            Applies missing migrations first. Start as many as you like, they share the
+            work. Prints `ready http://HOST:PORT`, where its metrics are, when it works.
+
+            Examples:
+              dispatcher run
+              dispatcher run --config /etc/carillon/dispatcher.env
             """
     )
 
@@ -19,7 +24,7 @@ struct RunCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await DispatcherCommand.run {
-            let reader = try await SettingsReader.process(file: self.options.config)
+            let reader = try await self.options.reader()
             try await DispatcherComposition.run(DispatcherSettings(reader), reader: reader)
         }
     }

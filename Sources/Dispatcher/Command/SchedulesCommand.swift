@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Console
 import JSON
-import Logging
 import Model
-import Postgres
-import Settings
 import Stores
 import Telemetry
 
@@ -29,15 +27,20 @@ struct SchedulesCommand: AsyncParsableCommand {
     /// `dispatcher schedules list`.
     struct List: AsyncParsableCommand {
         private static let pageSize = 500
-        private static let headings = ["ID", "STATE", "NEXT", "LAST", "WHEN", "TYPE", "ORG", "JOB"]
-
         static let configuration = CommandConfiguration(
             commandName: "list",
             abstract: "Lists what is due later, in the order of ids.",
-            discussion: "With --json a JSON object a line, as GET /v1/schedules has them."
+            discussion: """
+                With --json a JSON object a line, as GET /v1/schedules has them.
+
+                Examples:
+                  dispatcher schedules list
+                  dispatcher schedules list --org news --json | jq -r .id
+                """
         )
 
         @OptionGroup var options: CommonOptions
+        @OptionGroup var output: OutputOptions
 
         @Option(help: "Only those of this organisation.")
         var org: String?
@@ -45,13 +48,14 @@ struct SchedulesCommand: AsyncParsableCommand {
         @Option(help: "How many at most.")
         var limit = 1_000
 
-        @Flag(help: "Prints JSON lines.")
-        var json = false
-
         func run() async throws {
             guard self.limit > 0 else { throw ValidationError("--limit must be 1 or more") }
             try await SchedulesCommand.withStore(self.options) { store in
-                var rows: [[String]] = [Self.headings]
+                var table = Table([
+                    .text("ID"), .text("STATE", isCuttable: true), .text("NEXT"), .text("LAST"),
+                    .text("WHEN", isCuttable: true), .text("TYPE", isCuttable: true), .text("ORG", isCuttable: true),
+                    .text("JOB", isCuttable: true),
+                ])
                 var last: NotificationID?
                 var rest = self.limit
                 while rest > 0 {
@@ -59,46 +63,32 @@ struct SchedulesCommand: AsyncParsableCommand {
                     guard let end = page.last else { break }
                     last = end.id
                     rest -= page.count
-                    if self.json { page.forEach { Terminal.line(Self.json($0)) } } else { rows += page.map(Self.row) }
+                    for schedule in page {
+                        if self.output.json {
+                            Terminal.object { ScheduleShape.write(schedule, to: &$0) }
+                        } else {
+                            table.add(Self.row(schedule))
+                        }
+                    }
                 }
-                if !self.json { Self.show(rows) }
+                if !self.output.json { table.show() }
             }
         }
 
-        private static func json(_ schedule: Schedule) -> String {
-            var writer = JSONWriter()
-            writer.beginObject()
-            ScheduleShape.write(schedule, to: &writer)
-            writer.endObject()
-            return String(decoding: writer.bytes, as: UTF8.self)
-        }
-
-        private static func row(_ schedule: Schedule) -> [String] {
+        private static func row(_ schedule: Schedule) -> [String?] {
             let isLocal = schedule.isRecurring && schedule.zone == Schedule.recipientZone
             let next = isLocal ? schedule.wall.map { "\($0) local" } : String(schedule.dueAt.rfc3339.prefix(19)) + "Z"
             let zone = schedule.zone.map { " \($0)" } ?? ""
             return [
                 schedule.id.description,
                 schedule.stateReason.map { "\(schedule.state.rawValue) (\($0))" } ?? schedule.state.rawValue,
-                schedule.state == .waiting ? next ?? "-" : "-",
-                schedule.lastFiredAt.map { String($0.rfc3339.prefix(19)) + "Z" } ?? "-",
+                schedule.state == .waiting ? next : nil,
+                schedule.lastFiredAt.map { String($0.rfc3339.prefix(19)) + "Z" },
                 (schedule.cron ?? "once") + zone,
-                schedule.fields.first { $0.name == "type" }.map { String(decoding: $0.value, as: UTF8.self) } ?? "-",
-                schedule.org.isEmpty ? "-" : schedule.org,
-                schedule.jobID ?? "-",
+                schedule.fields.first { $0.name == "type" }.map { String(decoding: $0.value, as: UTF8.self) },
+                schedule.org.isEmpty ? nil : schedule.org,
+                schedule.jobID,
             ]
-        }
-
-        private static func show(_ rows: [[String]]) {
-            let widths = Self.headings.indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
-            for row in rows {
-                let cells = zip(row, widths).map { text, width in
-                    text + String(repeating: " ", count: max(0, width - text.count))
-                }
-                var line = cells.joined(separator: "  ")
-                while line.last == " " { line.removeLast() }
-                Terminal.line(line)
-            }
         }
     }
 
@@ -107,10 +97,16 @@ struct SchedulesCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "cancel",
             abstract: "Takes schedules away, by their ids; what they have fired stays.",
-            discussion: "Exits 1 if one of them is not there."
+            discussion: """
+                Exits with 1 if one of them is not there.
+
+                Examples:
+                  dispatcher schedules cancel 0190b5a2-0000-7000-8000-000000000001
+                """
         )
 
         @OptionGroup var options: CommonOptions
+        @OptionGroup var output: OutputOptions
 
         @Argument(help: ArgumentHelp("The ids, as the list has them.", valueName: "id"))
         var ids: [String]
@@ -121,16 +117,25 @@ struct SchedulesCommand: AsyncParsableCommand {
                 return id
             }
             try await SchedulesCommand.withStore(self.options) { store in
-                var isWhole = true
+                var gone: [NotificationID] = []
+                var missing: [NotificationID] = []
                 for id in ids {
-                    if try await store.cancel(id) {
-                        Terminal.line("cancelled \(id)")
-                    } else {
-                        isWhole = false
-                        Terminal.error("there is no schedule \(id)")
-                    }
+                    if try await store.cancel(id) { gone.append(id) } else { missing.append(id) }
                 }
-                if !isWhole { throw ExitCode.failure }
+                if self.output.json {
+                    Terminal.object { writer in
+                        for (name, ids) in [("cancelled", gone), ("missing", missing)] {
+                            writer.key(escaping: name)
+                            writer.beginArray()
+                            for id in ids { writer.string(id.description) }
+                            writer.endArray()
+                        }
+                    }
+                } else {
+                    for id in gone { Terminal.line("cancelled \(id)") }
+                    for id in missing { Terminal.error("there is no schedule \(id)") }
+                }
+                if !missing.isEmpty { throw ExitStatus.no }
             }
         }
     }
@@ -141,18 +146,9 @@ struct SchedulesCommand: AsyncParsableCommand {
         _ body: (ScheduleStore) async throws -> Void
     ) async throws {
         try await DispatcherCommand.run {
-            let reader = try await SettingsReader.process(file: options.config)
-            let database = reader.text("DATABASE_URL")
-            if database == nil { reader.fault("DATABASE_URL", "is missing; give postgresql://user@host/database") }
-            try reader.finish()
-            var configuration = PostgresConfiguration(
-                connectionString: database ?? "",
-                applicationName: "carillon-schedules"
-            )
-            configuration.sessionSettings = StoreSession.settings
-            let pool = try PostgresPool(configuration, logger: Logger(label: "carillon.schedules"))
-            defer { pool.close() }
-            try await body(ScheduleStore(pool: pool))
+            try await CommandClients.withDatabase(options, name: "schedules") { pool in
+                try await body(ScheduleStore(pool: pool))
+            }
         }
     }
 }

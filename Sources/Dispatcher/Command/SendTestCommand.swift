@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Console
 import JSON
-import Logging
 import Model
-import NIOPosix
-import Postgres
 import Redis
 import Settings
 import Stores
@@ -19,18 +17,19 @@ struct SendTestCommand: AsyncParsableCommand {
         commandName: "send-test",
         abstract: "Sends to one device, and prints the provider's whole answer and what to do about it.",
         discussion: """
-            A running dispatcher sends it, with its own credentials: past preferences, quiet hours, records and retries. Needs
-            REDIS_URL and DATABASE_URL. Exits with 0 if the provider accepted it, with 1 if not.
+            A running dispatcher sends it, with its own credentials: past preferences,
+            quiet hours, records and retries. Needs REDIS_URL and DATABASE_URL. Exits with
+            0 if the provider accepted it, with 1 if not or if there is no such device,
+            with 69 if no dispatcher answers.
 
             Examples:
               dispatcher send-test --user u1
-              dispatcher send-test --user u1 --device 01a1f866-0d7b-841c-a9a6-5597aa0575f3 --title "Is this on?" --json
+              dispatcher send-test --user u1 --title "Is this on?" --json
             """
     )
 
-    private static let patience: Duration = .seconds(40)
-
     @OptionGroup var options: CommonOptions
+    @OptionGroup var output: OutputOptions
 
     @Option(help: "Whose device it is.")
     var user: String
@@ -44,34 +43,20 @@ struct SendTestCommand: AsyncParsableCommand {
     @Option(help: "The body.")
     var body: String?
 
-    @Flag(help: "Print JSON.")
-    var json = false
-
     func run() async throws {
         try await DispatcherCommand.run {
-            let reader = try await SettingsReader.process(file: self.options.config)
-            let address = await reader.load("REDIS_URL", isSet: true) {
-                try RedisAddress(url: reader.text("REDIS_URL") ?? "redis://127.0.0.1:6379/0")
-            }
-            if reader.text("DATABASE_URL") == nil { reader.fault("DATABASE_URL", "is missing") }
+            let reader = try await self.options.reader()
+            let address = await CommandClients.redis(reader, name: "send-test")
+            let database = CommandClients.database(reader, name: "send-test")
             try reader.finish()
             guard let address else { return }
-            let logger = Logger(label: "carillon.send-test")
-            let redis = try RedisConnection(
-                RedisConfiguration(address: address, clientName: "carillon-send-test"),
-                on: MultiThreadedEventLoopGroup.singleton.next(),
-                logger: logger
-            )
-            let pool = try PostgresPool(
-                PostgresConfiguration(
-                    connectionString: reader.text("DATABASE_URL") ?? "", applicationName: "carillon-send-test"),
-                logger: logger
-            )
-            let answer = try await self.answer(redis, DeviceStore(pool: pool))
-            await redis.close()
-            pool.close()
-            self.print(answer)
-            guard answer["outcome"]?.string == "accepted" else { throw ExitCode.failure }
+            let answer = try await CommandClients.withRedis(address) { redis in
+                try await CommandClients.withDatabase(database) { pool in
+                    try await self.answer(redis, DeviceStore(pool: pool))
+                }
+            }
+            self.show(answer)
+            guard answer["outcome"]?.string == "accepted" else { throw ExitStatus.no }
         }
     }
 
@@ -80,7 +65,7 @@ struct SendTestCommand: AsyncParsableCommand {
         let wanted = self.device.map { NotificationID($0) }
         let chosen =
             wanted.map { id in devices.first { $0.id == id } } ?? devices.max { $0.lastUsedAt < $1.lastUsedAt }
-        guard let chosen else { throw ValidationError("the user has no such active device") }
+        guard let chosen else { throw CommandFailure(ExitStatus.no, "the user has no such active device") }
         let id = RandomName.make()
         var members = [
             JSONMember("id", .string(id)), JSONMember("user", .string(chosen.user)),
@@ -91,31 +76,28 @@ struct SendTestCommand: AsyncParsableCommand {
         }
         let sends = TestSends(connection: redis, keys: Keyspace())
         guard try await sends.ask(JSONWriter.bytes(of: .object(members))) else {
-            throw ValidationError("too many test sends wait; is a dispatcher running?")
+            throw CommandFailure(ExitStatus.unavailable, "too many test sends wait; is a dispatcher running?")
         }
-        let deadline = ContinuousClock.now + Self.patience
-        while ContinuousClock.now < deadline {
-            if let text = try await sends.findAnswer(id) {
-                let device = [
-                    JSONMember("device", .string(chosen.id.description)),
-                    JSONMember("provider", .string(chosen.provider.rawValue)), JSONMember("app", .string(chosen.app)),
-                ]
-                return JSONValue.object(device).merging(try JSONParser.parse(text))
-            }
-            // The answer is a key that nobody announces.
-            try await Task.sleep(for: .milliseconds(100))
+        guard let text = try await sends.waitForAnswer(id) else {
+            throw CommandFailure(ExitStatus.unavailable, "no dispatcher answered; is one running?")
         }
-        throw ValidationError("no dispatcher answered; is one running?")
+        let device = [
+            JSONMember("device", .string(chosen.id.description)),
+            JSONMember("provider", .string(chosen.provider.rawValue)), JSONMember("app", .string(chosen.app)),
+        ]
+        return JSONValue.object(device).merging(try JSONParser.parse(text))
     }
 
-    private func print(_ answer: JSONValue) {
-        guard !self.json else {
+    private func show(_ answer: JSONValue) {
+        guard !self.output.json else {
             Terminal.line(String(decoding: JSONWriter.bytes(of: answer), as: UTF8.self))
             return
         }
+        var card = Card()
         for member in answer.object ?? [] where member.value != .null {
             let text = member.value.string ?? String(decoding: JSONWriter.bytes(of: member.value), as: UTF8.self)
-            Terminal.line("\(member.key.replacing("_", with: " ")): \(text)")
+            card.add("\(member.key.replacing("_", with: " ")):", text)
         }
+        card.show()
     }
 }

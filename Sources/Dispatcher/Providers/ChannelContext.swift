@@ -17,6 +17,10 @@ package struct ChannelContext: Sendable {
     package let read: @Sendable (String) throws(CredentialFault) -> [UInt8]
     /// A PEM file of authorities for ways that make connections of their own; nil for the system's.
     package let caFile: String?
+    /// How long an answer is waited for; nil for what each provider needs.
+    package let timeout: Duration?
+    /// What channels of one key share, those that come after them too.
+    package let credentials = SharedCredentials()
     /// The URL at which one click stops e-mail such as a notification's; nil if there is none.
     package let unsubscribe: @Sendable (Notification) -> String?
 
@@ -27,6 +31,7 @@ package struct ChannelContext: Sendable {
         logger: Logger,
         read: @escaping @Sendable (String) throws(CredentialFault) -> [UInt8],
         caFile: String? = nil,
+        timeout: Duration? = nil,
         unsubscribe: @escaping @Sendable (Notification) -> String? = { _ in nil }
     ) {
         self.transfer = transfer
@@ -35,6 +40,7 @@ package struct ChannelContext: Sendable {
         self.logger = logger
         self.read = read
         self.caFile = caFile
+        self.timeout = timeout
         self.unsubscribe = unsubscribe
     }
 }

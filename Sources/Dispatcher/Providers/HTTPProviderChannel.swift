@@ -23,36 +23,50 @@ package protocol HTTPProviderChannel: ProviderChannel {
     func renewCredential(of request: ProviderRequest) async -> Bool
 
     var now: @Sendable () -> Timestamp { get }
+
+    /// The URLs of the hosts that it calls; none where devices name them.
+    var addresses: [String] { get }
+    /// Whether its hosts have to speak HTTP/2.
+    var needsHTTP2: Bool { get }
+    /// Whether its calls tell which trace they belong to.
+    var carriesTraces: Bool { get }
+    /// How long an answer is waited for; nil for what providers take at most.
+    var timeout: Duration? { get }
 }
 
 extension HTTPProviderChannel {
     /// A provider may take its time; the known ones answer within seconds.
-    private static var timeout: Duration { .seconds(30) }
+    private static var patience: Duration { .seconds(30) }
 
     package func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
         let first = await self.attempt(message, device)
         guard case .answered(.staleCredential) = first.reply.result, let request = first.request,
             await self.renewCredential(of: request)
-        else { return first.reply }
-        return await self.attempt(message, device).reply
+        else { return first.reply.afterRenewal }
+        return await self.attempt(message, device).reply.afterRenewal
     }
 
     private func attempt(_ message: PushMessage, _ device: Device) async -> (
         reply: ProviderReply, request: ProviderRequest?
     ) {
-        let request: ProviderRequest
+        var request: ProviderRequest
         do {
             request = try await self.request(message, device: device)
+            if self.carriesTraces, let traceParent = message.notification.extras.traceParent {
+                request.headers.append(("traceparent", traceParent))
+            }
         } catch let refusal as MessageRefusal {
             return (ProviderReply(.answered(.refused(reason: refusal.reason)), transcript: "not sent"), nil)
         } catch {
             return (ProviderReply(.noCredential(reason: "\(error)")), nil)
         }
-        switch await self.transfer.perform(TransferRequest(request, timeout: Self.timeout)) {
+        switch await self.transfer.perform(TransferRequest(request, timeout: self.timeout ?? Self.patience)) {
         case .answered(let response):
-            return (
-                ProviderReply(.answered(self.read(response, now: self.now())), transcript: response.transcript), request
-            )
+            let sent = request
+            let reply = ProviderReply(
+                .answered(self.read(response, now: self.now())),
+                transcript: sent.withoutCredential(response.transcript))
+            return (reply, request)
         case .unanswered(let failure) where failure.reason == .privateAddress:
             // Another try would end the same way.
             return (ProviderReply(.answered(.refused(reason: "private_address")), transcript: "not sent"), nil)
@@ -61,6 +75,24 @@ extension HTTPProviderChannel {
                 reason: failure.reason.rawValue, mayHaveBeenSent: failure.mayHaveBeenSent)
             return (ProviderReply(result, transcript: "no answer: \(failure.reason.rawValue)"), request)
         }
+    }
+}
+
+extension ProviderReply {
+    /// The same when no newer credential can be had: one that is refused though it is new is a fault of the configuration.
+    fileprivate var afterRenewal: ProviderReply {
+        guard case .answered(.staleCredential(let reason)) = self.result else { return self }
+        return ProviderReply(.answered(.configuration(reason: reason)), transcript: self.transcript)
+    }
+}
+
+extension ProviderRequest {
+    /// An answer's text without this request's credential, which a server may repeat.
+    fileprivate func withoutCredential(_ text: String) -> String {
+        guard let value = self.headers.first(where: { $0.name == "authorization" })?.value else { return text }
+        // The scheme is no secret, and what follows it is one in all of its parts.
+        return value.split(whereSeparator: { " ,=".contains($0) }).filter { $0.utf8.count >= 16 }
+            .reduce(text) { $0.replacing($1, with: "…") }
     }
 }
 

@@ -14,6 +14,9 @@ package protocol ProviderChannel: Sendable {
 
     /// Sends one message and says what came of it; a provider's refusal is an answer, not an error.
     func send(_ message: PushMessage, to device: Device) async -> ProviderReply
+
+    /// Tries what it needs, and sends nobody anything.
+    func probe() async -> [ProviderProbe]
 }
 
 extension ProviderChannel {

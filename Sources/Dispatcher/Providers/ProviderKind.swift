@@ -10,6 +10,8 @@ package protocol ProviderKind {
     static var provider: Provider { get }
     /// The names of the settings it takes.
     static var settings: [String] { get }
+    /// Those of them that are paths of files, which are read again when they change.
+    static var files: [String] { get }
     /// What its answers mean.
     static var rules: [AnswerRule] { get }
 
@@ -23,4 +25,8 @@ package protocol ProviderKind {
         shape: PushShape,
         context: ChannelContext
     ) async throws(CredentialFault) -> any ProviderChannel
+}
+
+extension ProviderKind {
+    package static var files: [String] { [] }
 }

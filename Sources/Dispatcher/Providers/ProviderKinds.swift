@@ -11,6 +11,7 @@ package enum ProviderKinds {
             APNS.self,
             WebPush.self,
             Email.self,
+            WebhookProvider.self,
         ]
     }
 

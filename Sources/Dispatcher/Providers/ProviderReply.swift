@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// What came of one call of a provider.
-package struct ProviderReply: Sendable, Equatable {
+package struct ProviderReply: Sendable {
     package enum Result: Sendable, Equatable {
         case answered(ProviderAnswer)
         /// Nobody said anything; whether the provider has it is not known if `mayHaveBeenSent`.
@@ -13,10 +13,12 @@ package struct ProviderReply: Sendable, Equatable {
 
     package let result: Result
     /// What the provider said, for a person: its status and the beginning of its answer, without credentials.
-    package let transcript: String?
+    package var transcript: String? { self.said() }
+    private let said: @Sendable () -> String?
 
-    package init(_ result: Result, transcript: String? = nil) {
+    /// - Parameter transcript: made only if somebody wants to read it, as most answers are read by nobody.
+    package init(_ result: Result, transcript: @autoclosure @escaping @Sendable () -> String? = nil) {
         self.result = result
-        self.transcript = transcript
+        self.said = transcript
     }
 }

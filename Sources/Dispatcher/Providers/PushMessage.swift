@@ -1,6 +1,7 @@
 // Carillon · PushMessage.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Crypto
 import JSON
 package import Model
 
@@ -54,6 +55,23 @@ package struct PushMessage: Sendable {
         // It was checked when the job was taken.
         let value = (try? JSONParser.parse(platform))?[provider.rawValue]
         return value?.object == nil ? nil : value
+    }
+
+    /// The delivery's own id: the same at each try, and another for each device and for what takes the message away.
+    func deliveryID(to device: Device) -> NotificationID {
+        var hash = SHA256()
+        for half in [
+            self.notification.id.high, self.notification.id.low, device.id.high, device.id.low,
+            self.purpose == .show ? 0 : 1,
+        ] {
+            withUnsafeBytes(of: half.bigEndian) { hash.update(bufferPointer: $0) }
+        }
+        let (high, low) = hash.finalize().withUnsafeBytes { bytes in
+            (
+                bytes.loadUnaligned(as: UInt64.self), bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self)
+            )
+        }
+        return NotificationID(high: high.bigEndian, low: low.bigEndian).asHashUUID
     }
 
     /// By what a device shows the newer in place of the older, and a repeat in place of the first.

@@ -15,6 +15,7 @@ package enum APIRouter {
         extend: (Router<APIContext>, APIServices) -> Void = { _, _ in }
     ) -> Router<APIContext> {
         let router = Router(context: APIContext.self, options: .autoGenerateHeadEndpoints)
+        router.add(middleware: RequestMiddleware())
         router.add(middleware: ProblemMiddleware())
         OperationRoutes(services: services).add(to: router)
         UnsubscribeRoutes(services: services).add(to: router)

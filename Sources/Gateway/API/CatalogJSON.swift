@@ -11,12 +11,9 @@ enum CatalogJSON {
     /// Writes the members of an object.
     static func write(_ register: CatalogRegister, to writer: inout JSONWriter) {
         let entry = register.entry
-        writer.key("digest")
-        writer.string(entry.catalog.digest)
-        writer.key("loaded_at")
-        writer.string(entry.loadedAt.rfc3339)
-        writer.key("default_locale")
-        writer.string(entry.catalog.defaultLocale.key)
+        writer.member("digest", entry.catalog.digest)
+        writer.member("loaded_at", entry.loadedAt.rfc3339)
+        writer.member("default_locale", entry.catalog.defaultLocale.key)
         writer.key("user_cap")
         Self.write(entry.catalog.userCap, to: &writer)
         writer.key("types")
@@ -26,8 +23,7 @@ enum CatalogJSON {
         writer.key("refused")
         if let refusal = register.refusal {
             writer.beginObject()
-            writer.key("at")
-            writer.string(refusal.at.rfc3339)
+            writer.member("at", refusal.at.rfc3339)
             writer.key("faults")
             writer.beginArray()
             for fault in refusal.faults.faults { writer.string(fault.description) }
@@ -93,8 +89,7 @@ enum CatalogJSON {
     private static func write(_ cap: FrequencyCap?, to writer: inout JSONWriter) {
         guard let cap else { return writer.null() }
         writer.beginObject()
-        writer.key("count")
-        writer.integer(cap.count)
+        writer.member("count", cap.count)
         writer.key("per")
         Self.write(cap.window, to: &writer)
         writer.endObject()
@@ -105,12 +100,10 @@ enum CatalogJSON {
         writer.beginObject()
         writer.key("window")
         Self.write(digest.window, to: &writer)
-        writer.key("sliding")
-        writer.bool(digest.isSliding)
+        writer.member("sliding", digest.isSliding)
         writer.key("maximum")
         Self.write(digest.maximum, to: &writer)
-        writer.key("singles")
-        writer.integer(digest.singles)
+        writer.member("singles", digest.singles)
         writer.endObject()
     }
 }

@@ -76,7 +76,7 @@ package struct ProblemMiddleware: RouterMiddleware {
         case let problem as Problem: return problem
         case let error as HTTPError: return Problem(error.status, error.body ?? error.status.reasonPhrase)
         default:
-            context.logger.error("request failed", metadata: ["error": "\(error)", "path": "\(request.uri.path)"])
+            context.logger.error("request failed", metadata: ["error": "\(error)", "http.path": "\(request.uri.path)"])
             return self.problem(error)
         }
     }

@@ -45,14 +45,10 @@ package struct Problem: HTTPResponseError {
     package func response(from request: Request, context: some RequestContext) throws -> Response {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("type")
-        writer.string("about:blank")
-        writer.key("title")
-        writer.string(self.status.reasonPhrase)
-        writer.key("status")
-        writer.integer(self.status.code)
-        writer.key("detail")
-        writer.string(self.detail)
+        writer.member("type", "about:blank")
+        writer.member("title", self.status.reasonPhrase)
+        writer.member("status", self.status.code)
+        writer.member("detail", self.detail)
         if !self.faults.isEmpty {
             writer.key("errors")
             self.writeFaults(to: &writer)
@@ -73,10 +69,8 @@ package struct Problem: HTTPResponseError {
         writer.beginArray()
         for fault in self.faults {
             writer.beginObject()
-            writer.key("field")
-            writer.string(fault.field)
-            writer.key("reason")
-            writer.string(fault.reason)
+            writer.member("field", fault.field)
+            writer.member("reason", fault.reason)
             writer.endObject()
         }
         writer.endArray()

@@ -8,16 +8,11 @@ import Model
 enum SettingsJSON {
     static func write(_ settings: UserSettings, to writer: inout JSONWriter) {
         writer.beginObject()
-        writer.key("zone")
-        writer.string(settings.zone)
-        writer.key("locale")
-        writer.string(settings.locale)
-        writer.key("email")
-        writer.string(settings.email)
-        writer.key("opted_out")
-        writer.bool(settings.isOptedOut)
-        writer.key("email_opted_out")
-        writer.bool(settings.isEmailOptedOut)
+        writer.member("zone", settings.zone)
+        writer.member("locale", settings.locale)
+        writer.member("email", settings.email)
+        writer.member("opted_out", settings.isOptedOut)
+        writer.member("email_opted_out", settings.isEmailOptedOut)
         writer.key("quiet_hours")
         self.write(settings.quietHours, to: &writer)
         writer.endObject()
@@ -30,10 +25,8 @@ enum SettingsJSON {
             return
         }
         writer.beginObject()
-        writer.key("start")
-        writer.string(Self.clock(quietHours.start))
-        writer.key("end")
-        writer.string(Self.clock(quietHours.end))
+        writer.member("start", Self.clock(quietHours.start))
+        writer.member("end", Self.clock(quietHours.end))
         writer.key("weekdays")
         writer.beginArray()
         for day in 1...7 where quietHours.weekdays & 1 << UInt8(day - 1) != 0 { writer.integer(day) }

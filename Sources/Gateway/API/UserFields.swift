@@ -138,10 +138,8 @@ package struct UserFields: Sendable {
         let deviceID = body.text("device_id", limit: 128)
         let appVersion = body.text("app_version", limit: 64)
         let locale = Self.locale(&body)
-        if provider == nil, let platform {
-            provider = platform == .ios ? .apns : platform == .android ? .fcm : .webpush
-        }
-        if provider == .email { body.fault("provider", "must be one of fcm, apns, webpush") }
+        if provider == nil, let platform { provider = platform.provider }
+        Self.checkIsOfDevices(provider, &body)
         if let token, !token.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) {
             body.fault("token", "must be printable ASCII")
         }
@@ -165,6 +163,12 @@ package struct UserFields: Sendable {
         device.appVersion = appVersion
         device.locale = locale
         return device
+    }
+
+    /// Notes a provider that no device can be registered with.
+    static func checkIsOfDevices(_ provider: Provider?, _ body: inout JSONBody) {
+        guard let provider, !Provider.ofDevices.contains(provider) else { return }
+        body.fault("provider", "must be one of " + Provider.ofDevices.map(\.rawValue).joined(separator: ", "))
     }
 
     /// A subscription of Web Push in its one form; nil with a fault if it cannot be sent to.

@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Glibc
-import Settings
-import Telemetry
+import Console
 
 /// The program `gateway`.
 @main
@@ -13,32 +11,25 @@ struct GatewayCommand: AsyncParsableCommand {
         commandName: "gateway",
         abstract: "Takes API calls and holds the clients' sockets.",
         discussion: """
-            Configured by environment variables, or by a file of NAME=value lines (--config).
+            Configured by environment variables, or by a file of NAME=value lines
+            (--config). `docs/command-line.md` has every command, its exit codes and what
+            --json prints.
 
             Examples:
+              gateway doctor
               gateway serve
               gateway token --user u1 --ttl 1h
               gateway token --user my-backend --scope service
               gateway import users.jsonl
+              gateway --generate-completion-script zsh > ~/.zsh/completions/_gateway
             """,
-        subcommands: [ServeCommand.self, MigrateCommand.self, TokenCommand.self, ImportCommand.self]
+        subcommands: [
+            ServeCommand.self, MigrateCommand.self, TokenCommand.self, ImportCommand.self, DoctorCommand.self,
+        ]
     )
 
-    /// Runs a command's work; a faulty configuration is printed and ends the process with 78.
+    /// Runs a command's work; what ends it early becomes a line on standard error and an exit code.
     static func run(_ work: () async throws -> Void) async throws {
-        // A peer that is gone shows as an error of the write, not as a signal.
-        signal(SIGPIPE, SIG_IGN)
-        do {
-            try await work()
-        } catch let faults as SettingsFaults {
-            Terminal.error("gateway: \(faults)")
-            throw ExitCode(SettingsFaults.exitCode)
-        }
+        try await CommandFrame.run("gateway", work)
     }
-}
-
-/// Options of every command.
-struct CommonOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("A file of NAME=value lines for what the environment leaves open.", valueName: "file"))
-    var config: String?
 }

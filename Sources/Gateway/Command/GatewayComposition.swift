@@ -20,6 +20,7 @@ import Services
 import Settings
 import SocketIOTransport
 import Sockets
+import Spans
 import Stores
 import Streams
 import Telemetry
@@ -56,11 +57,12 @@ enum GatewayComposition {
         guard let catalog else { return }
 
         LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
-        let metrics = PrometheusRegistry()
+        let usage = ProcessUsage()
+        let metrics = PrometheusRegistry(GatewayMetrics.families) { usage.values() }
         MetricsSystem.bootstrap(metrics)
-        let logger = Logger(label: "carillon.gateway")
-        let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
         let node = RandomName.make()
+        let logger = LogOutput.logger(label: "carillon.gateway", key: "node.id", name: node)
+        let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
         let keys = Keyspace()
         let eventLoops = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
 
@@ -158,6 +160,7 @@ enum GatewayComposition {
             eventLoop: eventLoops.next(),
             logger: logger
         )
+        let survey = StreamSurvey(connection: redis, keys: keys)
         let router = APIRouter.make(
             APIServices(
                 credentials: credentials,
@@ -183,7 +186,7 @@ enum GatewayComposition {
                 recipients: RecipientStore(pool: pool),
                 usage: UsageCaps(connection: redis, keys: keys),
                 traces: TraceStore(pool: pool),
-                survey: StreamSurvey(connection: redis, keys: keys),
+                survey: survey,
                 providerBoard: ProviderBoard(connection: redis, keys: keys),
                 testSends: TestSends(connection: redis, keys: keys),
                 jobs: JobStream(connection: redis, keys: keys),
@@ -228,7 +231,7 @@ enum GatewayComposition {
         }
         let app = try self.application(
             settings, router, hub, backend, protection.policy, certificate, eventLoops, logger)
-        logger.info("gateway starts", metadata: ["node.id": "\(node)"])
+        logger.info("gateway starts")
         let revocationService = RevocationService(register: revocations, hub: hub, logger: logger)
         let reload = await CatalogReloadService(
             register: catalogs,
@@ -237,10 +240,16 @@ enum GatewayComposition {
             eventLoop: eventLoops.next(),
             logger: logger
         )
-        var services: [any Service] = [reload, revocationService, nodeService, hub, app]
+        let surveyService = SurveyService(survey: survey, connection: redis, now: now, logger: logger)
+        let spans = try settings.common.traces.map {
+            try SpanExport.start(
+                endpoint: $0.endpoint, headers: $0.headers, service: $0.service ?? "carillon-gateway", logger: logger)
+        }
+        var services: [any Service] = [reload, revocationService, surveyService, nodeService, hub, app]
         if let keySet { services.insert(keySet, at: 0) }
         for rate in [callRate, messageRate] { if let rate { services.insert(rate, at: 0) } }
         if let certificate { services.insert(certificate, at: 0) }
+        if let spans { services.insert(spans, at: 0) }
         var configuration = ServiceGroupConfiguration(
             services: services.map { .init(service: $0) },
             gracefulShutdownSignals: [.sigterm, .sigint],

@@ -4,9 +4,10 @@
 import API
 import ArgumentParser
 import Catalog
+import Console
 import FoundationEssentials
 import Glibc
-import Logging
+import JSON
 import Model
 import Postgres
 import Settings
@@ -15,19 +16,18 @@ import Telemetry
 
 /// `gateway import`.
 struct ImportCommand: AsyncParsableCommand {
-    /// What sysexits.h calls faulty data.
-    private static let dataFault: Int32 = 65
-
     static let configuration = CommandConfiguration(
         commandName: "import",
         abstract: "Brings users in: settings, preferences, devices and topics.",
         discussion: """
-            Reads JSON lines, one user each: the body of PUT /v1/users/{id}, with user_id. A line at fault is reported on
-            standard error by its number and left out; the others are stored, and the exit code is 65. The same file may be
-            imported again. Needs DATABASE_URL and CATALOG, and a database that is migrated.
+            Reads JSON lines, one user each: the body of PUT /v1/users/{id}, with user_id.
+            A line at fault is reported on standard error by its number and left out; the
+            others are stored, and the exit code is 65. The same file may be imported
+            again. Needs DATABASE_URL and CATALOG, and a database that is migrated. A file
+            that cannot be opened ends with 66.
 
             Example line:
-              {"user_id":"u1","settings":{"zone":"Europe/Zurich"},"devices":[{"platform":"android","token":"t1"}]}
+              {"user_id":"u1","settings":{"zone":"Europe/Zurich"},"topics":["news"]}
 
             Examples:
               gateway import users.jsonl
@@ -36,28 +36,22 @@ struct ImportCommand: AsyncParsableCommand {
     )
 
     @OptionGroup var options: CommonOptions
+    @OptionGroup var output: OutputOptions
 
-    @Argument(help: ArgumentHelp("A file of JSON lines; - for standard input.", valueName: "file"))
+    @Argument(
+        help: ArgumentHelp("A file of JSON lines; - for standard input.", valueName: "file"),
+        completion: .file(extensions: ["jsonl", "ndjson", "json"])
+    )
     var file: String
 
     func run() async throws {
         try await GatewayCommand.run {
-            let reader = try await SettingsReader.process(file: self.options.config)
-            let database = reader.text("DATABASE_URL")
-            if database == nil { reader.fault("DATABASE_URL", "is missing; give postgresql://user@host/database") }
-            let path = reader.text("CATALOG")
-            if path == nil { reader.fault("CATALOG", "is missing; give the path of a YAML file or a folder of them") }
-            let catalog = await reader.load("CATALOG", isSet: path != nil) { try CatalogLoader.load(path: path ?? "") }
+            let reader = try await self.options.reader()
+            let configuration = CommandClients.database(reader, name: "import")
+            let catalog = await CommandClients.catalog(reader, isRequired: true)
             try reader.finish()
             guard let catalog else { return }
-            var configuration = PostgresConfiguration(
-                connectionString: database ?? "",
-                applicationName: "carillon-import"
-            )
-            configuration.sessionSettings = StoreSession.settings
-            let pool = try PostgresPool(configuration, logger: Logger(label: "carillon.import"))
-            defer { pool.close() }
-            try await self.take(catalog, pool)
+            try await CommandClients.withDatabase(configuration) { pool in try await self.take(catalog, pool) }
         }
     }
 
@@ -71,7 +65,7 @@ struct ImportCommand: AsyncParsableCommand {
         do {
             lines = try LineReader(path: self.file)
         } catch {
-            throw ValidationError(error.description)
+            throw CommandFailure(ExitStatus.noInput, error.description)
         }
         defer { lines.close() }
         var users = UserImport(
@@ -85,10 +79,23 @@ struct ImportCommand: AsyncParsableCommand {
         while let line = try lines.next() { try await users.take(line) }
         let tally = try await users.finish()
         if isTerminal { Terminal.progress("") }
-        Terminal.line(
-            "imported \(tally.users) users, \(tally.devices) devices, \(tally.preferences) preferences, "
-                + "\(tally.subscriptions) subscriptions; \(tally.faulty) lines at fault"
-        )
-        if tally.faulty > 0 { throw ExitCode(Self.dataFault) }
+        if self.output.json {
+            Terminal.object { writer in
+                let counts: [(String, Int)] = [
+                    ("users", tally.users), ("devices", tally.devices), ("preferences", tally.preferences),
+                    ("subscriptions", tally.subscriptions), ("faulty", tally.faulty),
+                ]
+                for (name, count) in counts {
+                    writer.key(escaping: name)
+                    writer.integer(count)
+                }
+            }
+        } else {
+            Terminal.line(
+                "imported \(tally.users) users, \(tally.devices) devices, \(tally.preferences) preferences, "
+                    + "\(tally.subscriptions) subscriptions; \(tally.faulty) lines at fault"
+            )
+        }
+        if tally.faulty > 0 { throw ExitStatus.data }
     }
 }

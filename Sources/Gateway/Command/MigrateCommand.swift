@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Console
+import JSON
 import Logging
-import Postgres
-import Settings
 import Stores
 import Telemetry
 
@@ -13,27 +13,48 @@ struct MigrateCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "migrate",
         abstract: "Brings the database to this release's tables.",
-        discussion: "Several may run at once; each migration is applied once. Needs DATABASE_URL."
+        discussion: """
+            Several may run at once; each migration is applied once. Needs DATABASE_URL.
+            With --check nothing is applied, and the exit code is 1 if anything is
+            missing.
+
+            Examples:
+              gateway migrate
+              gateway migrate --check
+            """
     )
 
     @OptionGroup var options: CommonOptions
+    @OptionGroup var output: OutputOptions
+
+    @Flag(help: "Only says what is missing.")
+    var check = false
 
     func run() async throws {
         try await GatewayCommand.run {
-            let reader = try await SettingsReader.process(file: self.options.config)
-            let database = reader.text("DATABASE_URL")
-            if database == nil { reader.fault("DATABASE_URL", "is missing; give postgresql://user@host/database") }
-            try reader.finish()
-            let configuration = PostgresConfiguration(
-                connectionString: database ?? "",
-                applicationName: "carillon-migrate"
-            )
-            let logger = Logger(label: "carillon.migrate")
-            let pool = try PostgresPool(configuration, logger: logger)
-            defer { pool.close() }
-            let applied = try await Migrations.apply(to: pool, logger: logger)
-            if applied.isEmpty { Terminal.line("nothing to do") }
-            for name in applied { Terminal.line("applied \(name)") }
+            try await CommandClients.withDatabase(self.options, name: "migrate") { pool in
+                guard !self.check else {
+                    let state = try await Migrations.state(of: pool)
+                    self.show("missing", state.missing)
+                    if !state.missing.isEmpty { throw ExitStatus.no }
+                    return
+                }
+                let logger = Logger(label: "carillon.migrate")
+                self.show("applied", try await Migrations.apply(to: pool, logger: logger))
+            }
         }
+    }
+
+    private func show(_ word: String, _ names: [String]) {
+        guard !self.output.json else {
+            return Terminal.object { writer in
+                writer.key(escaping: word)
+                writer.beginArray()
+                for name in names { writer.string(name) }
+                writer.endArray()
+            }
+        }
+        if names.isEmpty { Terminal.line("nothing to do") }
+        for name in names { Terminal.line("\(word) \(name)") }
     }
 }

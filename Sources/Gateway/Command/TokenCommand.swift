@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Console
 import FoundationEssentials
+import JSON
 import Model
 import Services
 import Settings
@@ -14,22 +16,30 @@ struct TokenCommand: AsyncParsableCommand {
         commandName: "token",
         abstract: "Prints a JWT made with AUTH_JWT_SECRET.",
         discussion: """
+            The secret is the one of AUTH_JWT_SECRET; a running gateway is not needed.
+
             Examples:
               gateway token --user u1
               gateway token --user my-backend --scope service --ttl 30d
-              gateway token --user news --scope service --types 'news_*' --audiences topic,all
+              gateway token --user news --scope service --types 'news_*' --audiences topic
             """
     )
 
     @OptionGroup var options: CommonOptions
+    @OptionGroup var output: OutputOptions
 
     @Option(help: "The user whom it speaks for.")
     var user: String
 
-    @Option(help: "What it allows beside the user's own affairs: service or admin.")
+    @Option(
+        help: "What it allows beside the user's own affairs: service or admin.",
+        completion: .list(["service", "admin"]))
     var scope: String?
 
-    @Option(help: "With --scope: the types whose jobs it may send, such as invoice,news_*; all if absent.")
+    @Option(
+        help: "With --scope: the types whose jobs it may send, such as invoice,news_*; all if absent.",
+        completion: .catalogTypes
+    )
     var types: String?
 
     @Option(help: "With --scope: whom it may send jobs to, out of user, users, topic, all; all if absent.")
@@ -55,24 +65,27 @@ struct TokenCommand: AsyncParsableCommand {
             guard let lifetime = Self.duration(self.ttl) else {
                 throw ValidationError("--ttl must be a number and a unit, such as 90s, 15m, 1h or 30d")
             }
-            let reader = try await SettingsReader.process(file: self.options.config)
+            let reader = try await self.options.reader()
             let authentication = AuthenticationSettings(reader)
             if authentication.secrets.isEmpty { reader.fault("AUTH_JWT_SECRET", "is missing; tokens are made with it") }
             try reader.finish()
             let now = Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
-            Terminal.line(
-                TokenIssuer.issue(
-                    user: self.user,
-                    scope: scope,
-                    lifetime: lifetime,
-                    secret: authentication.secrets.first ?? "",
-                    issuer: authentication.issuer,
-                    audience: authentication.audience,
-                    types: types,
-                    audiences: audiences,
-                    now: now
-                )
+            let token = TokenIssuer.issue(
+                user: self.user,
+                scope: scope,
+                lifetime: lifetime,
+                secret: authentication.secrets.first ?? "",
+                issuer: authentication.issuer,
+                audience: authentication.audience,
+                types: types,
+                audiences: audiences,
+                now: now
             )
+            guard self.output.json else { return Terminal.line(token) }
+            Terminal.object { writer in
+                writer.member("token", token)
+                writer.member("expires_at", (now + lifetime).rfc3339)
+            }
         }
     }
 

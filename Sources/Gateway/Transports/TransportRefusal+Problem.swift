@@ -9,14 +9,10 @@ extension TransportRefusal {
     package static func problem(_ status: HTTPResponseStatus, _ reason: String) -> TransportRefusal {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("type")
-        writer.string("about:blank")
-        writer.key("title")
-        writer.string(status.reasonPhrase)
-        writer.key("status")
-        writer.integer(status.code)
-        writer.key("detail")
-        writer.string(reason)
+        writer.member("type", "about:blank")
+        writer.member("title", status.reasonPhrase)
+        writer.member("status", status.code)
+        writer.member("detail", reason)
         writer.endObject()
         var headers: HTTPHeaders = ["content-type": "application/problem+json"]
         if status == .unauthorized { headers.add(name: "www-authenticate", value: "Bearer") }

@@ -15,6 +15,8 @@ package struct Simulation: Sendable {
     private static let mostEvents = 64
 
     private let facts: DecisionFacts
+    /// As they were asked for.
+    var arrival: DecisionFacts { self.facts }
     private let isProven: Bool
 
     /// - Parameters:

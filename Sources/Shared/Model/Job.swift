@@ -10,7 +10,6 @@ package struct Job: Sendable, Equatable {
     /// Users left out.
     package var except: [String] = []
     package var payload: Payload
-    package var traceParent: String?
 
     /// A stored notification, or an event that is gone when it was sent.
     package enum Payload: Sendable, Equatable {
@@ -69,6 +68,8 @@ package struct NotificationExtras: Sendable, Equatable {
     package var state: String?
     /// Overrides per provider, a JSON object.
     package var platform: [UInt8]?
+    /// Where in a trace of the sender's it belongs: the W3C's `traceparent`, well formed.
+    package var traceParent: String?
 
     package init() {}
 

@@ -42,13 +42,11 @@ package struct JobDecoder {
         let id = self.text("id", limit: JobLimits.id)
         let org = self.text("org", limit: JobLimits.org)
         let except = self.users("except")
-        let traceParent = self.text("traceparent", limit: JobLimits.name)
         guard let audience, let payload else { return nil }
         var job = Job(audience: audience, payload: payload)
         job.id = id
         job.org = org ?? ""
         job.except = except ?? []
-        job.traceParent = traceParent
         return job
     }
 
@@ -79,6 +77,8 @@ package struct JobDecoder {
     }
 
     private mutating func payload() -> Job.Payload? {
+        // One that is malformed counts as none, as the W3C wants it: nobody loses a notification over it.
+        let trace = self.text("traceparent", limit: JobLimits.name).flatMap { TraceContext($0) }
         guard self.fields["event"] == nil else {
             let name = self.text("event", limit: JobLimits.name)
             let arguments = self.json("args", limit: JobLimits.json)
@@ -113,6 +113,7 @@ package struct JobDecoder {
         content.extras.state = self.text("state", limit: JobLimits.name)
         content.extras.badge = self.integer("badge", in: 0...99_999)
         content.extras.platform = self.object("platform")
+        content.extras.traceParent = trace?.traceParent
         return .notification(content)
     }
 

@@ -34,20 +34,37 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
 
     /// Reads the usual form with hyphens, in either case; nil if it is none.
     package init?(_ text: some StringProtocol) {
-        let bytes = Array(text.utf8)
-        guard bytes.count == 36 else { return nil }
-        var halves: [UInt64] = [0, 0]
-        var digits = 0
-        for (index, byte) in bytes.enumerated() {
-            if index == 8 || index == 13 || index == 18 || index == 23 {
+        self.init(utf8: Array(text.utf8)[...])
+    }
+
+    /// Reads the usual form out of a text's bytes.
+    package init?(utf8 bytes: ArraySlice<UInt8>) {
+        guard bytes.count == Self.length else { return nil }
+        var halves: (UInt64, UInt64) = (0, 0)
+        var position = 0
+        for byte in bytes {
+            defer { position += 1 }
+            if position == 8 || position == 13 || position == 18 || position == 23 {
                 guard byte == UInt8(ascii: "-") else { return nil }
                 continue
             }
-            guard byte < 0x80, let digit = Character(Unicode.Scalar(byte)).hexDigitValue else { return nil }
-            halves[digits / 16] = halves[digits / 16] << 4 | UInt64(digit)
-            digits += 1
+            guard let digit = Self.digit(byte) else { return nil }
+            if position < 18 {
+                halves.0 = halves.0 << 4 | digit
+            } else {
+                halves.1 = halves.1 << 4 | digit
+            }
         }
-        self.init(high: halves[0], low: halves[1])
+        self.init(halves)
+    }
+
+    private static func digit(_ byte: UInt8) -> UInt64? {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): UInt64(byte - UInt8(ascii: "0"))
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): UInt64(byte - UInt8(ascii: "a") + 10)
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): UInt64(byte - UInt8(ascii: "A") + 10)
+        default: nil
+        }
     }
 
     package var halves: (UInt64, UInt64) { (self.high, self.low) }
@@ -56,6 +73,14 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
     package var asRandomUUID: NotificationID {
         NotificationID(
             high: self.high & 0xFFFF_FFFF_FFFF_0FFF | 0x4000,
+            low: self.low & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
+        )
+    }
+
+    /// The same bits with version 8 and the variant of RFC 9562 put in, for ids made of a hash.
+    package var asHashUUID: NotificationID {
+        NotificationID(
+            high: self.high & 0xFFFF_FFFF_FFFF_0FFF | 0x8000,
             low: self.low & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
         )
     }

@@ -35,16 +35,21 @@ package struct AppSettings: Sendable, Equatable {
         ("webpush", "key", "VAPID_KEY"), ("webpush", "subject", "VAPID_SUBJECT"),
         ("webpush", "origins", "WEBPUSH_ORIGINS"), ("webpush", "rate", "WEBPUSH_RATE"),
         ("email", "url", "SMTP_URL"), ("email", "from", "SMTP_FROM"), ("email", "rate", "SMTP_RATE"),
+        ("webhook", "url", "WEBHOOK_PROVIDER_URL"), ("webhook", "secret", "WEBHOOK_PROVIDER_SECRET"),
+        ("webhook", "rate", "WEBHOOK_PROVIDER_RATE"),
     ]
 
     /// What a provider cannot do without once it is on.
     private static let needed = [
         ("apns", "APNS_KEY", ["APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC"]),
         ("webpush", "VAPID_KEY", ["VAPID_SUBJECT"]), ("email", "SMTP_URL", ["SMTP_FROM"]),
+        ("webhook", "WEBHOOK_PROVIDER_URL", ["WEBHOOK_PROVIDER_SECRET"]),
     ]
 
     /// The setting that switches a provider on.
-    private static let switches = ["fcm": "credentials", "apns": "key", "webpush": "key", "email": "url"]
+    private static let switches = [
+        "fcm": "credentials", "apns": "key", "webpush": "key", "email": "url", "webhook": "url",
+    ]
 
     /// The app that the variables make; without providers if none is set.
     static func fromVariables(_ reader: SettingsReader) -> AppSettings {

@@ -21,6 +21,8 @@ package struct CommonSettings: Sendable {
     package let eventsLength: Int?
     /// Whether webhooks may lead into private networks, and be plain HTTP.
     package let allowsPrivateWebhooks: Bool
+    /// Where spans go; nil if there is no collector.
+    package let traces: TraceSettings?
 
     /// Reads it; faults stay with the reader.
     package init(_ reader: SettingsReader) {
@@ -45,6 +47,7 @@ package struct CommonSettings: Sendable {
         let events = reader.choice("EVENTS", default: GatewaySettings.Switch.on)
         let length = reader.integer("EVENTS_LENGTH", default: 1_000_000, in: 1_000...100_000_000)
         self.eventsLength = events == .on ? length : nil
+        self.traces = TraceSettings(reader)
         self.allowsPrivateWebhooks = reader.choice("WEBHOOKS_PRIVATE", default: GatewaySettings.Switch.off) == .on
     }
 

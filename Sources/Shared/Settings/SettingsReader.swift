@@ -40,6 +40,9 @@ package final class SettingsReader {
         if !self.faults.contains(fault) { self.faults.append(fault) }
     }
 
+    /// What has been found so far, for who goes on in spite of it.
+    package var found: [String] { self.faults }
+
     /// A variable's text; nil if it is not set or empty.
     package func text(_ name: String) -> String? {
         let key = ConfigKey(name.lowercased().split(separator: "_").map { String($0) })

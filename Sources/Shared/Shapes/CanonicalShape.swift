@@ -37,8 +37,7 @@ package enum CanonicalShape {
         }
         // Only frames say so, and only in quiet hours.
         if isSilent {
-            writer.key("silent")
-            writer.bool(true)
+            writer.member("silent", true)
         }
         writer.endObject()
     }

@@ -27,8 +27,7 @@ package enum InboxChangeShape {
             for id in ids { writer.string(id.description) }
             writer.endArray()
         }
-        writer.key("at")
-        writer.string(at.rfc3339)
+        writer.member("at", at.rfc3339)
         writer.endObject()
         return writer.bytes
     }

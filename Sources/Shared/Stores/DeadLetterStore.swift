@@ -105,8 +105,7 @@ package struct DeadLetterStore: Sendable {
             writer.string(text)
         } else {
             writer.beginObject()
-            writer.key("base64")
-            writer.string(Data(bytes).base64EncodedString())
+            writer.member("base64", Data(bytes).base64EncodedString())
             writer.endObject()
         }
     }

@@ -28,7 +28,7 @@ enum DeliverySQL {
                 WHERE a.notification_id = k.notification AND a.device_id = k.device AND a.outcome = 'accepted'
             ),
             EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("n")),
-            \(WishColumns.list), \(NotificationColumns.list), \(DeviceColumns.list)
+            \(WishColumns.list), \(NotificationColumns.messageList), \(DeviceColumns.messageList)
         FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, notification, device, is_repeat, n)
         JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.notification
         \(device)

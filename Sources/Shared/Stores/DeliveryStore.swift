@@ -6,8 +6,10 @@ package import Postgres
 
 /// What sending needs to know, and the record of what was sent.
 package struct DeliveryStore: Sendable {
-    /// Everything about one delivery as it stands now.
-    package struct Facts: Sendable {
+    /// Everything about one delivery as it stands now; shared, as a copy of so many texts would cost more than the sending.
+    ///
+    /// Of the notification and the device, what no message is made of is left out.
+    package final class Facts: Sendable {
         package let notification: Notification
         package let device: Device
         package let isReplaced: Bool
@@ -19,6 +21,18 @@ package struct DeliveryStore: Sendable {
         package let wasAccepted: Bool
         /// Whether its job was called off.
         package let isCancelled: Bool
+
+        fileprivate init(_ row: PostgresRow) throws(PostgresError) {
+            let first = 6 + WishColumns.count
+            self.notification = try NotificationColumns.read(row, at: first)
+            self.device = try DeviceColumns.read(row, at: first + NotificationColumns.count)
+            self.isReplaced = try row.bool(1)
+            self.wishes = try WishColumns.read(row, at: 6)
+            self.unread = try row.int4(2)
+            self.inboxVersion = try row.int8(3)
+            self.wasAccepted = try row.bool(4)
+            self.isCancelled = try row.bool(5)
+        }
     }
 
     /// How a try ended.
@@ -118,23 +132,9 @@ package struct DeliveryStore: Sendable {
         for row in result {
             let position = Int(try row.int4(0))
             guard facts.indices.contains(position) else { continue }
-            facts[position] = try Self.read(row)
+            facts[position] = try Facts(row)
         }
         return facts
-    }
-
-    private static func read(_ row: PostgresRow) throws(PostgresError) -> Facts {
-        let first = 6 + WishColumns.count
-        return Facts(
-            notification: try NotificationColumns.read(row, at: first),
-            device: try DeviceColumns.read(row, at: first + NotificationColumns.count),
-            isReplaced: try row.bool(1),
-            wishes: try WishColumns.read(row, at: 6),
-            unread: try row.int4(2),
-            inboxVersion: try row.int8(3),
-            wasAccepted: try row.bool(4),
-            isCancelled: try row.bool(5)
-        )
     }
 
     /// Records answers as one transaction.

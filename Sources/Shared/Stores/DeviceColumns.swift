@@ -13,6 +13,12 @@ enum DeviceColumns {
         d.silenced
         """
 
+    /// The same with nulls for what no message is made of.
+    static let messageList = """
+        d.id, d.user_id, d.platform, d.provider, d.app, d.environment, d.token, NULL::text, NULL::text, NULL::text, \
+        d.locale, d.active, NULL::text, d.registered_at, d.last_used_at, d.silenced
+        """
+
     /// Reads a device whose columns begin at `first`.
     static func read(_ row: PostgresRow, at first: Int = 0) throws(PostgresError) -> Device {
         guard

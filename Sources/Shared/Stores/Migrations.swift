@@ -6,13 +6,13 @@ package import Postgres
 
 /// The numbered SQL files, applied in order and once.
 package enum Migrations {
-    private struct Migration {
+    struct Migration {
         let number: Int
         let name: String
         let script: [UInt8]
     }
 
-    private static let all: [Migration] = [
+    static let all: [Migration] = [
         Migration(number: 1, name: "initial", script: PackageResources.V0001_initial_sql),
         Migration(number: 2, name: "people", script: PackageResources.V0002_people_sql),
         Migration(number: 3, name: "token_revocations", script: PackageResources.V0003_token_revocations_sql),
@@ -88,6 +88,7 @@ package enum Migrations {
                 return
             } catch let error as PostgresError where error.code != .server {
                 logger.warning("waiting for the database", metadata: ["error": "\(error)"])
+                // PostgreSQL tells nobody when it is back.
                 try await Task.sleep(for: .seconds(1))
             }
         }

@@ -85,6 +85,14 @@ struct NotificationColumns {
         n.deleted_at, n.decision
         """
 
+    /// The same with nulls for what no message is made of: channels' history and the decision.
+    static let messageList = """
+        n.user_id, n.id, n.version, n.job_entry, n.org_id, n.job_id, n.type, n.severity, n.delivery, n.lane, \
+        n.channels::int4, n.title, n.body, n.data, n.extras, n.category, n.entity_type, n.entity_id, n.collapse_key, \
+        n.status, n.status_reason, n.created_at, NULL::timestamptz, NULL::timestamptz, n.read_at, n.expires_at, \
+        NULL::timestamptz, n.deleted_at, NULL::jsonb
+        """
+
     /// How many columns ``list`` names.
     static let count = 29
 
@@ -142,28 +150,26 @@ enum ExtrasColumn {
         var writer = JSONWriter()
         writer.beginObject()
         if let url = extras.url {
-            writer.key("url")
-            writer.string(url)
+            writer.member("url", url)
         }
         if let image = extras.image {
-            writer.key("image")
-            writer.string(image)
+            writer.member("image", image)
         }
         if let sound = extras.sound {
-            writer.key("sound")
-            writer.string(sound)
+            writer.member("sound", sound)
         }
         if let badge = extras.badge {
-            writer.key("badge")
-            writer.integer(badge)
+            writer.member("badge", badge)
         }
         if let state = extras.state {
-            writer.key("state")
-            writer.string(state)
+            writer.member("state", state)
         }
         if let platform = extras.platform {
             writer.key("platform")
             writer.raw(platform)
+        }
+        if let traceParent = extras.traceParent {
+            writer.member("traceparent", traceParent)
         }
         writer.endObject()
         return writer.bytes
@@ -178,6 +184,7 @@ enum ExtrasColumn {
         extras.badge = value["badge"]?.integer
         extras.state = value["state"]?.string
         extras.platform = value["platform"].map { JSONWriter.bytes(of: $0) }
+        extras.traceParent = value["traceparent"]?.string
         return extras
     }
 }

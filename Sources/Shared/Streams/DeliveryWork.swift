@@ -98,22 +98,22 @@ package struct DeliveryWork: Sendable, Equatable {
 
     /// Reads the text of an entry or a member.
     package init(_ bytes: some Sequence<UInt8>) throws(Fault) {
-        let parts = String(decoding: Array(bytes), as: UTF8.self)
-            .split(separator: " ", maxSplits: 5, omittingEmptySubsequences: false)
-        guard let format = parts.first.flatMap({ Int($0) }) else { throw .malformed }
+        let parts = Array(bytes)
+            .split(separator: UInt8(ascii: " "), maxSplits: 5, omittingEmptySubsequences: false)
+        guard let format = parts.first.flatMap({ Int(String(decoding: $0, as: UTF8.self)) }) else { throw .malformed }
         guard format == 1 else { throw .newerFormat }
-        guard parts.count == 6, let notification = NotificationID(parts[1]), let device = NotificationID(parts[2]),
-            let attempt = Int(parts[3])
+        guard parts.count == 6, let notification = NotificationID(utf8: parts[1]),
+            let device = NotificationID(utf8: parts[2]), let attempt = Int(String(decoding: parts[3], as: UTF8.self))
         else { throw .malformed }
         self.init(
             notification: notification,
             device: device,
-            user: String(parts[5]),
+            user: String(decoding: parts[5], as: UTF8.self),
             attempt: attempt,
-            isRepeat: parts[4].utf8.contains(UInt8(ascii: "r")),
-            callsForAttention: parts[4].utf8.contains(UInt8(ascii: "a")),
-            wasUnknown: parts[4].utf8.contains(UInt8(ascii: "u")),
-            isRetraction: parts[4].utf8.contains(UInt8(ascii: "x"))
+            isRepeat: parts[4].contains(UInt8(ascii: "r")),
+            callsForAttention: parts[4].contains(UInt8(ascii: "a")),
+            wasUnknown: parts[4].contains(UInt8(ascii: "u")),
+            isRetraction: parts[4].contains(UInt8(ascii: "x"))
         )
     }
 }

@@ -9,16 +9,41 @@ package struct StreamSurvey: Sendable {
     /// How a stream stands.
     package struct Stream: Sendable, Equatable {
         package let name: String
+        package let lane: Lane
+        /// Whose deliveries it holds; nil for a stream of jobs.
+        package let provider: Provider?
         /// Entries in it, those being worked on included.
         package var length = 0
         /// Entries that were taken and not acknowledged.
         package var pending = 0
         /// Entries that nobody has taken yet; nil if Redis cannot tell.
         package var lag: Int?
+        /// Who has taken entries, or took them.
+        package var consumers = 0
+        /// When the oldest entry was appended, be it taken or not: those that are done are deleted.
+        package var oldest: Timestamp?
         /// When the oldest entry that is being worked on was appended.
         package var oldestPending: Timestamp?
         /// What waits for its next try.
         package var retries = 0
+        /// When the first of them is due.
+        package var nextRetry: Timestamp?
+
+        init(name: String, lane: Lane, provider: Provider?) {
+            self.name = name
+            self.lane = lane
+            self.provider = provider
+        }
+    }
+
+    /// Work that is in none of the streams of jobs and deliveries.
+    package struct Aside: Sendable, Equatable {
+        /// Entries of the dead letters' stream, which is bounded.
+        package var dead = 0
+        /// Notifications that wait for a socket's proof.
+        package var unconfirmed = 0
+        /// Jobs that were moved out of the others' way, of all organisations.
+        package var overflow = 0
     }
 
     /// A dispatcher that takes jobs, or took them.
@@ -45,53 +70,97 @@ package struct StreamSurvey: Sendable {
         self.keys = keys
     }
 
+    /// What Redis's own clock shows, by which entries are dated.
+    package func time() async throws(RedisError) -> Timestamp {
+        let parts = try await self.connection.send("TIME").strings().compactMap { Int64($0) }
+        guard parts.count == 2 else { throw RedisError(.unexpectedReply, "expected a time") }
+        return Timestamp(microseconds: parts[0] * 1_000_000 + parts[1])
+    }
+
     /// The streams of jobs and of each provider's deliveries, the most urgent lane first.
     package func streams() async throws(RedisError) -> [Stream] {
         var streams: [Stream] = []
-        for lane in Lane.allCases { streams.append(try await self.stream(self.keys.jobs(lane), retries: nil)) }
+        for lane in Lane.allCases {
+            streams.append(try await self.read(Stream(name: self.keys.jobs(lane), lane: lane, provider: nil)))
+        }
         for provider in Provider.allCases {
             for lane in Lane.allCases {
-                streams.append(
-                    try await self.stream(
-                        self.keys.deliveries(provider, lane), retries: self.keys.retries(provider, lane)))
+                let name = self.keys.deliveries(provider, lane)
+                streams.append(try await self.read(Stream(name: name, lane: lane, provider: provider)))
             }
         }
         return streams
     }
 
-    private func stream(_ name: String, retries: String?) async throws(RedisError) -> Stream {
-        var stream = Stream(name: name)
-        stream.length = Int(try await self.connection.send("XLEN", .text(name)).integer())
-        if let retries { stream.retries = Int(try await self.connection.send("ZCARD", .text(retries)).integer()) }
-        let reply: RedisReply
+    /// What waits elsewhere.
+    package func aside() async throws(RedisError) -> Aside {
+        var aside = Aside()
+        aside.dead = Int(try await self.connection.send("XLEN", .text(self.keys.dead)).integer())
+        for shard in 0..<Keyspace.unconfirmedShards {
+            let count = try await self.connection.send("ZCARD", .text(self.keys.unconfirmed(shard: shard)))
+            aside.unconfirmed += Int(try count.integer())
+        }
+        for org in try await self.connection.send("SMEMBERS", .text(self.keys.overflows)).strings() {
+            aside.overflow += Int(try await self.connection.send("XLEN", .text(self.keys.overflow(org))).integer())
+        }
+        return aside
+    }
+
+    /// Fills in how a stream stands, in one round trip; a second one where some of it is being worked on.
+    private func read(_ stream: Stream) async throws(RedisError) -> Stream {
+        var stream = stream
+        let name = RedisArgument.text(stream.name)
+        var batch = RedisBatch()
+        batch.append("XLEN", name)
+        batch.append("XINFO", "GROUPS", name)
+        batch.append("XRANGE", name, "-", "+", "COUNT", "1")
+        if let provider = stream.provider {
+            let retries = RedisArgument.text(self.keys.retries(provider, stream.lane))
+            batch.append("ZCARD", retries)
+            batch.append("ZRANGE", retries, "0", "0", "WITHSCORES")
+        }
+        let replies = try await self.connection.send(batch)
+        guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected a reply a command") }
+        stream.length = Int(try replies[0].integer())
         do throws(RedisError) {
-            reply = try await self.connection.send("XINFO", "GROUPS", .text(name))
-        } catch  where error.message?.contains("no such key") == true {
-            return stream
+            guard var cursor = try replies[1].cursor(), let groups = try cursor.array() else { return stream }
+            for _ in 0..<groups { try Self.read(&cursor, into: &stream) }
+        } catch  where error.message?.contains("no such key") == true {}
+        stream.oldest = try Self.first(replies[2])
+        if replies.count > 3 {
+            stream.retries = Int(try replies[3].integer())
+            let next = try replies[4].strings()
+            stream.nextRetry = next.last.flatMap { Int64($0) }.map { Timestamp(milliseconds: $0) }
         }
-        guard var cursor = try reply.cursor(), let groups = try cursor.array() else { return stream }
-        for _ in 0..<groups {
-            try Self.read(&cursor, into: &stream)
-        }
-        if stream.pending > 0 { stream.oldestPending = try await self.oldest(name) }
+        if stream.pending > 0 { stream.oldestPending = try await self.oldest(stream.name) }
         return stream
+    }
+
+    /// When the first entry of a range was appended.
+    private static func first(_ reply: RedisReply) throws(RedisError) -> Timestamp? {
+        guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() == 2 else { return nil }
+        let milliseconds = try cursor.string()?.split(separator: "-").first.flatMap { Int64($0) }
+        return milliseconds.map { Timestamp(milliseconds: $0) }
     }
 
     /// Reads a group; another one than ours is passed over.
     private static func read(_ cursor: inout RedisCursor, into stream: inout Stream) throws(RedisError) {
         var name = ""
         var pending = 0
+        var consumers = 0
         var lag: Int?
         for _ in 0..<(try cursor.array() ?? 0) / 2 {
             switch try cursor.string() {
             case "name": name = try cursor.string() ?? ""
             case "pending": pending = Int(try cursor.integer())
+            case "consumers": consumers = Int(try cursor.integer())
             case "lag": lag = try cursor.string().flatMap { Int($0) }
             default: try cursor.skip()
             }
         }
         guard name == Keyspace.group else { return }
         stream.pending = pending
+        stream.consumers = consumers
         stream.lag = lag
     }
 
@@ -120,9 +189,7 @@ package struct StreamSurvey: Sendable {
         for lane in Lane.allCases {
             let reply = try await self.connection.send(
                 "XRANGE", .text(self.keys.deliveries(provider, lane)), "-", "+", "COUNT", "1")
-            guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() == 2 else { continue }
-            let milliseconds = try cursor.string()?.split(separator: "-").first.flatMap { Int64($0) }
-            guard let moment = milliseconds.map({ Timestamp(milliseconds: $0) }) else { continue }
+            guard let moment = try Self.first(reply) else { continue }
             oldest = min(oldest ?? moment, moment)
         }
         return oldest

@@ -8,6 +8,9 @@ package struct TestSends: Sendable {
     /// Requests that wait at most; more are refused.
     private static let capacity = 100
     private static let lifetime: Int64 = 60
+    /// A provider answers within its own 30 s, or not at all.
+    private static let patience: Duration = .seconds(40)
+    private static let interval: Duration = .milliseconds(100)
 
     private let connection: RedisConnection
     private let keys: Keyspace
@@ -46,8 +49,17 @@ package struct TestSends: Sendable {
         ).checked()
     }
 
-    /// The answer to a request; nil while there is none.
-    package func findAnswer(_ id: String) async throws(RedisError) -> [UInt8]? {
-        try await self.connection.send("GETDEL", .text(self.keys.testAnswer(id))).string().map { Array($0.utf8) }
+    /// Waits for the answer to a request, longer than a provider may take.
+    ///
+    /// - Returns: nil if no dispatcher has answered.
+    package func waitForAnswer(_ id: String) async throws -> [UInt8]? {
+        let deadline = ContinuousClock.now + Self.patience
+        while ContinuousClock.now < deadline {
+            let reply = try await self.connection.send("GETDEL", .text(self.keys.testAnswer(id)))
+            if let text = try reply.string() { return Array(text.utf8) }
+            // The answer is a key that nobody announces.
+            try await Task.sleep(for: Self.interval)
+        }
+        return nil
     }
 }

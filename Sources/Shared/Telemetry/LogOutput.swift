@@ -11,6 +11,17 @@ package enum LogFormat: String, Sendable, CaseIterable {
 
 /// Sets up the process's logs, on standard error.
 package enum LogOutput {
+    /// A logger whose every line says who writes it.
+    ///
+    /// - Parameters:
+    ///   - key: what the name is called in the lines.
+    ///   - name: tells this process from others of its kind.
+    package static func logger(label: String, key: String, name: String) -> Logger {
+        var logger = Logger(label: label)
+        logger[metadataKey: key] = "\(name)"
+        return logger
+    }
+
     package static func bootstrap(format: LogFormat, level: Logger.Level) {
         LoggingSystem.bootstrap { label in
             switch format {
@@ -27,6 +38,8 @@ package enum LogOutput {
 
 /// One JSON object a line: `at`, `level`, `logger`, `message`, and the metadata under their own keys.
 struct JSONLogHandler: LogHandler {
+    private static let time = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
+
     let label: String
     var logLevel: Logger.Level
     var metadata: Logger.Metadata = [:]
@@ -38,7 +51,7 @@ struct JSONLogHandler: LogHandler {
 
     func log(event: LogEvent) {
         var line: [String: String] = [
-            "at": Date.now.formatted(.iso8601),
+            "at": Date.now.formatted(Self.time),
             "level": event.level.rawValue,
             "logger": self.label,
             "message": event.message.description,

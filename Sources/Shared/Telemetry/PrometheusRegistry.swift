@@ -28,8 +28,19 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
     }
 
     private let series = Mutex<[Key: Series]>([:])
+    private let families: [String: MetricFamily]
+    private let observe: @Sendable () -> [String: Double]
 
-    package init() {}
+    /// - Parameters:
+    ///   - families: what is printed in any case, and what is said about it.
+    ///   - observe: is asked for further values, by name, whenever all are printed.
+    package init(
+        _ families: [MetricFamily] = [],
+        observe: @escaping @Sendable () -> [String: Double] = { [:] }
+    ) {
+        self.families = Dictionary(families.map { ($0.name, $0) }) { first, _ in first }
+        self.observe = observe
+    }
 
     private static func key(_ label: String, _ dimensions: [(String, String)]) -> Key {
         let name = String(label.map { $0.isLetter || $0.isNumber ? $0 : "_" })
@@ -114,20 +125,41 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
 
     /// All metrics as text, sorted by name.
     package func render() -> String {
-        let all = self.series.withLock { $0 }.sorted { ($0.key.name, $0.key.labels) < ($1.key.name, $1.key.labels) }
+        var all = self.series.withLock { $0 }
+        for (name, value) in self.observe() {
+            let number = NumberSeries()
+            number.set(value)
+            all[Key(name: name, labels: "")] = self.families[name]?.kind == .counter ? .counter(number) : .gauge(number)
+        }
+        for family in self.families.values where family.kind == .counter && family.labels.isEmpty {
+            // A counter that is there from the start shows its first step.
+            let key = Key(name: family.name, labels: "")
+            if all[key] == nil { all[key] = .counter(NumberSeries()) }
+        }
+        let groups = Dictionary(grouping: all) { $0.key.name }
         var text = ""
-        var previous = ""
-        for (key, series) in all {
-            if key.name != previous { text += "# TYPE \(key.name) \(series.kind)\n" }
-            previous = key.name
-            switch series {
-            case .counter(let number), .gauge(let number):
-                text += "\(Self.name(key.name, key.labels)) \(Self.format(number.value))\n"
-            case .histogram(let histogram):
-                text += Self.render(histogram.snapshot, key)
+        for name in Set(groups.keys).union(self.families.keys).sorted() {
+            let series = (groups[name] ?? []).sorted { $0.key.labels < $1.key.labels }
+            if let family = self.families[name] { text += "# HELP \(name) \(Self.escapeHelp(family.help))\n" }
+            if let kind = self.families[name]?.kind.rawValue ?? series.first?.value.kind {
+                text += "# TYPE \(name) \(kind)\n"
             }
+            for (key, series) in series { text += Self.render(series, key) }
         }
         return text
+    }
+
+    private static func escapeHelp(_ text: String) -> String {
+        text.split(separator: "\\", omittingEmptySubsequences: false).joined(separator: "\\\\")
+            .split(separator: "\n", omittingEmptySubsequences: false).joined(separator: "\\n")
+    }
+
+    private static func render(_ series: Series, _ key: Key) -> String {
+        switch series {
+        case .counter(let number), .gauge(let number):
+            "\(Self.name(key.name, key.labels)) \(Self.format(number.value))\n"
+        case .histogram(let histogram): Self.render(histogram.snapshot, key)
+        }
     }
 
     private static func render(_ snapshot: DurationSeries.Snapshot, _ key: Key) -> String {

@@ -11,6 +11,11 @@ package enum Terminal {
         FileDescriptorOutput(descriptor: STDOUT_FILENO).write(Data((text + "\n").utf8))
     }
 
+    /// Prints text on standard output without a line's end.
+    package static func text(_ text: String) {
+        FileDescriptorOutput(descriptor: STDOUT_FILENO).write(Data(text.utf8))
+    }
+
     /// Prints a line on standard error.
     package static func error(_ text: String) {
         FileDescriptorOutput.standardError.write(Data((text + "\n").utf8))

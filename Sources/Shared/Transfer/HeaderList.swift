@@ -10,7 +10,7 @@ import CCurl
 /// reserves what it writes.
 final class HeaderList {
     private static let maximumBytes = 65_536
-    private static let separator = ": "
+    private static let separator: StaticString = ": "
     /// Fields that libcurl would add by itself, which a name with a colon and no value prevents: a form's content type, a
     /// wish for anything, and before a long body the question whether to go on, for whose answer it would wait.
     private static let unwanted = ["Accept", "Content-Type", "Expect"]
@@ -31,7 +31,9 @@ final class HeaderList {
     /// Replaces the lines; false if one of them cannot be sent as it is, which a line break in a token would be.
     func fill(_ headers: [(name: String, value: String)]) -> Bool {
         var length = 0
-        for (name, value) in headers { length += name.utf8.count + value.utf8.count + Self.separator.utf8.count + 1 }
+        for (name, value) in headers {
+            length += name.utf8.count + value.utf8.count + Self.separator.utf8CodeUnitCount + 1
+        }
         guard length <= Self.maximumBytes else { return false }
         self.reserve(bytes: length + 64, nodes: headers.count + Self.unwanted.count)
 
@@ -61,19 +63,28 @@ final class HeaderList {
         }
     }
 
-    private func append(_ name: String, suffix: String, _ value: String = "") {
+    private func append(_ name: String, suffix: StaticString, _ value: String = "") {
         let start = self.text.baseAddress?.advanced(by: self.used)
-        for part in [name, suffix, value] {
-            for byte in part.utf8 {
-                self.text[self.used] = CChar(bitPattern: byte)
-                self.used += 1
-            }
+        self.write(name)
+        for index in 0..<suffix.utf8CodeUnitCount {
+            self.text[self.used] = CChar(bitPattern: suffix.utf8Start[index])
+            self.used += 1
         }
+        self.write(value)
         self.text[self.used] = 0
         self.used += 1
         self.nodes[self.count] = curl_slist(data: start, next: nil)
         if self.count > 0 { self.nodes[self.count - 1].next = self.nodes.baseAddress?.advanced(by: self.count) }
         self.count += 1
+    }
+
+    private func write(_ part: String) {
+        var part = part
+        part.withUTF8 { bytes in
+            let rest = UnsafeMutableRawBufferPointer(rebasing: UnsafeMutableRawBufferPointer(self.text)[self.used...])
+            rest.copyBytes(from: bytes)
+            self.used += bytes.count
+        }
     }
 
     /// A token of RFC 9110 section 5.6.2, or nearly so: what could end the name or the line is out.
@@ -83,6 +94,12 @@ final class HeaderList {
     }
 
     private static func isValue(_ value: String) -> Bool {
-        value.utf8.allSatisfy { $0 != 0 && $0 != UInt8(ascii: "\r") && $0 != UInt8(ascii: "\n") }
+        var value = value
+        return value.withUTF8 { bytes in
+            for byte in bytes where byte == 0 || byte == UInt8(ascii: "\r") || byte == UInt8(ascii: "\n") {
+                return false
+            }
+            return true
+        }
     }
 }

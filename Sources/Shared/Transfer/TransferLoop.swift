@@ -9,6 +9,12 @@ import Logging
 final class TransferLoop {
     private typealias Instant = ContinuousClock.Instant
 
+    /// So many under way make a lot of it; fewer are answered at once.
+    private static let manyInFlight = 64
+    /// A turn that moved no more than this was hardly worth the way through all handles.
+    private static let fewMoved = 64
+    private static let breath: useconds_t = 2_000
+
     private let configuration: TransferConfiguration
     private let multi: MultiHandle
     private let mailbox: TransferMailbox
@@ -45,6 +51,7 @@ final class TransferLoop {
 
     private func turn() -> Bool {
         let orders = self.mailbox.drain(into: &self.arrivals)
+        var moved = self.arrivals.count
         self.acceptArrivals()
         if orders.isStopping {
             self.abandonTransfers(.shutdown) { _ in true }
@@ -64,11 +71,15 @@ final class TransferLoop {
         }
         self.collect()
         self.fill()
+        moved += self.results.count
         self.publish()
         // Not in `perform`, so that a wake meant for the poll is never swallowed there; and never without end.
         if self.mailbox.fallAsleep(inFlight: self.inFlight), !self.multi.poll(milliseconds: self.pollTime()) {
             usleep(10_000)
         }
+        // While many are under way, answers and requests that trickle are left to gather: each turn costs a walk through
+        // all handles, and each request of its own a packet.
+        if self.inFlight >= Self.manyInFlight, moved <= Self.fewMoved { usleep(Self.breath) }
         return true
     }
 

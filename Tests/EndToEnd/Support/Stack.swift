@@ -26,7 +26,8 @@ final class Stack: Sendable {
     let directory: TemporaryDirectory
     let connection: RedisConnection
     let http: TransferClient
-    private let environment: [String: String]
+    /// What the programs read.
+    let environment: [String: String]
     private let processes = Mutex<[ChildProcess]>([])
 
     private init(

@@ -4,19 +4,24 @@
 import Foundation
 package import Logging
 
-/// A server that stands in for Google's, Apple's and browsers' push services and for a mail relay, as strict as they are.
+/// A server that stands in for Google's, Apple's and browsers' push services, for a mail relay and for an app's own receiver,
+/// as strict as they are.
 ///
-/// Serves OAuth's token endpoint, FCM HTTP v1, APNs and Web Push over TLS, and SMTP; device tokens and addresses choose its
-/// faults, see ``faultHelp``.
+/// Serves OAuth's token endpoint, FCM HTTP v1, APNs, Web Push and webhooks over TLS, and SMTP; device tokens and addresses
+/// choose its faults, see ``faultHelp``.
 package final class ProviderSandbox: Sendable {
-    /// `https://127.0.0.1:PORT`: stands for oauth2.googleapis.com, fcm.googleapis.com and api.push.apple.com.
+    /// `https://HOST:PORT`: stands for oauth2.googleapis.com, fcm.googleapis.com and api.push.apple.com.
     package let url: String
-    /// `http://127.0.0.1:PORT`: the control calls, without TLS.
+    /// `http://HOST:PORT`: the control calls, without TLS.
     package let controlURL: String
-    /// `smtp://USER:PASSWORD@127.0.0.1:PORT`, percent-encoded: the relay, which wants STARTTLS and a login.
+    /// `smtp://USER:PASSWORD@HOST:PORT`, percent-encoded: the relay, which wants STARTTLS and a login.
     package let smtpURL: String
     /// The same over TLS from the start.
     package let smtpsURL: String
+    /// Where webhooks are taken whose signature is by ``webhookSecret``.
+    package var webhookURL: String { self.url + WebhookEndpoint.path }
+    /// The secret of webhooks' signatures.
+    package var webhookSecret: String { WebhookEndpoint.secret }
     /// The service account's project, which must be in FCM's path.
     package let projectID: String
     /// APNs' key id, for the provider token's `kid`.
@@ -79,12 +84,14 @@ package final class ProviderSandbox: Sendable {
                 project: credentials.account.projectID, tokens: accessTokens, faults: faults, log: log, configuration),
             apns: APNSEndpoint(credentials.apns, faults: faults, log: log, configuration),
             webPush: WebPushEndpoint(faults: faults, log: log, configuration),
+            webhook: WebhookEndpoint(faults: faults, log: log, configuration),
             control: ControlEndpoint(log: log, attempts: attempts, tokens: accessTokens, location: location))
         let mail = MailEndpoint(faults: MailFaults(attempts: attempts), log: log, configuration)
         let server = try await SandboxServer.start(
             configuration, credentials: credentials, service: service, mail: mail)
         let sandbox = ProviderSandbox(
-            credentials: credentials, server: server, log: log, attempts: attempts, accessTokens: accessTokens,
+            host: configuration.host == "0.0.0.0" ? "127.0.0.1" : configuration.host, credentials: credentials,
+            server: server, log: log, attempts: attempts, accessTokens: accessTokens,
             temporaryDirectory: directory == nil ? temporary : nil)
         location.url = sandbox.url
         try credentials.writeServiceAccount(tokenURI: sandbox.url + "/token")
@@ -110,14 +117,14 @@ package final class ProviderSandbox: Sendable {
     }
 
     private init(
-        credentials: SandboxCredentials, server: SandboxServer, log: ReceivedLog, attempts: AttemptLedger,
+        host: String, credentials: SandboxCredentials, server: SandboxServer, log: ReceivedLog, attempts: AttemptLedger,
         accessTokens: AccessTokens, temporaryDirectory: URL?
     ) {
-        self.url = "https://127.0.0.1:\(server.port)"
-        self.controlURL = "http://127.0.0.1:\(server.controlPort)"
+        self.url = "https://\(host):\(server.port)"
+        self.controlURL = "http://\(host):\(server.controlPort)"
         let login = "\(MailEndpoint.user):pass%3Aword%2F1"
-        self.smtpURL = "smtp://\(login)@127.0.0.1:\(server.smtpPort)"
-        self.smtpsURL = "smtps://\(login)@127.0.0.1:\(server.smtpsPort)"
+        self.smtpURL = "smtp://\(login)@\(host):\(server.smtpPort)"
+        self.smtpsURL = "smtps://\(login)@\(host):\(server.smtpsPort)"
         self.projectID = credentials.account.projectID
         self.apnsKeyID = credentials.apns.keyID
         self.apnsTeamID = credentials.apns.teamID
@@ -148,6 +155,11 @@ package final class ProviderSandbox: Sendable {
     /// Makes every access token that was given out invalid, so that FCM answers 401 to it.
     package func revokeAccessTokens() {
         self.accessTokens.revokeAll()
+    }
+
+    /// Closes the listeners and every connection; what it received can still be asked.
+    package func stopListening() async throws {
+        try await self.server.stop()
     }
 
     /// Closes every connection, and removes a temporary directory.

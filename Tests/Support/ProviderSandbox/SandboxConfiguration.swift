@@ -5,7 +5,16 @@ package import struct Foundation.Date
 
 /// How a sandbox listens and behaves.
 package struct SandboxConfiguration: Sendable {
-    /// The address to listen on.
+    /// What the mail relay offers.
+    package enum Relay: Sendable {
+        case usual
+        /// No STARTTLS, as by somebody in between who cuts it out.
+        case withoutTLS
+        /// Only a way to log in that no client knows.
+        case strangeLogin
+    }
+
+    /// The address to listen on; the certificate is for localhost and 127.0.0.1 and no other.
     package var host = "127.0.0.1"
     /// The TLS port; 0 takes any free one.
     package var port = 0
@@ -15,6 +24,10 @@ package struct SandboxConfiguration: Sendable {
     package var smtpPort = 0
     /// The port for e-mail over TLS from the start; 0 takes any free one.
     package var smtpsPort = 0
+    /// Whether HTTP/2 is not offered, as by a proxy that does not know it.
+    package var speaksHTTP1Only = false
+    /// What the mail relay offers.
+    package var relay = Relay.usual
     /// Event loops to serve with.
     package var threads = 1
     /// How many accepted messages are kept; the oldest is dropped, and counted, when one more comes.

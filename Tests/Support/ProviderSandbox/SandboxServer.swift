@@ -25,7 +25,9 @@ struct SandboxServer: Sendable {
         _ configuration: SandboxConfiguration, credentials: SandboxCredentials, service: SandboxService,
         mail: MailEndpoint
     ) async throws -> SandboxServer {
-        let context = try NIOSSLContext(configuration: Self.tls(credentials, protocols: ["h2", "http/1.1"]))
+        let context = try NIOSSLContext(
+            configuration: Self.tls(
+                credentials, protocols: configuration.speaksHTTP1Only ? ["http/1.1"] : ["h2", "http/1.1"]))
         let mailContext = try NIOSSLContext(configuration: Self.tls(credentials, protocols: []))
         let group = MultiThreadedEventLoopGroup(numberOfThreads: configuration.threads)
         do {

@@ -55,6 +55,8 @@ struct CircuitBreaker: Sendable {
     private var openings = 0
     private var probing = 0
     private var heardAt: Timestamp?
+    /// When it opened last.
+    private var openedAt: Timestamp?
 
     /// Whether a call may be made now; one that may is under way from now on.
     mutating func admit(now: Timestamp) -> Admission {
@@ -77,9 +79,19 @@ struct CircuitBreaker: Sendable {
     }
 
     /// Notes what came of a call that was admitted.
-    mutating func note(_ verdict: Verdict, now: Timestamp) {
+    ///
+    /// - Parameter start: when it was admitted; nil for lately. What began before it opened probes nothing, and its failure
+    ///   is one of those that opened it.
+    mutating func note(_ verdict: Verdict, since start: Timestamp? = nil, now: Timestamp) {
         self.inFlight = max(0, self.inFlight - 1)
-        if self.state == .probing { self.probing = max(0, self.probing - 1) }
+        if let start, let openedAt, start <= openedAt {
+            switch verdict {
+            case .works, .fails: return
+            case .misconfigured, .slowDown: break
+            }
+        } else if self.state == .probing {
+            self.probing = max(0, self.probing - 1)
+        }
         if now - self.windowStart > Self.window {
             self.windowStart = now
             self.failures = 0
@@ -99,10 +111,10 @@ struct CircuitBreaker: Sendable {
             if self.state == .probing || self.state == .closed && isMostly { self.open(now: now) }
         case .misconfigured:
             self.heardAt = now
-            self.pause(until: now + Self.configurationPause)
+            self.pause(until: now + Self.configurationPause, now: now)
         case .slowDown(let duration):
             self.heardAt = now
-            self.pause(until: now + duration)
+            self.pause(until: now + duration, now: now)
         }
     }
 
@@ -121,12 +133,13 @@ struct CircuitBreaker: Sendable {
     private mutating func open(now: Timestamp) {
         let pause = min(Self.longestPause, Self.shortestPause * (1 << min(self.openings, 10)))
         self.openings += 1
-        self.pause(until: now + pause)
+        self.pause(until: now + pause, now: now)
     }
 
-    private mutating func pause(until moment: Timestamp) {
+    private mutating func pause(until moment: Timestamp, now: Timestamp) {
         if case .open(let until) = self.state, until >= moment { return }
         self.state = .open(until: moment)
+        self.openedAt = now
         self.failures = 0
         self.successes = 0
     }

@@ -142,9 +142,10 @@ struct DeliverySender: Sendable {
         let service = way.channel.service(of: facts.device)
         if let held = await self.hold(way, service, now: now) { return self.outcome(item.entry, batch, item, held) }
         let start = ContinuousClock.now
-        let reply = await way.channel.send(self.message(facts, item.work, now: now), to: facts.device)
+        let reply = await DeliverySpan.send(
+            self.message(facts, item.work, now: now), to: facts.device, by: way.channel, attempt: item.work.attempt)
         let duration = ContinuousClock.now - start
-        self.health.note(reply, app: way.channel.app, service: service, now: self.dispatcher.now())
+        self.health.note(reply, app: way.channel.app, service: service, since: now, now: self.dispatcher.now())
         self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000)
         return self.outcome(
             item.entry, batch, item, DeliveryOutcome.Result(reply), sentAt: now, duration: duration)
@@ -166,16 +167,17 @@ struct DeliverySender: Sendable {
     }
 
     private func message(_ facts: DeliveryStore.Facts, _ work: DeliveryWork, now: Timestamp) -> PushMessage {
+        let type = self.dispatcher.catalog[facts.notification.type]
         var message = PushMessage(
             notification: facts.notification,
             unread: Int64(facts.unread),
-            code: self.dispatcher.catalog[facts.notification.type]?.code,
+            code: type?.code,
             now: now
         )
-        message.isRefusable = self.dispatcher.catalog[facts.notification.type]?.isRequired != true
+        message.isRefusable = type?.isRequired != true
         if work.isRetraction {
             message.purpose = .retract
-        } else if self.dispatcher.catalog[facts.notification.type]?.hasBadge == false {
+        } else if type?.hasBadge == false {
             message.badge = facts.notification.extras.badge
         } else if !self.dispatcher.badges.isNewest(facts.inboxVersion, for: facts.device.id) {
             // A newer count is on its way already.

@@ -29,6 +29,8 @@ struct DeliverySettler: Sendable {
     let provider: Provider
     let metrics: PipelineMetrics.Deliveries
     let traffic = ProviderTraffic()
+    /// Keeps apart what was held back together.
+    var spread: @Sendable () -> Duration = { .milliseconds(Int.random(in: 0...1_000)) }
 
     private var isMail: Bool { self.provider == .email }
 
@@ -104,7 +106,7 @@ struct DeliverySettler: Sendable {
         case .heldBack(let until, let reason):
             // It was not tried, and leaves no trace but the time that passes.
             self.metrics.held(reason).increment()
-            ledger.retries.append((work, until + .milliseconds(Int.random(in: 0...1_000)), outcome.lane))
+            ledger.retries.append((work, until + self.spread(), outcome.lane))
         }
     }
 
@@ -169,6 +171,7 @@ struct DeliverySettler: Sendable {
         in ledger: inout Ledger
     ) {
         self.metrics.answers(result).increment()
+        self.log(outcome, work, result, reason)
         if result == .failed || result == .retry, let reason { self.metrics.failure(reason).increment() }
         ledger.settlement.attempts.append(
             DeliveryStore.Attempt(
@@ -185,6 +188,26 @@ struct DeliverySettler: Sendable {
                 milliseconds: Int32(clamping: outcome.duration.inMicroseconds / 1_000)
             )
         )
+    }
+
+    private func log(
+        _ outcome: DeliveryOutcome,
+        _ work: DeliveryWork,
+        _ result: DeliveryStore.Outcome,
+        _ reason: String?
+    ) {
+        guard self.dispatcher.logger.logLevel <= .debug else { return }
+        var metadata: Logger.Metadata = [
+            "provider": "\(self.provider.rawValue)", "outcome": "\(result.rawValue)",
+            "notification.id": "\(work.notification)", "attempt": "\(work.attempt + 1)",
+        ]
+        metadata["reason"] = reason.map { "\($0)" }
+        metadata["job.id"] = outcome.facts?.notification.jobID.map { "\($0)" }
+        // Without the stream, as whoever sent it was told the entry.
+        let entry = outcome.facts?.notification.jobEntry.split(separator: "/").last
+        metadata["job.entry"] = entry.map { "\($0)" }
+        metadata["app"] = outcome.facts.map { "\($0.device.app)" }
+        self.dispatcher.logger.debug("delivery ended", metadata: metadata)
     }
 
     /// Repeats once what may or may not have arrived, with the same ids and keys, so that the device shows one.

@@ -3,6 +3,7 @@
 
 import CoreMetrics
 import Logging
+import Metrics
 import Model
 import Providers
 import Synchronization
@@ -50,13 +51,17 @@ final class ProviderHealth: Sendable {
     }
 
     /// Notes what came of a call; tells once when an app's provider goes out of use or comes back.
-    func note(_ reply: ProviderReply, app: String, service: String? = nil, now: Timestamp) {
+    ///
+    /// - Parameter start: when the call was admitted.
+    func note(
+        _ reply: ProviderReply, app: String, service: String? = nil, since start: Timestamp? = nil, now: Timestamp
+    ) {
         let verdict = CircuitBreaker.Verdict(reply)
         let scope = Scope(app: app, service: service)
         let (before, after) = self.breakers.withLock { breakers in
             var breaker = breakers[scope, default: CircuitBreaker()]
             let before = breaker.state
-            breaker.note(verdict, now: now)
+            breaker.note(verdict, since: start, now: now)
             breakers[scope] = breaker
             return (before, breaker.state)
         }
@@ -67,6 +72,10 @@ final class ProviderHealth: Sendable {
         if let service { metadata["service"] = "\(service)" }
         switch after {
         case .open(let until) where verdict == .misconfigured:
+            Counter(
+                label: "carillon.provider.misconfigured",
+                dimensions: [("provider", self.provider.rawValue), ("app", app)]
+            ).increment()
             self.logger.error(
                 "provider does not accept our configuration; its work is kept",
                 metadata: metadata.merging(["until": "\(until.rfc3339)"]) { $1 })

@@ -59,25 +59,18 @@ package struct TestSendService: Service {
         let start = ContinuousClock.now
         let reply = await way.channel.send(self.message(request, user: user), to: device)
         let duration = ContinuousClock.now - start
-        writer.key("outcome")
-        writer.string(reply.outcome)
-        writer.key("reason")
-        writer.string(reply.outcome == "accepted" ? nil : reply.summary)
+        writer.member("outcome", reply.outcome)
+        writer.member("reason", reply.outcome == "accepted" ? nil : reply.summary)
         writer.key("provider_id")
         if case .answered(.accepted(let id)) = reply.result { writer.string(id) } else { writer.null() }
-        writer.key("answer")
-        writer.string(reply.transcript)
-        writer.key("advice")
-        writer.string(reply.advice(of: device.provider))
-        writer.key("milliseconds")
-        writer.integer(duration.inMicroseconds / 1_000)
+        writer.member("answer", reply.transcript)
+        writer.member("advice", reply.advice(of: device.provider))
+        writer.member("milliseconds", duration.inMicroseconds / 1_000)
     }
 
     private static func fault(_ reason: String, _ writer: inout JSONWriter) {
-        writer.key("outcome")
-        writer.string("not_sent")
-        writer.key("reason")
-        writer.string(reason)
+        writer.member("outcome", "not_sent")
+        writer.member("reason", reason)
     }
 
     private func message(_ request: JSONValue, user: String) -> PushMessage {

@@ -40,16 +40,13 @@ struct SummaryText: Sendable, Equatable {
     private static func variables(count: Int, lines: [DigestStore.Line]) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("count")
-        writer.integer(count)
+        writer.member("count", count)
         writer.key("items")
         writer.beginArray()
         for line in lines {
             writer.beginObject()
-            writer.key("title")
-            writer.string(line.title)
-            writer.key("body")
-            writer.string(line.body)
+            writer.member("title", line.title)
+            writer.member("body", line.body)
             writer.key("data")
             if let data = line.data { writer.raw(data) } else { writer.raw("{}") }
             writer.endObject()
@@ -63,8 +60,7 @@ struct SummaryText: Sendable, Equatable {
     static func data(count: Int, notifications: [NotificationID]) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("count")
-        writer.integer(count)
+        writer.member("count", count)
         writer.key("notifications")
         writer.beginArray()
         for id in notifications { writer.string(id.description) }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import CoreMetrics
+import Logging
 import Redis
 import Stores
 import Streams
@@ -9,6 +10,7 @@ import Streams
 /// Sets work aside: in PostgreSQL first, then in the dead stream.
 struct DeadLetterOffice: Sendable {
     private static let batchSize = 100
+    private static let longestReason = 200
 
     let dispatcher: Dispatcher
 
@@ -31,6 +33,31 @@ struct DeadLetterOffice: Sendable {
                 for reply in try await self.dispatcher.redis.send(commands) { _ = try reply.checked() }
             }
             PipelineMetrics.dead.increment(by: batch.count)
+            self.log(batch)
         }
+    }
+
+    /// One line a batch, as poison comes in floods; each letter at level debug.
+    private func log(_ batch: [DeadLetter]) {
+        guard let first = batch.first else { return }
+        var metadata = Self.metadata(of: first)
+        metadata["count"] = "\(batch.count)"
+        self.dispatcher.logger.warning("set aside as dead letters", metadata: metadata)
+        guard self.dispatcher.logger.logLevel <= .debug else { return }
+        for letter in batch { self.dispatcher.logger.debug("dead letter", metadata: Self.metadata(of: letter)) }
+    }
+
+    private static func metadata(of letter: DeadLetter) -> Logger.Metadata {
+        // Reasons may repeat what a job called its fields, which must not end a line.
+        let reason = String(
+            letter.reason.unicodeScalars.prefix(self.longestReason).map { $0.value < 0x20 ? " " : Character($0) })
+        var metadata: Logger.Metadata = [
+            "redis.entry": "\(letter.entry)", "redis.stream": "\(letter.stream)", "reason": "\(reason)",
+        ]
+        if let id = letter.fields.first(where: { $0.name == "id" }) {
+            let plain = id.value.prefix(Self.longestReason).map { $0 < 0x20 ? UInt8(ascii: " ") : $0 }
+            metadata["job.id"] = "\(String(decoding: plain, as: UTF8.self))"
+        }
+        return metadata
     }
 }

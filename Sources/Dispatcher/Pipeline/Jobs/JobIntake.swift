@@ -27,6 +27,7 @@ struct JobIntake: Sendable {
         stored.finished = batch.entries.map(\.id)
         let now = self.dispatcher.now()
         var sorted = StageClock.decode.measure { self.sort(batch, catalog, now: now, into: &stored) }
+        defer { sorted.spans.end() }
         stored.dead += try await ScheduleIntake(dispatcher: self.dispatcher).store(sorted.waiting, now: now)
         if try await !self.storeUnlessWished(&sorted.jobs, catalog, areRepeats: areRepeats, now: now, into: &stored) {
             try await self.storeAsWished(&sorted.jobs, catalog, areRepeats: areRepeats, now: now, into: &stored)
@@ -35,6 +36,7 @@ struct JobIntake: Sendable {
             stored.dead.append(self.letter(job.origin, reason: Self.conflictReason, now: now))
         }
         try await self.store(sorted.broadcasts, into: &stored)
+        self.log(sorted.jobs)
         return stored
     }
 
@@ -44,6 +46,7 @@ struct JobIntake: Sendable {
         /// What is due later.
         var waiting: [ScheduleIntake.Waiting] = []
         var broadcasts: [Broadcast] = []
+        var spans = JobSpans()
     }
 
     /// Decodes a batch; events and letters go to `stored`.
@@ -82,7 +85,8 @@ struct JobIntake: Sendable {
                     for user in Self.users(job) {
                         stored.events.append(StoredBatch.Event(user: user, name: name, arguments: arguments))
                     }
-                case .notification(let content):
+                case .notification(var content):
+                    sorted.spans.begin(&content, origin: origin, lane: lane, now: now)
                     sorted.jobs.append(
                         try self.prepare(
                             job, content, catalog, users: Self.users(job), origin: origin, lane: lane, now: now))

@@ -105,8 +105,7 @@ struct RoutePlan {
     private static func body(_ name: String, _ arguments: [UInt8]) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("name")
-        writer.string(name)
+        writer.member("name", name)
         writer.key("args")
         writer.raw(arguments)
         writer.endObject()

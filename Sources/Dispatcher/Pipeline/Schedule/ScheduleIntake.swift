@@ -5,6 +5,7 @@ import CoreMetrics
 import JSON
 import Model
 import Schedules
+import Spans
 import Stores
 import Streams
 import Zones
@@ -88,7 +89,9 @@ struct ScheduleIntake: Sendable {
         let fields = item.origin.fields
         let stream = item.origin.stream
         let origin = EntryDigest(stream: stream, entry: item.origin.entry, fields: fields)
-        let asked = NotificationID(origin: EntryDigest(stream: "", entry: "", fields: fields), user: "")
+        // Whoever asks again does so in another trace, and asks for the same.
+        let said = fields.filter { $0.name != SpanTracer.field }
+        let asked = NotificationID(origin: EntryDigest(stream: "", entry: "", fields: said), user: "")
         let kept = fields.filter { !Self.times.contains($0.name) }.map { (name: $0.name, value: Array($0.value)) }
         func schedule(
             part: String,

@@ -32,8 +32,7 @@ struct WebhookEvent {
     var json: [UInt8] {
         var writer = JSONWriter(capacity: 512)
         writer.beginObject()
-        writer.key("id")
-        writer.string(self.id)
+        writer.member("id", self.id)
         for field in self.entry.fields ?? [] {
             writer.key(escaping: field.name)
             if field.value.isEmpty {

@@ -7,6 +7,7 @@ package import Model
 package enum APNS: ProviderKind {
     package static let provider = Provider.apns
     package static let rules = APNSAnswer.rules
+    package static let files = ["key"]
     package static let settings = ["key", "key_id", "team_id", "topic", "endpoint"]
 
     package static func channel(

@@ -15,6 +15,7 @@ struct APNSChannel: HTTPProviderChannel {
     let app: String
     let transfer: TransferClient
     let now: @Sendable () -> Timestamp
+    let timeout: Duration?
     private let endpoints: [ProviderEnvironment: String]
     private let topic: String
     private let shape: PushShape
@@ -25,20 +26,27 @@ struct APNSChannel: HTTPProviderChannel {
         self.app = app
         self.transfer = context.transfer
         self.now = context.now
+        self.timeout = context.timeout
         self.endpoints = [
             .production: endpoint ?? "https://api.push.apple.com",
             .sandbox: endpoint ?? "https://api.sandbox.push.apple.com",
         ]
         self.topic = topic
         self.shape = shape
-        self.credentials = CredentialCache(leastAge: Self.leastAge, now: context.now) { moment in
-            CredentialCache.Credential(
-                text: try await key.token(now: moment),
-                renewAt: moment + Self.renewal,
-                expiresAt: moment + Self.lifetime
-            )
+        self.credentials = context.credentials.cache(of: key.identity) {
+            CredentialCache(leastAge: Self.leastAge, now: context.now) { moment in
+                CredentialCache.Credential(
+                    text: try await key.token(now: moment),
+                    renewAt: moment + Self.renewal,
+                    expiresAt: moment + Self.lifetime
+                )
+            }
         }
     }
+
+    let needsHTTP2 = true
+
+    var addresses: [String] { Set(self.endpoints.values).sorted() }
 
     func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
         guard !device.token.isEmpty, device.token.utf8.allSatisfy({ Self.isTokenByte($0) }) else {

@@ -1,11 +1,14 @@
 // Carillon · APNSKey.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Crypto
 import JWTKit
 package import Model
 
 /// Apple's .p8 signing key and the team it belongs to; makes provider tokens.
 package struct APNSKey: Sendable {
+    /// Tells the key from others; holds nothing of it but a hash.
+    package let identity: String
     private let keyID: String
     private let teamID: String
     private let keys: JWTKeyCollection
@@ -21,6 +24,8 @@ package struct APNSKey: Sendable {
     package init(pem: String, keyID: String, teamID: String) async throws(CredentialFault) {
         self.keyID = keyID
         self.teamID = teamID
+        let hash = SHA256.hash(data: pem.utf8.filter { $0 > 0x20 })
+        self.identity = "\(teamID) \(keyID) " + Base64URL.encode(hash.prefix(16))
         self.keys = JWTKeyCollection()
         do {
             await self.keys.add(ecdsa: try ES256PrivateKey(pem: pem), kid: JWKIdentifier(string: keyID))

@@ -19,23 +19,18 @@ enum APNSPayload {
     static func writeAside(_ message: PushMessage, to writer: inout JSONWriter) {
         let notification = message.notification
         if let badge = message.badge {
-            writer.key("badge")
-            writer.integer(badge)
+            writer.member("badge", badge)
         }
-        writer.key("sound")
-        writer.string(notification.extras.sound ?? "default")
+        writer.member("sound", notification.extras.sound ?? "default")
         if let category = notification.category {
-            writer.key("category")
-            writer.string(category)
+            writer.member("category", category)
         }
         if message.isUrgent {
-            writer.key("interruption-level")
-            writer.string("time-sensitive")
+            writer.member("interruption-level", "time-sensitive")
         }
         if notification.extras.image != nil {
             // The app's extension fetches it.
-            writer.key("mutable-content")
-            writer.integer(1)
+            writer.member("mutable-content", 1)
         }
     }
 }

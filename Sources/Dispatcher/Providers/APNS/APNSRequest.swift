@@ -29,7 +29,7 @@ package struct APNSRequest {
             message: message, overrides: APNSOverrides(message.overrides(.apns)), shape: shape)
         return ProviderRequest(
             url: "\(endpoint)/3/device/\(device.token)",
-            headers: request.headers(topic: topic, providerToken: providerToken),
+            headers: request.headers(topic: topic, providerToken: providerToken, device: device),
             body: request.payload()
         )
     }
@@ -42,7 +42,7 @@ package struct APNSRequest {
 
     private var isBackground: Bool { self.message.purpose == .retract || self.overrides.isBackground }
 
-    private func headers(topic: String, providerToken: String) -> [(name: String, value: String)] {
+    private func headers(topic: String, providerToken: String, device: Device) -> [(name: String, value: String)] {
         let notification = self.message.notification
         // Apple takes nothing but 5 for what shows nothing.
         let priority = self.isBackground ? "5" : self.overrides.priority ?? (self.message.isUrgent ? "10" : "5")
@@ -51,7 +51,7 @@ package struct APNSRequest {
             ("apns-topic", topic),
             ("apns-push-type", self.isBackground ? "background" : "alert"),
             ("apns-priority", priority),
-            ("apns-id", notification.id.description),
+            ("apns-id", self.message.deliveryID(to: device).description),
         ]
         if let expiresAt = notification.expiresAt { headers.append(("apns-expiration", String(expiresAt.seconds))) }
         if self.message.purpose == .show, let key = APNSPayload.collapseID(of: self.message) {
@@ -78,8 +78,7 @@ package struct APNSRequest {
         writer.key("aps")
         writer.beginObject()
         if self.isBackground {
-            writer.key("content-available")
-            writer.integer(1)
+            writer.member("content-available", 1)
         } else {
             self.writeAlert(body, to: &writer)
             APNSPayload.writeAside(self.message, to: &writer)
@@ -90,11 +89,9 @@ package struct APNSRequest {
             writer.value(member.value)
         }
         if self.message.purpose == .retract {
-            writer.key("retract")
-            writer.string(self.message.replacementKey)
+            writer.member("retract", self.message.replacementKey)
         } else if let image = self.message.notification.extras.image, !data.contains(where: { $0.key == "image" }) {
-            writer.key("image")
-            writer.string(image)
+            writer.member("image", image)
         }
         writer.endObject()
         return self.overrides.applied(to: writer.bytes)
@@ -103,10 +100,8 @@ package struct APNSRequest {
     private func writeAlert(_ body: String, to writer: inout JSONWriter) {
         writer.key("alert")
         writer.beginObject()
-        writer.key("title")
-        writer.string(self.message.notification.title)
-        writer.key("body")
-        writer.string(body)
+        writer.member("title", self.message.notification.title)
+        writer.member("body", body)
         writer.endObject()
     }
 }

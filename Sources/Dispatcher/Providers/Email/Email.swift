@@ -34,7 +34,8 @@ package enum Email: ProviderKind {
         configuration.caFile = context.caFile
         do throws(TransferError) {
             let client = try MailClient(relay: relay, configuration: configuration, logger: context.logger)
-            return EmailChannel(app: app, sender: sender, client: client, unsubscribe: context.unsubscribe)
+            return EmailChannel(
+                app: app, sender: sender, client: client, timeout: context.timeout, unsubscribe: context.unsubscribe)
         } catch {
             throw CredentialFault("cannot be used: \(error)", setting: "url")
         }

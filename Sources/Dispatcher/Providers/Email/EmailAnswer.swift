@@ -17,8 +17,10 @@ package enum EmailAnswer {
         AnswerRule(
             "SMTP_550_5.1.2", .deadToken, "the address's domain takes no mail; ask the user for another address"),
         AnswerRule("SMTP_550_5.1.6", .deadToken, "the mailbox has moved; ask the user for the new address"),
+        AnswerRule("SMTP_551_5.1.6", .deadToken, "the mailbox has moved; ask the user for the new address"),
+        AnswerRule("SMTP_550_5.1.10", .deadToken, "there is no such mailbox; ask the user for another address"),
         AnswerRule(
-            "SMTP_550_5.1.10", .deadToken, "the address's domain takes no mail; ask the user for another address"),
+            "SMTP_556_5.1.10", .deadToken, "the address's domain takes no mail; ask the user for another address"),
         AnswerRule(
             "SMTP_550_5.7.1", .refused, "the receiver's policy refuses it; check SPF, DKIM and the relay's reputation"),
         AnswerRule("SMTP_552_5.3.4", .refused, "the message is too large for the receiver"),

@@ -7,12 +7,13 @@ package import Transfer
 /// E-mail by one relay, from one address.
 package struct EmailChannel: ProviderChannel {
     /// Shorter than the time that a dispatcher has to stop, so that what it has is settled.
-    private static let timeout: Duration = .seconds(50)
+    private static let patience: Duration = .seconds(50)
 
     package let provider = Provider.email
     package let app: String
     private let sender: EmailSender
     private let client: MailClient
+    private let timeout: Duration?
     private let unsubscribe: @Sendable (Notification) -> String?
 
     /// - Parameter unsubscribe: the URL at which one click stops mail such as this; nil for none.
@@ -20,11 +21,13 @@ package struct EmailChannel: ProviderChannel {
         app: String,
         sender: EmailSender,
         client: MailClient,
+        timeout: Duration? = nil,
         unsubscribe: @escaping @Sendable (Notification) -> String?
     ) {
         self.app = app
         self.sender = sender
         self.client = client
+        self.timeout = timeout
         self.unsubscribe = unsubscribe
     }
 
@@ -37,7 +40,8 @@ package struct EmailChannel: ProviderChannel {
             return ProviderReply(.answered(.refused(reason: error.description)))
         }
         let request = MailRequest(
-            sender: mail.sender, recipient: mail.recipient, content: mail.content, timeout: Self.timeout)
+            sender: mail.sender, recipient: mail.recipient, content: mail.content,
+            timeout: self.timeout ?? Self.patience)
         switch await self.client.send(request) {
         case .answered(let reply):
             // The address is the recipient's own affair.
@@ -51,5 +55,16 @@ package struct EmailChannel: ProviderChannel {
                 .unanswered(reason: failure.reason.rawValue, mayHaveBeenSent: failure.mayHaveBeenSent),
                 transcript: "\(failure)")
         }
+    }
+
+    /// Greets the relay, with STARTTLS and the login, and hangs up.
+    package func probe() async -> [ProviderProbe] {
+        let fault: String? =
+            switch await self.client.greet() {
+            case .answered(let reply) where (200..<300).contains(reply.code): nil
+            case .answered(let reply): "answers \(reply)"
+            case .unanswered(let failure): failure.reason.rawValue
+            }
+        return [ProviderProbe(self.client.relay.description, fault: fault)]
     }
 }

@@ -7,6 +7,7 @@ package import Model
 package enum FCM: ProviderKind {
     package static let provider = Provider.fcm
     package static let rules = FCMAnswer.rules
+    package static let files = ["credentials"]
     package static let settings = ["credentials", "endpoint", "channel"]
 
     package static func channel(

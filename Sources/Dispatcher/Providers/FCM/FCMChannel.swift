@@ -10,6 +10,7 @@ struct FCMChannel: HTTPProviderChannel {
     let app: String
     let transfer: TransferClient
     let now: @Sendable () -> Timestamp
+    let timeout: Duration?
     private let endpoint: String
     private let account: FCMServiceAccount
     private let shape: PushShape
@@ -27,6 +28,7 @@ struct FCMChannel: HTTPProviderChannel {
         self.app = app
         self.transfer = context.transfer
         self.now = context.now
+        self.timeout = context.timeout
         self.endpoint = endpoint
         self.account = account
         self.shape = shape
@@ -68,5 +70,20 @@ struct FCMChannel: HTTPProviderChannel {
     func renewCredential(of request: ProviderRequest) async -> Bool {
         guard let header = request.headers.first(where: { $0.name == "authorization" }) else { return false }
         return await self.credentials.invalidate(String(header.value.dropFirst("Bearer ".count)))
+    }
+
+    var addresses: [String] { [self.endpoint] }
+
+    /// An access token is bought too: it takes the right key, and clocks that agree.
+    func probe() async -> [ProviderProbe] {
+        var fault: String?
+        do {
+            _ = try await self.credentials.get()
+        } catch {
+            fault = "\(error)"
+        }
+        return [
+            await self.probe(self.endpoint), ProviderProbe("an access token of \(self.account.tokenURL)", fault: fault),
+        ]
     }
 }

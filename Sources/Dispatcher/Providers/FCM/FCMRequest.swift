@@ -99,7 +99,7 @@ enum FCMData {
     static func strings(_ members: [JSONMember]) -> [(key: String, value: String)] {
         members.map { member in
             let isReserved =
-                ["from", "message_type", "collapse_key"].contains(member.key)
+                ["", "from", "message_type", "collapse_key"].contains(member.key)
                 || member.key.hasPrefix("google") || member.key.hasPrefix("gcm")
             let text = member.value.string ?? String(decoding: JSONWriter.bytes(of: member.value), as: UTF8.self)
             return (isReserved ? "data_" + member.key : member.key, text)

@@ -41,13 +41,10 @@ struct FCMWriter {
         return self.envelope(target) { writer in
             writer.key("notification")
             writer.beginObject()
-            writer.key("title")
-            writer.string(notification.title)
-            writer.key("body")
-            writer.string(notification.body)
+            writer.member("title", notification.title)
+            writer.member("body", notification.body)
             if let image = notification.extras.image {
-                writer.key("image")
-                writer.string(image)
+                writer.member("image", image)
             }
             writer.endObject()
             self.writeData(to: &writer)
@@ -77,11 +74,9 @@ struct FCMWriter {
         writer.beginObject()
         switch target {
         case .token(let token):
-            writer.key("token")
-            writer.string(token)
+            writer.member("token", token)
         case .topic(let name):
-            writer.key("topic")
-            writer.string(name)
+            writer.member("topic", name)
         }
         content(&writer)
         writer.endObject()
@@ -102,15 +97,12 @@ struct FCMWriter {
     private func writeAndroid(to writer: inout JSONWriter) {
         writer.key("android")
         writer.beginObject()
-        writer.key("priority")
-        writer.string(self.message.isUrgent ? "HIGH" : "NORMAL")
+        writer.member("priority", self.message.isUrgent ? "HIGH" : "NORMAL")
         if let seconds = self.message.secondsToLive {
-            writer.key("ttl")
-            writer.string("\(min(seconds, Self.longestTimeToLive))s")
+            writer.member("ttl", "\(min(seconds, Self.longestTimeToLive))s")
         }
         if let key = self.message.notification.collapseKey {
-            writer.key("collapse_key")
-            writer.string(key)
+            writer.member("collapse_key", key)
         }
         writer.key("notification")
         writer.beginObject()
@@ -119,8 +111,7 @@ struct FCMWriter {
             writer.string(value)
         }
         if let badge = self.message.badge {
-            writer.key("notification_count")
-            writer.integer(min(badge, 99_999))
+            writer.member("notification_count", min(badge, 99_999))
         }
         writer.endObject()
         writer.endObject()
@@ -132,15 +123,12 @@ struct FCMWriter {
         writer.beginObject()
         writer.key("headers")
         writer.beginObject()
-        writer.key("apns-priority")
-        writer.string(self.message.isUrgent ? "10" : "5")
+        writer.member("apns-priority", self.message.isUrgent ? "10" : "5")
         if let expiresAt = self.message.notification.expiresAt {
-            writer.key("apns-expiration")
-            writer.string(String(expiresAt.seconds))
+            writer.member("apns-expiration", String(expiresAt.seconds))
         }
         if let key = APNSPayload.collapseID(of: self.message) {
-            writer.key("apns-collapse-id")
-            writer.string(key)
+            writer.member("apns-collapse-id", key)
         }
         writer.endObject()
         writer.key("payload")
@@ -159,18 +147,15 @@ struct FCMWriter {
         writer.beginObject()
         writer.key("headers")
         writer.beginObject()
-        writer.key("Urgency")
-        writer.string(self.message.isUrgent ? "high" : "normal")
+        writer.member("Urgency", self.message.isUrgent ? "high" : "normal")
         if let seconds = self.message.secondsToLive {
-            writer.key("TTL")
-            writer.string("\(min(seconds, Self.longestTimeToLive))")
+            writer.member("TTL", "\(min(seconds, Self.longestTimeToLive))")
         }
         writer.endObject()
         if let url = self.message.notification.extras.url, url.hasPrefix("https://") {
             writer.key("fcm_options")
             writer.beginObject()
-            writer.key("link")
-            writer.string(url)
+            writer.member("link", url)
             writer.endObject()
         }
         writer.endObject()

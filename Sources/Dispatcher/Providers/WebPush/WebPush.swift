@@ -8,6 +8,7 @@ import WebPushEncryption
 package enum WebPush: ProviderKind {
     package static let provider = Provider.webpush
     package static let rules = WebPushAnswer.rules
+    package static let files = ["key"]
     package static let settings = ["key", "subject", "origins"]
 
     package static func channel(
@@ -49,7 +50,8 @@ package enum WebPush: ProviderKind {
             shape: shape,
             encryption: encryption,
             transfer: context.guarded,
-            now: context.now
+            now: context.now,
+            timeout: context.timeout
         )
     }
 }

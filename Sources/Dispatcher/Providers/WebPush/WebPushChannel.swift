@@ -11,6 +11,9 @@ package struct WebPushChannel: HTTPProviderChannel {
     package let app: String
     package let transfer: TransferClient
     package let now: @Sendable () -> Timestamp
+    /// Its hosts are strangers, whom nobody told that two messages are of one job.
+    package let carriesTraces = false
+    package let timeout: Duration?
     private let tokens: VAPIDTokens
     private let origins: WebPushOrigins
     private let shape: PushShape
@@ -26,7 +29,8 @@ package struct WebPushChannel: HTTPProviderChannel {
         shape: PushShape,
         encryption: WebPushEncryption,
         transfer: TransferClient,
-        now: @escaping @Sendable () -> Timestamp
+        now: @escaping @Sendable () -> Timestamp,
+        timeout: Duration? = nil
     ) {
         self.app = app
         self.tokens = tokens
@@ -35,6 +39,7 @@ package struct WebPushChannel: HTTPProviderChannel {
         self.encryption = encryption
         self.transfer = transfer
         self.now = now
+        self.timeout = timeout
     }
 
     /// The subscription's own service.

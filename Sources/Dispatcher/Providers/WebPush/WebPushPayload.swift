@@ -36,13 +36,10 @@ enum WebPushPayload {
     private static func retraction(_ message: PushMessage) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("retract")
-        writer.string(message.notification.id.description)
-        writer.key("tag")
-        writer.string(message.replacementKey)
+        writer.member("retract", message.notification.id.description)
+        writer.member("tag", message.replacementKey)
         if let badge = message.badge {
-            writer.key("badge")
-            writer.integer(badge)
+            writer.member("badge", badge)
         }
         writer.endObject()
         return writer.bytes
@@ -74,44 +71,32 @@ enum WebPushPayload {
             // Where pages look for it that were served by FCM.
             writer.key("notification")
             writer.beginObject()
-            writer.key("title")
-            writer.string(notification.title)
-            writer.key("body")
-            writer.string(body)
+            writer.member("title", notification.title)
+            writer.member("body", body)
             writer.endObject()
-            writer.key("notification_id")
-            writer.string(notification.id.description)
-            writer.key("type")
-            writer.string(notification.type)
-            writer.key("severity")
-            writer.string(notification.severity.rawValue)
+            writer.member("notification_id", notification.id.description)
+            writer.member("type", notification.type)
+            writer.member("severity", notification.severity.rawValue)
             writer.key("created_at")
             notification.createdAt.write(to: &writer)
             // What the page replaces what it shows by, and takes it away by.
-            writer.key("tag")
-            writer.string(self.message.replacementKey)
+            writer.member("tag", self.message.replacementKey)
             if let badge = self.message.badge {
-                writer.key("badge")
-                writer.integer(badge)
+                writer.member("badge", badge)
             }
             if parts.contains(.url), let url = notification.extras.url {
-                writer.key("url")
-                writer.string(url)
+                writer.member("url", url)
             }
             if parts.contains(.image), let image = notification.extras.image {
-                writer.key("image")
-                writer.string(image)
+                writer.member("image", image)
             }
             if parts.contains(.actions), let actions = self.actions {
-                writer.key("actions")
-                writer.value(actions)
+                writer.member("actions", actions)
             }
             if parts.contains(.options), let options = self.options {
-                writer.key("options")
-                writer.value(options)
+                writer.member("options", options)
             }
-            writer.key("data")
-            writer.value(.object(parts.contains(.data) ? self.data : self.essentials))
+            writer.member("data", .object(parts.contains(.data) ? self.data : self.essentials))
             writer.endObject()
             return writer.bytes
         }

@@ -53,8 +53,7 @@ struct BroadcastRoutes {
             writer.beginArray()
             for progress in found.prefix(limit) { Self.write(progress, to: &writer) }
             writer.endArray()
-            writer.key("next_cursor")
-            writer.string(found.count > limit ? found[limit - 1].broadcast.id.description : nil)
+            writer.member("next_cursor", found.count > limit ? found[limit - 1].broadcast.id.description : nil)
         }
     }
 
@@ -72,8 +71,7 @@ struct BroadcastRoutes {
             writer.key(escaping: name)
             writer.string(text)
         }
-        writer.key("held")
-        writer.bool(progress.isHeld)
+        writer.member("held", progress.isHeld)
         writer.key("audience")
         if let audience = broadcast.audience { writer.integer(audience) } else { writer.null() }
         let counts = [

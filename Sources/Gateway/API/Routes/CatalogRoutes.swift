@@ -43,16 +43,11 @@ struct CatalogRoutes {
         }
         let told = try await self.services.catalogAnnouncer.announce(digest: entry.catalog.digest)
         return Response.object { writer in
-            writer.key("outcome")
-            writer.string(outcome.rawValue)
-            writer.key("digest")
-            writer.string(entry.catalog.digest)
-            writer.key("loaded_at")
-            writer.string(entry.loadedAt.rfc3339)
-            writer.key("types")
-            writer.integer(entry.catalog.all.count)
-            writer.key("told")
-            writer.integer(told)
+            writer.member("outcome", outcome.rawValue)
+            writer.member("digest", entry.catalog.digest)
+            writer.member("loaded_at", entry.loadedAt.rfc3339)
+            writer.member("types", entry.catalog.all.count)
+            writer.member("told", told)
         }
     }
 }

@@ -41,8 +41,7 @@ struct DeadLetterRoutes {
             writer.beginArray()
             for letter in letters.prefix(limit) { DeadLetterShape.write(letter, to: &writer) }
             writer.endArray()
-            writer.key("next_cursor")
-            writer.string(letters.count > limit ? "\(letters[limit - 1].id)" : nil)
+            writer.member("next_cursor", letters.count > limit ? "\(letters[limit - 1].id)" : nil)
         }
     }
 
@@ -102,10 +101,8 @@ struct DeadLetterRoutes {
 
     private static func answer(_ replayed: (count: Int, until: Timestamp?)) -> Response {
         Response.object(status: .accepted) { writer in
-            writer.key("count")
-            writer.integer(replayed.count)
-            writer.key("until")
-            writer.string(replayed.until?.rfc3339)
+            writer.member("count", replayed.count)
+            writer.member("until", replayed.until?.rfc3339)
         }
     }
 
@@ -123,8 +120,7 @@ struct DeadLetterRoutes {
         try query.finish()
         let count = try await self.services.deadLetters.discard(filter)
         return Response.object { writer in
-            writer.key("count")
-            writer.integer(count)
+            writer.member("count", count)
         }
     }
 

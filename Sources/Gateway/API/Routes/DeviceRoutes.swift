@@ -105,8 +105,7 @@ struct DeviceRoutes {
             throw Problem(.notFound, "Web Push is not configured here: VAPID_KEY is not set")
         }
         return Response.object { writer in
-            writer.key("key")
-            writer.string(key)
+            writer.member("key", key)
         }
     }
 
@@ -118,33 +117,19 @@ struct DeviceRoutes {
     }
 
     static func writeMembers(_ device: Device, to writer: inout JSONWriter) {
-        writer.key("id")
-        writer.string(device.id.description)
-        writer.key("platform")
-        writer.string(device.platform.rawValue)
-        writer.key("provider")
-        writer.string(device.provider.rawValue)
-        writer.key("app")
-        writer.string(device.app)
-        writer.key("environment")
-        writer.string(device.environment.rawValue)
-        writer.key("name")
-        writer.string(device.name)
-        writer.key("device_id")
-        writer.string(device.deviceID)
-        writer.key("app_version")
-        writer.string(device.appVersion)
-        writer.key("locale")
-        writer.string(device.locale)
-        writer.key("active")
-        writer.bool(device.isActive)
-        writer.key("enabled")
-        writer.bool(!device.isSilenced)
-        writer.key("deactivated_reason")
-        writer.string(device.deactivatedReason)
-        writer.key("registered_at")
-        writer.string(device.registeredAt.rfc3339)
-        writer.key("last_used_at")
-        writer.string(device.lastUsedAt.rfc3339)
+        writer.member("id", device.id.description)
+        writer.member("platform", device.platform.rawValue)
+        writer.member("provider", device.provider.rawValue)
+        writer.member("app", device.app)
+        writer.member("environment", device.environment.rawValue)
+        writer.member("name", device.name)
+        writer.member("device_id", device.deviceID)
+        writer.member("app_version", device.appVersion)
+        writer.member("locale", device.locale)
+        writer.member("active", device.isActive)
+        writer.member("enabled", !device.isSilenced)
+        writer.member("deactivated_reason", device.deactivatedReason)
+        writer.member("registered_at", device.registeredAt.rfc3339)
+        writer.member("last_used_at", device.lastUsedAt.rfc3339)
     }
 }

@@ -79,8 +79,7 @@ struct InboxRoutes {
         let found = isReset ? [] : page.notifications
         return try InboxTag.answer(state, unless: known) {
             try Response.object(capacity: Self.capacity(page)) { writer in
-                writer.key("reset")
-                writer.bool(isReset)
+                writer.member("reset", isReset)
                 writer.key("notifications")
                 writer.beginArray()
                 for notification in found where !notification.isDeleted {
@@ -93,20 +92,16 @@ struct InboxRoutes {
                     writer.string(notification.id.description)
                 }
                 writer.endArray()
-                writer.key("next_version")
-                writer.integer(state.version)
+                writer.member("next_version", state.version)
                 self.write(state, to: &writer)
             }
         }
     }
 
     private func write(_ state: InboxStore.State, to writer: inout JSONWriter) {
-        writer.key("unread")
-        writer.integer(state.unread)
-        writer.key("total")
-        writer.integer(state.total)
-        writer.key("version")
-        writer.integer(state.version)
+        writer.member("unread", state.unread)
+        writer.member("total", state.total)
+        writer.member("version", state.version)
     }
 
     private func unreadCount(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -128,12 +123,9 @@ struct InboxRoutes {
 
     private func answer(_ change: InboxStore.Change) -> Response {
         Response.object { writer in
-            writer.key("changed")
-            writer.integer(change.ids.count)
-            writer.key("unread")
-            writer.integer(change.unread)
-            writer.key("version")
-            writer.integer(change.version)
+            writer.member("changed", change.ids.count)
+            writer.member("unread", change.unread)
+            writer.member("version", change.version)
         }
     }
 

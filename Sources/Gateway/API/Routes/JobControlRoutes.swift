@@ -50,31 +50,23 @@ struct JobControlRoutes {
             let cancelled = tally.counts[.cancelled, default: 0]
             let tooLate = [NotificationStatus.sent, .delivered].reduce(0) { $0 + tally.counts[$1, default: 0] }
             let isPending = tally.total == 0 && report.progress == nil
-            writer.key("status")
-            writer.string(isPending ? "pending" : tooLate > 0 && cancelled == 0 ? "too_late" : "cancelled")
-            writer.key("cancelled")
-            writer.integer(cancelled)
-            writer.key("too_late")
-            writer.integer(tooLate)
-            writer.key("not_sent")
-            writer.integer(tally.total - cancelled - tooLate)
+            writer.member("status", isPending ? "pending" : tooLate > 0 && cancelled == 0 ? "too_late" : "cancelled")
+            writer.member("cancelled", cancelled)
+            writer.member("too_late", tooLate)
+            writer.member("not_sent", tally.total - cancelled - tooLate)
         }
     }
 
     private static func writeHead(_ report: JobControl.Report, to writer: inout JSONWriter) {
-        writer.key("id")
-        writer.string(report.name.id)
-        writer.key("org")
-        writer.string(report.name.org)
-        writer.key("final")
-        writer.bool(report.isFinal)
+        writer.member("id", report.name.id)
+        writer.member("org", report.name.org)
+        writer.member("final", report.isFinal)
     }
 
     /// Writes how a job stands.
     static func write(_ report: JobControl.Report, to writer: inout JSONWriter) {
         Self.writeHead(report, to: &writer)
-        writer.key("cancelled_at")
-        writer.string(report.cancelledAt?.rfc3339)
+        writer.member("cancelled_at", report.cancelledAt?.rfc3339)
         writer.key("recipients")
         if let tally = report.tally {
             writer.beginObject()
@@ -86,8 +78,7 @@ struct JobControlRoutes {
         } else {
             writer.null()
         }
-        writer.key("scheduled")
-        writer.integer(report.scheduled)
+        writer.member("scheduled", report.scheduled)
         writer.key("broadcast")
         if let progress = report.progress { BroadcastRoutes.write(progress, to: &writer) } else { writer.null() }
     }

@@ -5,15 +5,20 @@ import Catalog
 import HTTPTypes
 import Hummingbird
 import JSON
+import Logging
 import Model
 import Services
+import Spans
 import Streams
+import Tracing
 
 /// Jobs from apps without a Redis client: `/v1/jobs`.
 struct JobRoutes {
     private static let largestBatch = 1_000
     /// Room for a full batch of jobs with more than the usual data.
     private static let largestBody = 16 * 1024 * 1024
+
+    private static let traceHeader = HTTPField.Name(SpanTracer.field)
 
     /// A job that was checked, as it goes into the stream.
     private struct Checked {
@@ -29,6 +34,19 @@ struct JobRoutes {
     }
 
     private func enqueue(_ request: Request, _ context: APIContext) async throws -> Response {
+        guard let name = Self.traceHeader, let header = request.headers[name] else {
+            return try await self.enqueue(request, context, trace: nil)
+        }
+        return try await withSpan("POST /v1/jobs", context: ServiceContext(traceParent: header), ofKind: .server) {
+            span in
+            let response = try await self.enqueue(request, context, trace: span.context.trace)
+            span.attributes["http.response.status_code"] = Int(response.status.code)
+            return response
+        }
+    }
+
+    /// - Parameter trace: the request's place in a trace, which is that of jobs that name none themselves.
+    private func enqueue(_ request: Request, _ context: APIContext, trace: TraceContext?) async throws -> Response {
         let allowance = try context.requireService(allowsLimited: true).allowance
         let value = try await JSONBody.read(request, isRequired: true, limit: Self.largestBody)
         let key = HTTPField.Name("Idempotency-Key").flatMap { request.headers[$0] }
@@ -48,7 +66,7 @@ struct JobRoutes {
             // First of all, so that what may not be sent is not told about either.
             forbidden += Self.forbidden(body, allowance).map { placed($0) }
             do throws(JobFaults) {
-                jobs.append(try self.check(body, key: key))
+                jobs.append(try self.check(body, key: key, trace: trace))
             } catch {
                 faults += error.faults.map { placed($0) }
             }
@@ -61,6 +79,12 @@ struct JobRoutes {
         }
         try await self.services.requireRoom(in: Set(jobs.map(\.lane)))
         let entries = try await self.services.jobs.append(jobs.map { ($0.lane, $0.fields) })
+        for (job, entry) in zip(jobs, entries) {
+            // Dispatchers name the same id and entry.
+            context.logger.debug(
+                "job accepted",
+                metadata: ["job.id": "\(job.id)", "job.entry": "\(entry)", "job.lane": "\(job.lane.rawValue)"])
+        }
         return Response.object(status: .accepted) { writer in
             if isBatch {
                 writer.key("jobs")
@@ -91,16 +115,13 @@ struct JobRoutes {
     }
 
     private func write(_ job: Checked, _ entry: String, to writer: inout JSONWriter) {
-        writer.key("id")
-        writer.string(job.id)
-        writer.key("lane")
-        writer.string(job.lane.rawValue)
-        writer.key("entry")
-        writer.string(entry)
+        writer.member("id", job.id)
+        writer.member("lane", job.lane.rawValue)
+        writer.member("entry", entry)
     }
 
     /// Checks a job with the decoder that the dispatcher uses.
-    private func check(_ body: JSONValue, key: String?) throws(JobFaults) -> Checked {
+    private func check(_ body: JSONValue, key: String?, trace: TraceContext?) throws(JobFaults) -> Checked {
         guard let members = body.object else { throw JobFaults([JobFault("job", "must be a JSON object")]) }
         var fields = JobFields.flat(members)
         if let key {
@@ -111,6 +132,9 @@ struct JobRoutes {
         } else if body["id"] == nil || body["id"] == .null {
             let random = NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max))
             fields.append(("id", Array(random.asRandomUUID.description.utf8)))
+        }
+        if let trace, body[SpanTracer.field] == nil {
+            fields.append((SpanTracer.field, Array(trace.traceParent.utf8)))
         }
         let job = try self.services.catalog.job(fields.map { ($0.name, $0.value[...]) })
         var lane = Lane.normal

@@ -1,6 +1,7 @@
 // Carillon · OperationRoutes.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 import HTTPTypes
 import Hummingbird
 import JSON
@@ -16,13 +17,15 @@ struct OperationRoutes {
     func add(to router: Router<APIContext>) {
         router.get("healthz") { _, _ in
             Response.object { writer in
-                writer.key("status")
-                writer.string("alive")
+                writer.member("status", "alive")
             }
         }
         router.get("readyz", use: self.ready)
-        router.get("metrics") { _, _ in
-            Response(
+        router.get("metrics") { _, _ -> Response in
+            // Measured by asking, so that whoever watches the metrics sees what `/readyz` says.
+            DependencyMetrics.redis.record(await self.redisFault() == nil ? 1 : 0)
+            DependencyMetrics.postgres.record(await self.databaseFault() == nil ? 1 : 0)
+            return Response(
                 status: .ok,
                 headers: [.contentType: "text/plain; version=0.0.4"],
                 body: ResponseBody(byteBuffer: ByteBuffer(string: self.services.metrics.render()))
@@ -44,17 +47,22 @@ struct OperationRoutes {
     }
 
     private func ready(_ request: Request, _ context: APIContext) async throws -> Response {
-        let redis = await Self.fault { try await self.services.redis.send("PING", timeout: .seconds(1)) }
-        let database = await Self.fault { try await self.services.checkDatabase() }
+        let redis = await self.redisFault()
+        let database = await self.databaseFault()
         let isReady = redis == nil && database == nil
         return Response.object(status: isReady ? .ok : .serviceUnavailable) { writer in
-            writer.key("ready")
-            writer.bool(isReady)
-            writer.key("redis")
-            writer.string(redis ?? "ok")
-            writer.key("postgres")
-            writer.string(database ?? "ok")
+            writer.member("ready", isReady)
+            writer.member("redis", redis ?? "ok")
+            writer.member("postgres", database ?? "ok")
         }
+    }
+
+    private func redisFault() async -> String? {
+        await Self.fault { try await self.services.redis.send("PING", timeout: .seconds(1)) }
+    }
+
+    private func databaseFault() async -> String? {
+        await Self.fault { try await self.services.checkDatabase() }
     }
 
     private static func fault(_ check: () async throws -> Void) async -> String? {

@@ -40,8 +40,7 @@ struct PreferenceRoutes {
             for category in categories {
                 let wish = wishes[PreferenceKey.category(category)] ?? TypePreference()
                 writer.beginObject()
-                writer.key("category")
-                writer.string(category)
+                writer.member("category", category)
                 for (channel, value) in [("in_app", wish.inApp), ("push", wish.push), ("email", wish.email)] {
                     writer.key(escaping: channel)
                     if let value { writer.bool(value) } else { writer.null() }
@@ -65,24 +64,18 @@ struct PreferenceRoutes {
             type.channels.contains(channel) && (type.isRequired || (wish ?? type.isOnByDefault))
         }
         writer.beginObject()
-        writer.key("type")
-        writer.string(type.name)
-        writer.key("category")
-        writer.string(type.category)
-        writer.key("required")
-        writer.bool(type.isRequired)
+        writer.member("type", type.name)
+        writer.member("category", type.category)
+        writer.member("required", type.isRequired)
         writer.key("channels")
         writer.beginArray()
         for channel in Channel.allCases where type.channels.contains(Channels(channel)) {
             writer.string(channel.rawValue)
         }
         writer.endArray()
-        writer.key("in_app")
-        writer.bool(effective(wish.inApp, .inApp))
-        writer.key("push")
-        writer.bool(effective(wish.push, .push))
-        writer.key("email")
-        writer.bool(effective(wish.email ?? type.isEmailOnByDefault, .email))
+        writer.member("in_app", effective(wish.inApp, .inApp))
+        writer.member("push", effective(wish.push, .push))
+        writer.member("email", effective(wish.email ?? type.isEmailOnByDefault, .email))
         writer.key("quiet_hours")
         switch own.quietHours {
         case .some(QuietOverride.none): writer.string("none")

@@ -10,10 +10,6 @@ import Streams
 
 /// The ways to providers, for admins: `/v1/admin/providers`; and a send to one device, for services: `/v1/jobs/test`.
 struct ProviderRoutes {
-    /// A provider answers within its own 30 s, or not at all.
-    private static let patience: Duration = .seconds(40)
-    private static let interval: Duration = .milliseconds(100)
-
     let services: APIServices
 
     func add(to group: RouterGroup<APIContext>) {
@@ -35,12 +31,9 @@ struct ProviderRoutes {
             writer.beginArray()
             for row in waiting {
                 writer.beginObject()
-                writer.key("provider")
-                writer.string(row.provider.rawValue)
-                writer.key("waiting")
-                writer.integer(row.length)
-                writer.key("retries")
-                writer.integer(row.retries)
+                writer.member("provider", row.provider.rawValue)
+                writer.member("waiting", row.length)
+                writer.member("retries", row.retries)
                 writer.key("oldest_waiting_seconds")
                 if let oldest = row.oldest {
                     writer.integer(max(0, (now - oldest).components.seconds))
@@ -59,16 +52,11 @@ struct ProviderRoutes {
 
     private static func write(_ state: ProviderState, to writer: inout JSONWriter) {
         writer.beginObject()
-        writer.key("app")
-        writer.string(state.app)
-        writer.key("dispatcher")
-        writer.string(state.dispatcher)
-        writer.key("breaker")
-        writer.string(state.breaker.rawValue)
-        writer.key("open_until")
-        writer.string(state.until?.rfc3339)
-        writer.key("in_flight")
-        writer.integer(state.inFlight)
+        writer.member("app", state.app)
+        writer.member("dispatcher", state.dispatcher)
+        writer.member("breaker", state.breaker.rawValue)
+        writer.member("open_until", state.until?.rfc3339)
+        writer.member("in_flight", state.inFlight)
         writer.endObject()
     }
 
@@ -100,12 +88,9 @@ struct ProviderRoutes {
         if let data { members.append(JSONMember("data", data)) }
         let answer = try await self.ask(members)
         return Response.object { writer in
-            writer.key("device")
-            writer.string(chosen.id.description)
-            writer.key("provider")
-            writer.string(chosen.provider.rawValue)
-            writer.key("app")
-            writer.string(chosen.app)
+            writer.member("device", chosen.id.description)
+            writer.member("provider", chosen.provider.rawValue)
+            writer.member("app", chosen.app)
             for member in answer {
                 writer.key(escaping: member.key)
                 writer.value(member.value)
@@ -118,14 +103,9 @@ struct ProviderRoutes {
         guard try await self.services.testSends.ask(JSONWriter.bytes(of: .object(members))) else {
             throw Problem(.serviceUnavailable, "too many test sends wait; is a dispatcher running?")
         }
-        let deadline = ContinuousClock.now + Self.patience
-        while ContinuousClock.now < deadline {
-            if let text = try await self.services.testSends.findAnswer(id) {
-                return (try? JSONParser.parse(text))?.object ?? []
-            }
-            // The answer is a key that nobody announces.
-            try await Task.sleep(for: Self.interval)
+        guard let text = try await self.services.testSends.waitForAnswer(id) else {
+            throw Problem(.gatewayTimeout, "no dispatcher answered; is one running?")
         }
-        throw Problem(.gatewayTimeout, "no dispatcher answered; is one running?")
+        return (try? JSONParser.parse(text))?.object ?? []
     }
 }

@@ -74,8 +74,7 @@ struct ScheduleRoutes {
                 writer.endObject()
             }
             writer.endArray()
-            writer.key("next_cursor")
-            writer.string(page.count > limit ? page[limit - 1].id.description : nil)
+            writer.member("next_cursor", page.count > limit ? page[limit - 1].id.description : nil)
         }
     }
 

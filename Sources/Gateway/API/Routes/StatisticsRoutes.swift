@@ -25,17 +25,14 @@ struct StatisticsRoutes {
         try context.requireAdmin()
         let summary = try await self.services.statistics.summary()
         return Response.object(capacity: 16_384) { writer in
-            writer.key("since")
-            writer.string(summary.since.rfc3339)
-            writer.key("complete")
-            writer.bool(summary.isComplete)
+            writer.member("since", summary.since.rfc3339)
+            writer.member("complete", summary.isComplete)
             Self.writeChannels(summary, now: self.services.now(), to: &writer)
             writer.key("types")
             writer.beginArray()
             for (type, rates) in summary.types {
                 writer.beginObject()
-                writer.key("type")
-                writer.string(type)
+                writer.member("type", type)
                 Self.write(rates, to: &writer)
                 writer.endObject()
             }
@@ -44,12 +41,9 @@ struct StatisticsRoutes {
             writer.beginArray()
             for (id, org, job, rates) in summary.broadcasts {
                 writer.beginObject()
-                writer.key("id")
-                writer.string(id.description)
-                writer.key("org")
-                writer.string(org)
-                writer.key("job_id")
-                writer.string(job)
+                writer.member("id", id.description)
+                writer.member("org", org)
+                writer.member("job_id", job)
                 Self.write(rates, to: &writer)
                 writer.endObject()
             }
@@ -75,14 +69,12 @@ struct StatisticsRoutes {
         writer.beginArray()
         for (channel, outcomes) in series.sorted(by: { $0.key < $1.key }) {
             writer.beginObject()
-            writer.key("channel")
-            writer.string(channel)
+            writer.member("channel", channel)
             writer.key("outcomes")
             writer.beginArray()
             for (outcome, counts) in outcomes.sorted(by: { $0.key < $1.key }) {
                 writer.beginObject()
-                writer.key("outcome")
-                writer.string(outcome)
+                writer.member("outcome", outcome)
                 writer.key("counts")
                 writer.beginArray()
                 for count in counts { writer.integer(count) }
@@ -118,18 +110,12 @@ struct StatisticsRoutes {
             writer.beginArray()
             for failure in failures {
                 writer.beginObject()
-                writer.key("at")
-                writer.string(failure.at.rfc3339)
-                writer.key("user_id")
-                writer.string(failure.user)
-                writer.key("notification_id")
-                writer.string(failure.notification?.description)
-                writer.key("provider")
-                writer.string(failure.provider)
-                writer.key("attempt")
-                writer.integer(failure.attempt)
-                writer.key("reason")
-                writer.string(failure.reason)
+                writer.member("at", failure.at.rfc3339)
+                writer.member("user_id", failure.user)
+                writer.member("notification_id", failure.notification?.description)
+                writer.member("provider", failure.provider)
+                writer.member("attempt", failure.attempt)
+                writer.member("reason", failure.reason)
                 writer.endObject()
             }
             writer.endArray()
@@ -148,14 +134,10 @@ struct StatisticsRoutes {
             writer.beginArray()
             for count in counts {
                 writer.beginObject()
-                writer.key("kind")
-                writer.string(count.kind)
-                writer.key("outcome")
-                writer.string(count.outcome)
-                writer.key("provider")
-                writer.string(count.provider)
-                writer.key("count")
-                writer.integer(count.count)
+                writer.member("kind", count.kind)
+                writer.member("outcome", count.outcome)
+                writer.member("provider", count.provider)
+                writer.member("count", count.count)
                 writer.endObject()
             }
             writer.endArray()
@@ -163,14 +145,10 @@ struct StatisticsRoutes {
             writer.beginArray()
             for report in failed {
                 writer.beginObject()
-                writer.key("at")
-                writer.string(report.at.rfc3339)
-                writer.key("user_id")
-                writer.string(report.user)
-                writer.key("provider")
-                writer.string(report.provider)
-                writer.key("reason")
-                writer.string(report.reason)
+                writer.member("at", report.at.rfc3339)
+                writer.member("user_id", report.user)
+                writer.member("provider", report.provider)
+                writer.member("reason", report.reason)
                 writer.endObject()
             }
             writer.endArray()
@@ -186,7 +164,7 @@ struct StatisticsRoutes {
         let outcome = body.choice("outcome", of: ClientReportStore.Outcome.self, isRequired: true)
         let provider = body.choice("provider", of: Provider.self) ?? .webpush
         let reason = body.text("reason", limit: Self.longestReason)
-        if provider == .email { body.fault("provider", "must be one of fcm, apns, webpush") }
+        UserFields.checkIsOfDevices(provider, &body)
         if let kind, let outcome, (kind == .registration) != (outcome == .failed) {
             let outcomes = kind == .registration ? "failed" : "one of granted, denied, dismissed"
             body.fault("outcome", "must be \(outcomes) for a \(kind.rawValue)")

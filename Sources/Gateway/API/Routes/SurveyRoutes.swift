@@ -25,22 +25,18 @@ struct SurveyRoutes {
             writer.beginArray()
             for stream in streams {
                 writer.beginObject()
-                writer.key("name")
-                writer.string(stream.name)
-                writer.key("length")
-                writer.integer(stream.length)
+                writer.member("name", stream.name)
+                writer.member("length", stream.length)
                 writer.key("lag")
                 if let lag = stream.lag { writer.integer(lag) } else { writer.null() }
-                writer.key("pending")
-                writer.integer(stream.pending)
+                writer.member("pending", stream.pending)
                 writer.key("oldest_pending_seconds")
                 if let oldest = stream.oldestPending {
                     writer.integer(max(0, (now - oldest).components.seconds))
                 } else {
                     writer.null()
                 }
-                writer.key("retries")
-                writer.integer(stream.retries)
+                writer.member("retries", stream.retries)
                 writer.endObject()
             }
             writer.endArray()
@@ -56,10 +52,8 @@ struct SurveyRoutes {
             writer.beginArray()
             for node in nodes {
                 writer.beginObject()
-                writer.key("id")
-                writer.string(node.id)
-                writer.key("alive")
-                writer.bool(node.isAlive)
+                writer.member("id", node.id)
+                writer.member("alive", node.isAlive)
                 writer.key("connections")
                 if let connections = node.connections { writer.integer(connections) } else { writer.null() }
                 writer.endObject()
@@ -69,12 +63,9 @@ struct SurveyRoutes {
             writer.beginArray()
             for dispatcher in dispatchers {
                 writer.beginObject()
-                writer.key("name")
-                writer.string(dispatcher.name)
-                writer.key("alive")
-                writer.bool(dispatcher.isAlive)
-                writer.key("pending")
-                writer.integer(dispatcher.pending)
+                writer.member("name", dispatcher.name)
+                writer.member("alive", dispatcher.isAlive)
+                writer.member("pending", dispatcher.pending)
                 writer.endObject()
             }
             writer.endArray()

@@ -21,10 +21,8 @@ struct TokenRoutes {
         try await Self.expectNothing(request)
         let (ticket, expiresAt) = try await self.services.tickets.issue(for: caller)
         var response = Response.object { writer in
-            writer.key("ticket")
-            writer.string(ticket)
-            writer.key("expires_at")
-            writer.string(expiresAt.rfc3339)
+            writer.member("ticket", ticket)
+            writer.member("expires_at", expiresAt.rfc3339)
         }
         response.headers[.cacheControl] = "no-store"
         return response
@@ -36,10 +34,8 @@ struct TokenRoutes {
         try await Self.expectNothing(request)
         let before = try await self.services.revocations.revoke(user: user)
         return Response.object { writer in
-            writer.key("user")
-            writer.string(user)
-            writer.key("revoked_before")
-            writer.string(before.rfc3339)
+            writer.member("user", user)
+            writer.member("revoked_before", before.rfc3339)
         }
     }
 

@@ -34,8 +34,7 @@ struct UserRoutes {
         }
         let devices = try await self.services.users.put([record]).first ?? []
         return Response.object { writer in
-            writer.key("user_id")
-            writer.string(user)
+            writer.member("user_id", user)
             writer.key("devices")
             writer.beginArray()
             for device in devices { DeviceRoutes.write(device, to: &writer) }
@@ -52,8 +51,7 @@ struct UserRoutes {
         let body = ResponseBody { output in
             var writer = JSONWriter(capacity: 16 * 1024)
             writer.beginObject()
-            writer.key("user_id")
-            writer.string(user)
+            writer.member("user_id", user)
             for single in UserExportStore.Single.allCases {
                 writer.key(escaping: single.rawValue)
                 if let row = singles[single] { writer.raw(row) } else { writer.null() }
@@ -85,8 +83,7 @@ struct UserRoutes {
         let user = try self.user(context)
         let report = try await self.services.erasure.erase(user: user)
         return Response.object { writer in
-            writer.key("user_id")
-            writer.string(user)
+            writer.member("user_id", user)
             for (name, counts) in [("postgres", report.postgres), ("redis", report.redis)] {
                 writer.key(escaping: name)
                 writer.beginObject()

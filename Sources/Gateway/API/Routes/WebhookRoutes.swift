@@ -79,8 +79,7 @@ struct WebhookRoutes {
             writer.beginArray()
             for webhook in webhooks.prefix(limit) { Self.write(webhook, secret: nil, to: &writer) }
             writer.endArray()
-            writer.key("next_cursor")
-            writer.string(webhooks.count > limit ? webhooks[limit - 1].id.description : nil)
+            writer.member("next_cursor", webhooks.count > limit ? webhooks[limit - 1].id.description : nil)
         }
     }
 
@@ -113,12 +112,9 @@ struct WebhookRoutes {
 
     private static func write(_ webhook: Webhook, secret: String?, to writer: inout JSONWriter) {
         writer.beginObject()
-        writer.key("id")
-        writer.string(webhook.id.description)
-        writer.key("org")
-        writer.string(webhook.org)
-        writer.key("url")
-        writer.string(webhook.url)
+        writer.member("id", webhook.id.description)
+        writer.member("org", webhook.org)
+        writer.member("url", webhook.url)
         writer.key("events")
         if let kinds = webhook.kinds {
             writer.beginArray()
@@ -127,17 +123,12 @@ struct WebhookRoutes {
         } else {
             writer.null()
         }
-        writer.key("status")
-        writer.string(webhook.status.rawValue)
-        writer.key("status_reason")
-        writer.string(webhook.statusReason)
-        writer.key("failing_since")
-        writer.string(webhook.failingSince?.rfc3339)
-        writer.key("created_at")
-        writer.string(webhook.createdAt.rfc3339)
+        writer.member("status", webhook.status.rawValue)
+        writer.member("status_reason", webhook.statusReason)
+        writer.member("failing_since", webhook.failingSince?.rfc3339)
+        writer.member("created_at", webhook.createdAt.rfc3339)
         if let secret {
-            writer.key("secret")
-            writer.string(secret)
+            writer.member("secret", secret)
         }
         writer.endObject()
     }

@@ -44,7 +44,7 @@ final class ServerCertificate: Service {
         }
     }
 
-    private static func load(_ certificateFile: String, _ keyFile: String) throws -> NIOSSLContext {
+    static func load(_ certificateFile: String, _ keyFile: String) throws -> NIOSSLContext {
         let certificates = try NIOSSLCertificate.fromPEMFile(certificateFile)
         let key = try NIOSSLPrivateKey(file: keyFile, format: .pem)
         // Making the context checks that the key is the certificate's.

@@ -58,8 +58,7 @@ struct AllowanceInboxRoutes {
     private func unreadCount(_ request: Request, _ context: APIContext) async throws -> Response {
         let unread = try await self.inbox.unread(user: try context.user())
         return Response.object { writer in
-            writer.key("count")
-            writer.integer(unread)
+            writer.member("count", unread)
         }
     }
 
@@ -91,8 +90,7 @@ struct AllowanceInboxRoutes {
         try fields.finish()
         let change = try await self.services.inboxService.markRead(user: user, ids: ids)
         return Response.object { writer in
-            writer.key("markedCount")
-            writer.integer(change.ids.count)
+            writer.member("markedCount", change.ids.count)
         }
     }
 
@@ -104,8 +102,7 @@ struct AllowanceInboxRoutes {
     private func deleteRead(_ request: Request, _ context: APIContext) async throws -> Response {
         let change = try await self.services.inboxService.delete(user: try context.user(), id: nil)
         return Response.object { writer in
-            writer.key("deletedCount")
-            writer.integer(change.ids.count)
+            writer.member("deletedCount", change.ids.count)
         }
     }
 
@@ -124,8 +121,7 @@ struct AllowanceInboxRoutes {
         let id = try await JobSender(services: self.services)
             .send(type, [("user", user), ("title", title), ("body", body ?? "")])
         return Response.object(status: .accepted) { writer in
-            writer.key("id")
-            writer.string(id)
+            writer.member("id", id)
         }
     }
 }

@@ -18,7 +18,8 @@ enum AllowanceShape {
         switch platform {
         case .ios: 1
         case .android: 2
-        case .web: 3
+        // Its client knows no fourth.
+        case .web, .webhook: 3
         }
     }
 
@@ -28,7 +29,7 @@ enum AllowanceShape {
         case .number("1"): .ios
         case .number("2"): .android
         case .number("3"): .web
-        case .string(let text): Platform(rawValue: text.lowercased())
+        case .string(let text): Platform(rawValue: text.lowercased()).flatMap { $0 == .webhook ? nil : $0 }
         default: nil
         }
     }
@@ -47,29 +48,20 @@ enum AllowanceShape {
             CamelCaseShape.write(item.notification, code: types(item.notification.type)?.code, now: now, to: &writer)
         }
         writer.endArray()
-        writer.key("unreadCount")
-        writer.integer(page.unread)
-        writer.key("totalCount")
-        writer.integer(page.matching)
-        writer.key("hasMore")
-        writer.bool(query.offset + query.limit < Int(page.matching))
+        writer.member("unreadCount", page.unread)
+        writer.member("totalCount", page.matching)
+        writer.member("hasMore", query.offset + query.limit < Int(page.matching))
     }
 
     /// `DeviceTokenDto`.
     static func write(_ device: Device, to writer: inout JSONWriter) {
         writer.beginObject()
-        writer.key("id")
-        writer.string(device.id.description)
-        writer.key("platform")
-        writer.integer(Self.code(of: device.platform))
-        writer.key("deviceName")
-        writer.string(device.name)
-        writer.key("isActive")
-        writer.bool(device.isActive)
-        writer.key("createdAt")
-        writer.string(device.registeredAt.rfc3339)
-        writer.key("lastUsedAt")
-        writer.string(device.lastUsedAt.rfc3339)
+        writer.member("id", device.id.description)
+        writer.member("platform", Self.code(of: device.platform))
+        writer.member("deviceName", device.name)
+        writer.member("isActive", device.isActive)
+        writer.member("createdAt", device.registeredAt.rfc3339)
+        writer.member("lastUsedAt", device.lastUsedAt.rfc3339)
         writer.endObject()
     }
 
@@ -85,26 +77,17 @@ enum AllowanceShape {
         for (code, type) in types.all {
             let wish = wishes[type.name] ?? TypePreference()
             writer.beginObject()
-            writer.key("notificationType")
-            writer.integer(code)
-            writer.key("typeName")
-            writer.string(TypeTitle.text(type.name))
-            writer.key("category")
-            writer.string(type.category ?? Self.otherCategory)
-            writer.key("inAppEnabled")
-            writer.bool(EffectiveWish.inApp(wish, type))
-            writer.key("pushEnabled")
-            writer.bool(EffectiveWish.push(wish, type))
-            writer.key("emailEnabled")
-            writer.bool(EffectiveWish.email(wish, type))
+            writer.member("notificationType", code)
+            writer.member("typeName", TypeTitle.text(type.name))
+            writer.member("category", type.category ?? Self.otherCategory)
+            writer.member("inAppEnabled", EffectiveWish.inApp(wish, type))
+            writer.member("pushEnabled", EffectiveWish.push(wish, type))
+            writer.member("emailEnabled", EffectiveWish.email(wish, type))
             writer.endObject()
         }
         writer.endArray()
-        writer.key("quietHoursEnabled")
-        writer.bool(quietHours != nil)
-        writer.key("quietHoursStart")
-        writer.string(quietHours.map { WallClock.text($0.start) })
-        writer.key("quietHoursEnd")
-        writer.string(quietHours.map { WallClock.text($0.end) })
+        writer.member("quietHoursEnabled", quietHours != nil)
+        writer.member("quietHoursStart", quietHours.map { WallClock.text($0.start) })
+        writer.member("quietHoursEnd", quietHours.map { WallClock.text($0.end) })
     }
 }

@@ -29,6 +29,7 @@ struct NewsDeviceRoutes {
         var fields = try await RequestFields.read(request)
         let token = fields.token("fcm_token")
         let platform = fields.choice("platform", of: Platform.self) ?? .ios
+        if platform == .webhook { fields.fault("platform", "must be one of ios, android, web") }
         let version = fields.text("app_version", limit: 64)
         try fields.finish()
         _ = try await self.devices.register(

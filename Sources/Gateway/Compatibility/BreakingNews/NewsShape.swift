@@ -11,10 +11,8 @@ enum NewsShape {
 
     /// The answer to a registration and to its end.
     static func writeOutcome(_ message: String, to writer: inout JSONWriter) {
-        writer.key("success")
-        writer.bool(true)
-        writer.key("message")
-        writer.string(message)
+        writer.member("success", true)
+        writer.member("message", message)
     }
 
     /// How a user stands: whether breaking news reaches a phone, which one, and what it may be about.
@@ -27,14 +25,10 @@ enum NewsShape {
         wishes: [String: TypePreference],
         to writer: inout JSONWriter
     ) {
-        writer.key("notifications_enabled")
-        writer.bool(!devices.isEmpty && !isOptedOut)
-        writer.key("has_token")
-        writer.bool(!devices.isEmpty)
-        writer.key("token_count")
-        writer.integer(devices.count)
-        writer.key("platform")
-        writer.string(devices.first?.platform.rawValue)
+        writer.member("notifications_enabled", !devices.isEmpty && !isOptedOut)
+        writer.member("has_token", !devices.isEmpty)
+        writer.member("token_count", devices.count)
+        writer.member("platform", devices.first?.platform.rawValue)
         writer.key("preferences")
         writer.beginObject()
         for type in types where type.category == Self.category {

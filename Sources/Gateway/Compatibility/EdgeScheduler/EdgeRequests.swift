@@ -41,7 +41,7 @@ enum EdgeRequests {
         try self.rows(body) { fields in
             try self.requireOwner(&fields, user: user)
             let platform = fields.choice("platform", of: Platform.self, isRequired: true)
-            if platform == .web { fields.fault("platform", "must be ios or android") }
+            if platform == .web || platform == .webhook { fields.fault("platform", "must be ios or android") }
             let token = fields.token("token")
             let deviceID = fields.text("device_id", limit: DeviceKeeper.longestName)
             guard let platform, let token else { return nil }

@@ -37,7 +37,9 @@ struct EdgeTokenRoutes {
     }
 
     private func rows(_ user: String) async throws -> [EdgeRow] {
-        try await self.devices.active(user: user).filter { $0.platform != .web }.map { EdgeRow(device: $0) }
+        try await self.devices.active(user: user).filter { [.ios, .android].contains($0.platform) }.map {
+            EdgeRow(device: $0)
+        }
     }
 
     // MARK: Calls

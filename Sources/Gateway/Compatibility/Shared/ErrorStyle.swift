@@ -37,12 +37,9 @@ struct ErrorStyle: Sendable {
             ? problem.detail : problem.faults.map { "\($0.field) \($0.reason)" }.joined(separator: "; ")
         var writer = JSONWriter(capacity: 512)
         writer.beginObject()
-        writer.key("type")
-        writer.string("about:blank")
-        writer.key("title")
-        writer.string(status.reasonPhrase)
-        writer.key("status")
-        writer.integer(status.code)
+        writer.member("type", "about:blank")
+        writer.member("title", status.reasonPhrase)
+        writer.member("status", status.code)
         for key in ["detail", "error", "message"] as [StaticString] {
             writer.key(key)
             writer.string(text)
@@ -56,8 +53,7 @@ struct ErrorStyle: Sendable {
             }
         }
         if self.hasCode {
-            writer.key("code")
-            writer.string(String(status.code))
+            writer.member("code", String(status.code))
             writer.key("details")
             writer.null()
             writer.key("hint")

@@ -25,6 +25,7 @@ struct HybridDeviceRoutes {
         var fields = try await RequestFields.read(request)
         let token = fields.token("fcm_token")
         let platform = fields.choice("platform", of: Platform.self, isRequired: true)
+        if platform == .webhook { fields.fault("platform", "must be one of ios, android, web") }
         let deviceID = fields.text("device_id", limit: DeviceKeeper.longestName)
         try fields.finish()
         guard let token, let platform else { throw Problem(.badRequest, "fields are missing") }
@@ -33,8 +34,7 @@ struct HybridDeviceRoutes {
             user: user
         )
         return Response.object { writer in
-            writer.key("status")
-            writer.string("registered")
+            writer.member("status", "registered")
             writer.key("device")
             HybridShape.write(device, to: &writer)
         }
@@ -53,10 +53,8 @@ struct HybridDeviceRoutes {
         try fields.finish()
         let isRemoved = try await self.devices.services.devices.remove(user: user, token: token ?? "")
         return Response.object { writer in
-            writer.key("status")
-            writer.string("unregistered")
-            writer.key("removed")
-            writer.integer(isRemoved ? 1 : 0)
+            writer.member("status", "unregistered")
+            writer.member("removed", isRemoved ? 1 : 0)
         }
     }
 

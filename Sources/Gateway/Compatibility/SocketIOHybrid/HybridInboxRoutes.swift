@@ -44,8 +44,7 @@ struct HybridInboxRoutes {
     private func unreadCount(_ request: Request, _ context: APIContext) async throws -> Response {
         let unread = try await self.inbox.unread(user: try context.user())
         return Response.object { writer in
-            writer.key("count")
-            writer.integer(unread)
+            writer.member("count", unread)
         }
     }
 
@@ -69,14 +68,10 @@ struct HybridInboxRoutes {
         let notification = try await self.inbox.markRead(user: user, id: try InboxKeeper.id(context))
         let unread = try await self.inbox.unread(user: user)
         return Response.object { writer in
-            writer.key("status")
-            writer.string("ok")
-            writer.key("notification_id")
-            writer.string(notification.id.description)
-            writer.key("read_at")
-            writer.string(notification.readAt?.rfc3339)
-            writer.key("unread_count")
-            writer.integer(unread)
+            writer.member("status", "ok")
+            writer.member("notification_id", notification.id.description)
+            writer.member("read_at", notification.readAt?.rfc3339)
+            writer.member("unread_count", unread)
         }
     }
 
@@ -88,22 +83,17 @@ struct HybridInboxRoutes {
         try fields.finish()
         let change = try await self.services.inboxService.markRead(user: user, ids: ids ?? [])
         return Response.object { writer in
-            writer.key("status")
-            writer.string("ok")
-            writer.key("updated")
-            writer.integer(change.ids.count)
-            writer.key("unread_count")
-            writer.integer(change.unread)
+            writer.member("status", "ok")
+            writer.member("updated", change.ids.count)
+            writer.member("unread_count", change.unread)
         }
     }
 
     private func delete(_ request: Request, _ context: APIContext) async throws -> Response {
         let change = try await self.inbox.delete(user: try context.user(), id: try InboxKeeper.id(context))
         return Response.object { writer in
-            writer.key("status")
-            writer.string("ok")
-            writer.key("unread_count")
-            writer.integer(change.unread)
+            writer.member("status", "ok")
+            writer.member("unread_count", change.unread)
         }
     }
 

@@ -112,10 +112,8 @@ struct TaskDeviceRoutes {
         let id = try await JobSender(services: self.services)
             .send(type, [("user", user), ("title", title ?? ""), ("body", message ?? ""), ("channels", #"["push"]"#)])
         return Response.object { writer in
-            writer.key("message")
-            writer.string("Test notification sent")
-            writer.key("id")
-            writer.string(id)
+            writer.member("message", "Test notification sent")
+            writer.member("id", id)
         }
     }
 }

@@ -9,21 +9,14 @@ enum TaskShape {
     /// A device as a row of its table; APNs's and FCM's are alike.
     static func write(_ device: Device, to writer: inout JSONWriter) {
         writer.beginObject()
-        writer.key("id")
-        writer.integer(TaskDeviceNumber.number(of: device.id))
-        writer.key("name")
-        writer.string(device.name)
-        writer.key("registration_id")
-        writer.string(device.token)
-        writer.key("device_id")
-        writer.string(device.deviceID)
-        writer.key("active")
-        writer.bool(device.isActive)
-        writer.key("date_created")
-        writer.string(device.registeredAt.rfc3339)
+        writer.member("id", TaskDeviceNumber.number(of: device.id))
+        writer.member("name", device.name)
+        writer.member("registration_id", device.token)
+        writer.member("device_id", device.deviceID)
+        writer.member("active", device.isActive)
+        writer.member("date_created", device.registeredAt.rfc3339)
         if device.provider == .fcm {
-            writer.key("cloud_message_type")
-            writer.string("FCM")
+            writer.member("cloud_message_type", "FCM")
         }
         writer.endObject()
     }

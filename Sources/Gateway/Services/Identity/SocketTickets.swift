@@ -39,8 +39,7 @@ package struct SocketTickets: Sendable {
         let secret = (0..<Self.length).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("user")
-        writer.string(caller.user)
+        writer.member("user", caller.user)
         let moments: [(StaticString, Timestamp?)] = [("issued_at", caller.issuedAt), ("expires_at", caller.expiresAt)]
         for case (let name, .some(let moment)) in moments {
             writer.key(name)

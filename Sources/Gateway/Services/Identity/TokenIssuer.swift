@@ -25,8 +25,7 @@ package enum TokenIssuer {
     ) -> String {
         var claims = JSONWriter()
         claims.beginObject()
-        claims.key("sub")
-        claims.string(user)
+        claims.member("sub", user)
         let words: [(StaticString, String?)] = [("scope", scope?.rawValue), ("iss", issuer), ("aud", audience)]
         for case (let name, .some(let text)) in words {
             claims.key(name)
@@ -39,10 +38,8 @@ package enum TokenIssuer {
             for text in texts { claims.string(text) }
             claims.endArray()
         }
-        claims.key("iat")
-        claims.integer(now.seconds)
-        claims.key("exp")
-        claims.integer((now + lifetime).seconds)
+        claims.member("iat", now.seconds)
+        claims.member("exp", (now + lifetime).seconds)
         claims.endObject()
         let header = Base64URL.encode(#"{"alg":"HS256","typ":"JWT"}"#.utf8)
         let signed = header + "." + Base64URL.encode(claims.bytes)

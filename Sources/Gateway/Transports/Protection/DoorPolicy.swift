@@ -8,7 +8,7 @@ package struct DoorPolicy: Sendable {
     /// Loads nothing, runs nothing, stands in no frame.
     private static let pagePolicy = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
     /// Fields of answers that pages of other origins may read beside the simple ones.
-    private static let exposedFields = "ETag, Location, Retry-After, WWW-Authenticate"
+    private static let exposedFields = "ETag, Location, Retry-After, WWW-Authenticate, X-Request-ID"
 
     /// Which pages may use the listener.
     package var origins = AllowedOrigins.listed([])

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import { chart } from "./admin-charts.js";
-import { card, fill, number, pill, span, table, when } from "./admin-parts.js";
+import { card, fill, number, pill, span, table, until } from "./admin-parts.js";
 import { h } from "./dom.js";
 
-const titles = { in_app: "In app", fcm: "FCM", apns: "APNs", webpush: "Web Push", email: "E-mail" };
+const titles = { in_app: "In app", fcm: "FCM", apns: "APNs", webpush: "Web Push", email: "E-mail", webhook: "Webhook" };
 
 /** Who works, what waits where, and what went out in the last hour. */
 export function overview(page) {
@@ -49,8 +49,8 @@ function tileRow(survey, streams, statistics) {
     isCounted ? tile("connections", number(connections)) : null,
     tile("waiting to be taken", number(lag), lag > 10_000 ? "warn" : ""),
     tile("oldest under way", span(oldest), oldest > 120 ? "warn" : ""),
-    statistics ? tile("in the last hour", number(sum(null))) : null,
-    statistics ? tile("failed in the last hour", number(sum("failed")), sum("failed") ? "bad" : "") : null,
+    statistics ? tile("sent, last hour", number(sum(null))) : null,
+    statistics ? tile("failed, last hour", number(sum("failed")), sum("failed") ? "bad" : "") : null,
   ].filter(Boolean);
 }
 
@@ -76,7 +76,7 @@ function providerTable(known) {
   const kinds = { closed: "good", probing: "warn", open: "bad" };
   const rows = (known.providers ?? []).flatMap((provider) => provider.ways.map((way) => [
     titles[provider.provider] ?? provider.provider, way.app,
-    pill(way.breaker, kinds[way.breaker] ?? "warn"), way.open_until ? when(way.open_until) : "",
+    pill(way.breaker, kinds[way.breaker] ?? "warn"), way.open_until ? until(way.open_until) : "",
     number(way.in_flight), number(provider.waiting + provider.retries),
   ]));
   return table("Providers", ["Provider", "App", "Breaker", "Open until", "#Under way", "#Waiting"], rows, "No provider is configured.");

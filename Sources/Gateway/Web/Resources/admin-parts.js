@@ -31,6 +31,15 @@ export function when(moment) {
   return moment ? h("time", { datetime: moment, title: exactly(moment, language) }, ago(moment, language, "now")) : "–";
 }
 
+/** When something that lies ahead will be. */
+export function until(moment) {
+  if (!moment) return "–";
+  const seconds = Math.ceil((Date.parse(moment) - Date.now()) / 1000);
+  const format = new Intl.RelativeTimeFormat(language, { style: "narrow" });
+  const text = seconds < 1 ? "now" : seconds < 120 ? format.format(seconds, "second") : format.format(Math.round(seconds / 60), "minute");
+  return h("time", { datetime: moment, title: exactly(moment, language) }, text);
+}
+
 /** A word with a colour that says whether it is good; the word says it too. */
 export function pill(text, kind = "neutral") {
   return h("span", { class: `pill ${kind}` }, text);

@@ -15,15 +15,20 @@ self.addEventListener("push", (event) => {
   } catch {
     message = { title: event.data?.text() };
   }
-  event.waitUntil(message.retract ? close([message.retract].flat()) : show(message));
+  event.waitUntil(message.retract ? retract(message) : show(message));
 });
+
+/** Takes away what was read elsewhere. What has taken its place under the same tag is another, and stays. */
+async function retract(message) {
+  setBadge(message.badge);
+  await close([message.retract].flat());
+}
 
 async function show(message) {
   const tag = message.tag ?? message.collapse_key ?? message.notification_id;
-  const count = Number(message.badge);
-  if (Number.isFinite(count)) setBadge(count);
+  setBadge(message.badge);
   const { title, body } = message.notification ?? message;
-  await self.registration.showNotification(title || "Carillon", {
+  const own = {
     body: body ?? "",
     image: safe(message.image) ?? undefined,
     tag,
@@ -31,7 +36,13 @@ async function show(message) {
     timestamp: message.created_at ? Date.parse(message.created_at) : Date.now(),
     data: { id: message.notification_id, url: message.url },
     actions: list(message.actions).slice(0, mostActions).map(({ id, title }) => ({ action: String(id), title: String(title) })),
-  });
+  };
+  const options = message.options instanceof Object ? message.options : {};
+  // A click leads by our data, whatever else the sender has in it.
+  const whole = { ...own, ...options, data: { ...options.data, ...own.data } };
+  // A browser refuses options that do not go together; then it gets ours alone.
+  await self.registration.showNotification(title || "Carillon", whole)
+    .catch(() => self.registration.showNotification(title || "Carillon", own));
 }
 
 function list(value) {
@@ -85,6 +96,9 @@ async function close(ids) {
   }
 }
 
-function setBadge(count) {
+/** Shows the unread count on the app's icon; without a count it stays as it is. */
+function setBadge(badge) {
+  const count = Number(badge ?? NaN);
+  if (!Number.isFinite(count)) return;
   (count ? navigator.setAppBadge?.(count) : navigator.clearAppBadge?.())?.catch(() => null);
 }

@@ -47,12 +47,9 @@ package struct VAPIDKey: Sendable {
     package func token(audience: String, subject: String, expiresAt: Timestamp) throws(Fault) -> String {
         var claims = JSONWriter()
         claims.beginObject()
-        claims.key("aud")
-        claims.string(audience)
-        claims.key("exp")
-        claims.integer(expiresAt.seconds)
-        claims.key("sub")
-        claims.string(subject)
+        claims.member("aud", audience)
+        claims.member("exp", expiresAt.seconds)
+        claims.member("sub", subject)
         claims.endObject()
         let signed = Self.header + "." + Base64URL.encode(claims.bytes)
         guard let signature = try? self.key.signature(for: Array(signed.utf8)) else {

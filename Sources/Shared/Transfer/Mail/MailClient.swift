@@ -11,6 +11,8 @@ import Threads
 /// one of them and the others close. There are no retries here, but for a kept connection that the relay ended before it
 /// looked at the message.
 package final class MailClient: Sendable {
+    package let relay: MailRelay
+    private let configuration: MailConfiguration
     private let pool: MailPool
 
     /// Connects with the first message.
@@ -25,6 +27,8 @@ package final class MailClient: Sendable {
         if let file = configuration.caFile, access(file, R_OK) != 0 {
             throw TransferError(.configuration, "the authorities' file cannot be read")
         }
+        self.relay = relay
+        self.configuration = configuration
         self.pool = MailPool(relay: relay, configuration: configuration, logger: logger)
     }
 
@@ -45,6 +49,21 @@ package final class MailClient: Sendable {
             }
         } onCancel: {
             self.pool.cancel(ticket)
+        }
+    }
+
+    /// Opens a connection of its own, greets the relay and logs in, and closes it: no message is sent.
+    ///
+    /// - Parameter timeout: how long all of it may take.
+    package func greet(timeout: Duration = .seconds(10)) async -> MailOutcome {
+        let (relay, configuration) = (self.relay, self.configuration)
+        return await withCheckedContinuation { continuation in
+            let isStarted = DetachedThread.run(name: "mail-greeting") {
+                let handle = MailHandle(relay, configuration)
+                continuation.resume(
+                    returning: handle?.greet(within: timeout) ?? .unanswered(TransferFailure(.other)))
+            }
+            if !isStarted { continuation.resume(returning: .unanswered(TransferFailure(.other))) }
         }
     }
 

@@ -51,6 +51,20 @@ final class MailHandle {
         return self.attempt(request, remaining: remaining, mayGoOn: mayGoOn, isFresh: true)
     }
 
+    /// Greets the relay and logs in, says that there is nothing to do, and returns its answer.
+    func greet(within limit: Duration) -> MailOutcome {
+        self.reply.removeAll(keepingCapacity: true)
+        self.earlierReply.removeAll(keepingCapacity: true)
+        self.isReplyComplete = true
+        self.isContentTaken = false
+        self.errorText[0] = 0
+        var isSet = self.set(CURLOPT_UPLOAD, 0) && self.set(CURLOPT_NOBODY, 1)
+        isSet = isSet && self.set(CURLOPT_CUSTOMREQUEST, "NOOP")
+        isSet = isSet && self.set(CURLOPT_TIMEOUT_MS, max(1, limit.milliseconds))
+        guard isSet else { return .unanswered(TransferFailure(.other)) }
+        return self.outcome(curl_easy_perform(self.pointer))
+    }
+
     private func isKeptConnectionAtEnd(_ outcome: MailOutcome) -> Bool {
         guard carillon_easy_get_long(self.pointer, CURLINFO_NUM_CONNECTS) == 0 else { return false }
         switch outcome {

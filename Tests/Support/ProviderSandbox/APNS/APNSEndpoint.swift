@@ -33,22 +33,16 @@ struct APNSEndpoint: Sendable {
         let headers = APNSHeaders(request.headers)
         do throws(APNSRefusal) {
             let token = try self.check(request, headers, on: &connection, at: now)
-            switch self.faults.fault(forAPNS: token) {
-            case nil:
-                return .respond(self.accept(token, request, headers, at: now))
-            case .slow:
-                let delay = TimeAmount(self.configuration.slowDelay)
-                return .respondLater(self.accept(token, request, headers, at: now), after: delay)
-            case .apns(let refusal):
+            let fault = self.faults.fault(forAPNS: token)
+            if case .apns(let refusal) = fault {
                 // The client may answer with a new token at once, as it may when its token has really expired.
                 if refusal.reason == .expiredProviderToken { connection.providerToken = nil }
                 throw refusal
-            case .fcm, .webPush, .silence: return .silence
-            case .cut: return .cut
-            case .goAway: return .goAway
-            case .nonsense(let kind): return .respond(SandboxResponse(kind))
-            case .refuse: return .refuse
             }
+            let answer = fault?.answer(to: request, slowDelay: self.configuration.slowDelay) {
+                self.accept(token, request, headers, at: now)
+            }
+            return answer ?? .respond(self.accept(token, request, headers, at: now))
         } catch {
             self.log.refuse(.apns, name: error.reason.rawValue)
             return .respond(

@@ -7,12 +7,12 @@ package import struct Foundation.Date
 package struct ReceivedMessage: Sendable {
     /// The face that took it.
     package enum Provider: String, Sendable, CaseIterable {
-        case fcm, apns, webpush, email
+        case fcm, apns, webpush, email, webhook
     }
 
     package let provider: Provider
     /// The device token; for FCM the topic, the condition or the installation id where that is the target; for Web Push the
-    /// subscription's name; the address of an e-mail.
+    /// subscription's name; the address of an e-mail; a webhook's token.
     package let token: String
     /// The request's headers in lower case, without the credential; an e-mail's header fields as they came, unfolded.
     package let headers: [String: String]

@@ -34,19 +34,12 @@ struct FCMEndpoint: Sendable {
         do throws(FCMRefusal) {
             try self.authorize(request, at: now)
             let message = try self.read(request)
-            switch self.faults.fault(forFCM: message.target) {
-            case nil:
-                return .respond(self.accept(message, request, at: now))
-            case .slow:
-                let delay = TimeAmount(self.configuration.slowDelay)
-                return .respondLater(self.accept(message, request, at: now), after: delay)
-            case .fcm(let refusal): throw refusal
-            case .apns, .webPush, .silence: return .silence
-            case .cut: return .cut
-            case .goAway: return .goAway
-            case .nonsense(let kind): return .respond(SandboxResponse(kind))
-            case .refuse: return .refuse
+            let fault = self.faults.fault(forFCM: message.target)
+            if case .fcm(let refusal) = fault { throw refusal }
+            let answer = fault?.answer(to: request, slowDelay: self.configuration.slowDelay) {
+                self.accept(message, request, at: now)
             }
+            return answer ?? .respond(self.accept(message, request, at: now))
         } catch {
             return .respond(self.refuse(error))
         }

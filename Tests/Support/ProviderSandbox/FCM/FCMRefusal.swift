@@ -68,6 +68,8 @@ extension FCMRefusal {
 
     static let malformedTokenField = FCMRefusal.invalid("Invalid registration token", field: "message.token")
 
+    static let otherField = FCMRefusal.invalid("Invalid title", field: "message.notification.title")
+
     static let unauthenticated = FCMRefusal(
         httpStatus: 401, status: "UNAUTHENTICATED", errorCode: nil,
         message: "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or "
@@ -100,6 +102,13 @@ extension FCMRefusal {
     static let quotaExceeded = FCMRefusal(
         httpStatus: 429, status: "RESOURCE_EXHAUSTED", errorCode: "QUOTA_EXCEEDED",
         message: "Message rate exceeded for this project.")
+
+    static let deviceQuotaExceeded = FCMRefusal(
+        httpStatus: 429, status: "RESOURCE_EXHAUSTED", errorCode: "QUOTA_EXCEEDED",
+        message: "Message rate exceeded for this device.")
+
+    static let unspecified = FCMRefusal(
+        httpStatus: 500, status: "UNKNOWN", errorCode: "UNSPECIFIED_ERROR", message: "Unknown Error.")
 
     static let internalError = FCMRefusal(
         httpStatus: 500, status: "INTERNAL", errorCode: "INTERNAL", message: "Internal error encountered.")

@@ -1,6 +1,8 @@
 // Carillon · Fault.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import NIOCore
+
 /// What a marked device token makes the sandbox do, after the request was found valid.
 enum Fault: Sendable {
     enum Nonsense: String, Sendable {
@@ -12,11 +14,14 @@ enum Fault: Sendable {
         case empty
         /// 200 with 1 MB.
         case huge
+        /// 502 with the request's own header in it, credential and all.
+        case echo
     }
 
     case fcm(FCMRefusal)
     case apns(APNSRefusal)
     case webPush(WebPushRefusal)
+    case webhook(WebhookRefusal)
     /// The good answer, late.
     case slow
     case silence
@@ -25,4 +30,23 @@ enum Fault: Sendable {
     /// An answer that no provider should give.
     case nonsense(Nonsense)
     case refuse
+    case reset
+}
+
+extension Fault {
+    /// What it makes of a valid request whose good answer is `accepted`; nil for a provider's own words.
+    func answer(
+        to request: SandboxRequest, slowDelay: Duration, accepted: () -> SandboxResponse
+    ) -> SandboxAnswer? {
+        switch self {
+        case .fcm, .apns, .webPush, .webhook: nil
+        case .slow: .respondLater(accepted(), after: TimeAmount(slowDelay))
+        case .silence: .silence
+        case .cut: .cut
+        case .goAway: .goAway
+        case .nonsense(let kind): .respond(SandboxResponse(kind, to: request))
+        case .refuse: .refuse
+        case .reset: .reset
+        }
+    }
 }

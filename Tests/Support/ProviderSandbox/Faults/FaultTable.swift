@@ -9,12 +9,15 @@ struct FaultTable: Sendable {
     private static let fcm: [FaultMarker] = [
         .init("bad", .fcm(.malformedToken), "400 INVALID_ARGUMENT: no registration token"),
         .init("badfield", .fcm(.malformedTokenField), "400 INVALID_ARGUMENT, BadRequest on message.token"),
+        .init("invalid", .fcm(.otherField), "400 INVALID_ARGUMENT, BadRequest on another field"),
         .init("unauthenticated", .fcm(.unauthenticated), "401 UNAUTHENTICATED, no FcmError"),
         .init("thirdparty", .fcm(.thirdPartyAuthError), "401 THIRD_PARTY_AUTH_ERROR"),
         .init("permission", .fcm(.permissionDenied), "403 PERMISSION_DENIED, no FcmError"),
         .init("mismatch", .fcm(.senderIDMismatch), "403 SENDER_ID_MISMATCH"),
         .init("unregistered", .fcm(.unregistered), "404 UNREGISTERED"),
         .init("quota", .fcm(.quotaExceeded), "429 QUOTA_EXCEEDED with Retry-After"),
+        .init("devicequota", .fcm(.deviceQuotaExceeded), "429 QUOTA_EXCEEDED of the device, with Retry-After"),
+        .init("unspecified", .fcm(.unspecified), "500 UNSPECIFIED_ERROR"),
         .init("internal", .fcm(.internalError), "500 INTERNAL"),
         .init("unavailable", .fcm(.unavailable), "503 UNAVAILABLE with Retry-After"),
     ]
@@ -65,6 +68,8 @@ struct FaultTable: Sendable {
         .init("e7", .nonsense(.half), "503 with half a JSON object"),
         .init("e8", .nonsense(.empty), "500 without a body"),
         .init("e9", .nonsense(.huge), "200 with 1 MB"),
+        .init("ea", .nonsense(.echo), "502 with the request's header"),
+        .init("eb", .reset, "RST_STREAM INTERNAL_ERROR"),
     ]
 
     /// Web Push: the endpoint's name starts with the word and a hyphen.
@@ -72,7 +77,9 @@ struct FaultTable: Sendable {
         .init("badrequest", .webPush(.badRequest("So it was asked for")), "400"),
         .init("unauthorized", .webPush(.unauthorized("So it was asked for")), "401, as for a bad VAPID token"),
         .init("forbidden", .webPush(.forbidden), "403, as for another VAPID key"),
+        .init("wrongkey", .webPush(.keyMismatch), "400 VapidPkHashMismatch, as Apple says it"),
         .init("missing", .webPush(.notFound), "404, no such subscription"),
+        .init("timeout", .webPush(.timeout), "408"),
         .init("gone", .webPush(.gone), "410, the subscription has ended"),
         .init("toolarge", .webPush(.tooLarge), "413"),
         .init("limited", .webPush(.limited), "429 with Retry-After in seconds"),
@@ -80,6 +87,21 @@ struct FaultTable: Sendable {
         .init("internal", .webPush(.internalError), "500"),
         .init("unavailable", .webPush(.unavailable), "503 with Retry-After"),
         .init("moved", .webPush(.moved), "307 to another path"),
+    ]
+
+    /// Webhooks: the token starts with the word and a hyphen.
+    private static let webhook: [FaultMarker] = [
+        .init("badrequest", .webhook(.init(400, "so it was asked for")), "400"),
+        .init("unauthorized", .webhook(.init(401, "so it was asked for")), "401, as for a bad signature"),
+        .init("forbidden", .webhook(.init(403, "so it was asked for")), "403"),
+        .init("missing", .webhook(.init(404, "no such path")), "404"),
+        .init("timeout", .webhook(.init(408, "too slow")), "408"),
+        .init("gone", .webhook(.init(410, "no such token")), "410"),
+        .init("toolarge", .webhook(.init(413, "too large")), "413"),
+        .init("limited", .webhook(.init(429, "slow down", isTemporary: true)), "429 with Retry-After"),
+        .init("internal", .webhook(.init(500, "out of order")), "500"),
+        .init("unavailable", .webhook(.init(503, "come back later", isTemporary: true)), "503 with Retry-After"),
+        .init("moved", .webhook(.init(307, "elsewhere")), "307"),
     ]
 
     /// What needs no words of the provider.
@@ -91,19 +113,24 @@ struct FaultTable: Sendable {
         .init("half", .nonsense(.half), "503 with half a JSON object"),
         .init("empty", .nonsense(.empty), "500 without a body"),
         .init("huge", .nonsense(.huge), "200 with 1 MB"),
+        .init("echo", .nonsense(.echo), "502 with the request's header"),
         .init("goaway", .goAway, "GOAWAY with a last stream below the request's"),
         .init("refused", .refuse, "RST_STREAM REFUSED_STREAM"),
+        .init("reset", .reset, "RST_STREAM INTERNAL_ERROR"),
     ]
 
     private static let fcmFaults = Dictionary(
         uniqueKeysWithValues: (Self.fcm + Self.anywhere).map { ($0.text, $0.fault) })
     private static let webPushFaults = Dictionary(
         uniqueKeysWithValues: (Self.webPush + Self.anywhere).map { ($0.text, $0.fault) })
+    private static let webhookFaults = Dictionary(
+        uniqueKeysWithValues: (Self.webhook + Self.anywhere).map { ($0.text, $0.fault) })
     private static let apnsFaults = Dictionary(uniqueKeysWithValues: Self.apns.map { ($0.text, $0.fault) })
 
     static var help: String {
         let words = (Self.fcm + Self.anywhere).map { "  \($0.text)-".padded(to: 20) + $0.effect }
         let names = (Self.webPush + Self.anywhere).map { "  \($0.text)-".padded(to: 20) + $0.effect }
+        let hooks = (Self.webhook + Self.anywhere).map { "  \($0.text)-".padded(to: 20) + $0.effect }
         let codes = Self.apns.map { "  dead\($0.text)00".padded(to: 20) + $0.effect }
         return """
             Device tokens choose the faults; a request must be valid to reach its fault.
@@ -115,6 +142,9 @@ struct FaultTable: Sendable {
 
             Web Push: the same by the subscription's name, which is the endpoint's second part.
             \(names.joined(separator: "\n"))
+
+            Webhooks: the same by the token.
+            \(hooks.joined(separator: "\n"))
 
             APNs: a token that starts with dead, two digits for the fault and two for how
             many tries get it: 00 all, 01 the first, 0a the first ten. The rest of the
@@ -134,6 +164,9 @@ struct FaultTable: Sendable {
 
     /// The fault that this try of a subscription gets, if any.
     func fault(forWebPush name: String) -> Fault? { self.fault(name, Self.webPushFaults) }
+
+    /// The fault that this try of a webhook's token gets, if any.
+    func fault(forWebhook token: String) -> Fault? { self.fault(token, Self.webhookFaults) }
 
     private func fault(_ target: String, _ faults: [String: Fault]) -> Fault? {
         guard let end = target.utf8.prefix(20).firstIndex(of: UInt8(ascii: "-")),

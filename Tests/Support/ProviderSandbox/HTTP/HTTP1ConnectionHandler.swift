@@ -62,8 +62,8 @@ final class HTTP1ConnectionHandler: ChannelInboundHandler {
             }
         case .silence:
             break
-        case .cut, .goAway, .refuse:
-            // HTTP/1.1 has no word for the last two.
+        case .cut, .goAway, .refuse, .reset:
+            // HTTP/1.1 has no word for the last three.
             context.cutConnection()
         }
     }

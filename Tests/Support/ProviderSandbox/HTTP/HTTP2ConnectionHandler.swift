@@ -158,6 +158,8 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
             context.close(promise: nil)
         case .refuse:
             self.write(.rstStream(.refusedStream), on: stream, context: context)
+        case .reset:
+            self.write(.rstStream(.internalError), on: stream, context: context)
         }
     }
 

@@ -16,4 +16,6 @@ enum SandboxAnswer {
     case goAway
     /// RST_STREAM with REFUSED_STREAM (RFC 9113 section 8.7).
     case refuse
+    /// RST_STREAM with INTERNAL_ERROR, which says nothing of what became of the request.
+    case reset
 }

@@ -28,13 +28,14 @@ struct SandboxResponse {
     }
 
     /// What no provider should answer, and some proxy will.
-    init(_ nonsense: Fault.Nonsense) {
+    init(_ nonsense: Fault.Nonsense, to request: SandboxRequest) {
         let (status, text) =
             switch nonsense {
             case .html: (502, "<html><body><h1>502 Bad Gateway</h1></body></html>")
             case .half: (503, #"{"error":{"code":503,"status":"UNAVAIL"#)
             case .empty: (500, "")
             case .huge: (200, String(repeating: "x", count: 1_000_000))
+            case .echo: (502, request.headers.map { "\($0.name): \($0.value)\n" }.joined())
             }
         self.init(status: status, body: ByteBuffer(string: text))
     }

@@ -7,15 +7,18 @@ final class SandboxService: Sendable {
     private let fcm: FCMEndpoint
     private let apns: APNSEndpoint
     private let webPush: WebPushEndpoint
+    private let webhook: WebhookEndpoint
     private let control: ControlEndpoint
 
     init(
-        tokens: TokenEndpoint, fcm: FCMEndpoint, apns: APNSEndpoint, webPush: WebPushEndpoint, control: ControlEndpoint
+        tokens: TokenEndpoint, fcm: FCMEndpoint, apns: APNSEndpoint, webPush: WebPushEndpoint,
+        webhook: WebhookEndpoint, control: ControlEndpoint
     ) {
         self.tokens = tokens
         self.fcm = fcm
         self.apns = apns
         self.webPush = webPush
+        self.webhook = webhook
         self.control = control
     }
 
@@ -28,6 +31,7 @@ final class SandboxService: Sendable {
         connection.isTrusted = true
         if request.path.hasPrefix("/v1/projects/") { return self.fcm.answer(request) }
         if request.path.hasPrefix(SandboxSubscription.path) { return self.webPush.answer(request) }
+        if request.path == WebhookEndpoint.path { return self.webhook.answer(request) }
         if request.path == "/token" { return .respond(self.tokens.respond(to: request)) }
         return .respond(self.control.respond(to: request))
     }

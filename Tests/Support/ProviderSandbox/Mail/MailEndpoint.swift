@@ -22,6 +22,8 @@ struct MailEndpoint: Sendable {
         self.configuration = configuration
     }
 
+    var relay: SandboxConfiguration.Relay { self.configuration.relay }
+
     func mayLogIn(user: String, password: String) -> Bool {
         user == Self.user && password == Self.password
     }

@@ -82,7 +82,12 @@ struct SMTPSession {
             guard !argument.isEmpty else { return [.reply("501 5.5.4 EHLO takes a name")] }
             self.isGreeted = true
             self.forget()
-            let more = self.isSecure ? "250-AUTH PLAIN\r\n" : "250-STARTTLS\r\n"
+            let more =
+                switch self.endpoint.relay {
+                case .withoutTLS where !self.isSecure: ""
+                case .strangeLogin where self.isSecure: "250-AUTH X-STRANGE\r\n"
+                default: self.isSecure ? "250-AUTH PLAIN\r\n" : "250-STARTTLS\r\n"
+                }
             return [
                 .reply(
                     "250-sandbox.carillon.example\r\n250-SIZE \(MailEndpoint.sizeLimit)\r\n\(more)250 ENHANCEDSTATUSCODES"

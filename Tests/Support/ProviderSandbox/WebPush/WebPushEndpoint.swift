@@ -26,19 +26,12 @@ struct WebPushEndpoint: Sendable {
         let now = self.configuration.clock()
         do throws(WebPushRefusal) {
             let (id, origin) = try self.check(request, at: now)
-            switch self.faults.fault(forWebPush: id) {
-            case nil:
-                return .respond(self.accept(id, request, origin, at: now))
-            case .slow:
-                let delay = TimeAmount(self.configuration.slowDelay)
-                return .respondLater(self.accept(id, request, origin, at: now), after: delay)
-            case .webPush(let refusal): throw refusal
-            case .fcm, .apns, .silence: return .silence
-            case .cut: return .cut
-            case .goAway: return .goAway
-            case .nonsense(let kind): return .respond(SandboxResponse(kind))
-            case .refuse: return .refuse
+            let fault = self.faults.fault(forWebPush: id)
+            if case .webPush(let refusal) = fault { throw refusal }
+            let answer = fault?.answer(to: request, slowDelay: self.configuration.slowDelay) {
+                self.accept(id, request, origin, at: now)
             }
+            return answer ?? .respond(self.accept(id, request, origin, at: now))
         } catch {
             self.log.refuse(.webpush, name: "\(error.status) \(error.message)")
             return .respond(error.response(retryAfter: self.configuration.retryAfter, now: now))

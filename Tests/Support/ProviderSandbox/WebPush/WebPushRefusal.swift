@@ -16,6 +16,8 @@ struct WebPushRefusal: Error {
     let message: String
     var delay: Delay?
     var location: String?
+    /// Apple's word, in place of Mozilla's form.
+    var reason: String?
 
     init(_ status: Int, _ number: Int, _ name: String, _ message: String, delay: Delay? = nil, location: String? = nil)
     {
@@ -30,6 +32,12 @@ struct WebPushRefusal: Error {
     static func badRequest(_ message: String) -> WebPushRefusal { .init(400, 111, "Bad Request", message) }
     static func unauthorized(_ message: String) -> WebPushRefusal { .init(401, 109, "Unauthorized", message) }
 
+    static let keyMismatch: WebPushRefusal = {
+        var refusal = WebPushRefusal(400, 0, "Bad Request", "VapidPkHashMismatch")
+        refusal.reason = "VapidPkHashMismatch"
+        return refusal
+    }()
+    static let timeout = WebPushRefusal(408, 0, "Request Timeout", "The request took too long")
     static let notFound = WebPushRefusal(404, 102, "Not Found", "No such subscription")
     static let gone = WebPushRefusal(410, 106, "Gone", "Request did not validate: no such subscriber")
     static let forbidden = WebPushRefusal(403, 109, "Forbidden", "The key is not that of the subscription")
@@ -49,6 +57,7 @@ struct WebPushRefusal: Error {
         case .date: headers.append(("retry-after", Self.httpDate(now.addingTimeInterval(Double(retryAfter)))))
         }
         if let location { headers.append(("location", location)) }
+        if let reason { return .json(self.status, JSONText.object([("reason", reason)]), headers: headers) }
         let body =
             #"{"code":\#(self.status),"errno":\#(self.number),"error":\#(JSONText.quoted(self.name)),"#
             + #""message":\#(JSONText.quoted(self.message))}"#

@@ -53,8 +53,7 @@ package enum SignalRHandshake: Sendable, Equatable {
     private static func failure(_ error: String) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("error")
-        writer.string(error)
+        writer.member("error", error)
         writer.endObject()
         return writer.bytes + [SignalRRecordSplitter.separator]
     }

@@ -20,10 +20,8 @@ package struct SignalRRecord: Sendable, Equatable {
     package init(target: String, encodedArguments: [[UInt8]]) {
         var writer = JSONWriter(capacity: encodedArguments.reduce(64) { $0 + $1.count + 1 })
         writer.beginObject()
-        writer.key("type")
-        writer.integer(1)
-        writer.key("target")
-        writer.string(target)
+        writer.member("type", 1)
+        writer.member("target", target)
         writer.key("arguments")
         writer.beginArray()
         for argument in encodedArguments { writer.raw(argument) }
@@ -40,34 +38,27 @@ package struct SignalRRecord: Sendable, Equatable {
         case .invocation(let invocation): Self.write(invocation, to: &writer)
         case .streamItem(let invocationID, let item):
             writer.integer(2)
-            writer.key("invocationId")
-            writer.string(invocationID)
-            writer.key("item")
-            writer.value(item)
+            writer.member("invocationId", invocationID)
+            writer.member("item", item)
         case .completion(let completion): Self.write(completion, to: &writer)
         case .cancelInvocation(let invocationID):
             writer.integer(5)
-            writer.key("invocationId")
-            writer.string(invocationID)
+            writer.member("invocationId", invocationID)
         case .ping: writer.integer(6)
         case .close(let error, let allowReconnect):
             writer.integer(7)
             if let error {
-                writer.key("error")
-                writer.string(error)
+                writer.member("error", error)
             }
             if allowReconnect {
-                writer.key("allowReconnect")
-                writer.bool(true)
+                writer.member("allowReconnect", true)
             }
         case .acknowledgement(let sequenceID):
             writer.integer(8)
-            writer.key("sequenceId")
-            writer.integer(sequenceID)
+            writer.member("sequenceId", sequenceID)
         case .sequence(let sequenceID):
             writer.integer(9)
-            writer.key("sequenceId")
-            writer.integer(sequenceID)
+            writer.member("sequenceId", sequenceID)
         }
         writer.endObject()
         self.init(writer, isCounted: message.isCounted)
@@ -92,31 +83,24 @@ package struct SignalRRecord: Sendable, Equatable {
             writer.endObject()
         }
         if let invocationID = invocation.invocationID {
-            writer.key("invocationId")
-            writer.string(invocationID)
+            writer.member("invocationId", invocationID)
         }
-        writer.key("target")
-        writer.string(invocation.target)
-        writer.key("arguments")
-        writer.value(.array(invocation.arguments))
+        writer.member("target", invocation.target)
+        writer.member("arguments", .array(invocation.arguments))
         if !invocation.streamIDs.isEmpty {
-            writer.key("streamIds")
-            writer.value(.array(invocation.streamIDs.map { .string($0) }))
+            writer.member("streamIds", .array(invocation.streamIDs.map { .string($0) }))
         }
     }
 
     private static func write(_ completion: SignalRCompletion, to writer: inout JSONWriter) {
         writer.integer(3)
-        writer.key("invocationId")
-        writer.string(completion.invocationID)
+        writer.member("invocationId", completion.invocationID)
         switch completion.outcome {
         case .void: break
         case .result(let result):
-            writer.key("result")
-            writer.value(result)
+            writer.member("result", result)
         case .error(let error):
-            writer.key("error")
-            writer.string(error)
+            writer.member("error", error)
         }
     }
 }

@@ -64,20 +64,16 @@ package struct SignalRNegotiation: Sendable, Equatable {
             && query["useStatefulReconnect"]?.lowercased() == "true"
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("negotiateVersion")
-        writer.integer(version)
-        writer.key("connectionId")
-        writer.string(connectionID)
+        writer.member("negotiateVersion", version)
+        writer.member("connectionId", connectionID)
         if version > 0 {
-            writer.key("connectionToken")
-            writer.string(connectionToken)
+            writer.member("connectionToken", connectionToken)
         }
         writer.key("availableTransports")
         writer.beginArray()
         for transport in transports {
             writer.beginObject()
-            writer.key("transport")
-            writer.string(transport.rawValue)
+            writer.member("transport", transport.rawValue)
             writer.key("transferFormats")
             writer.beginArray()
             writer.string("Text")
@@ -86,8 +82,7 @@ package struct SignalRNegotiation: Sendable, Equatable {
         }
         writer.endArray()
         if isStateful {
-            writer.key("useStatefulReconnect")
-            writer.bool(true)
+            writer.member("useStatefulReconnect", true)
         }
         writer.endObject()
         let id = version > 0 ? connectionToken : connectionID
@@ -105,8 +100,7 @@ package struct SignalRNegotiation: Sendable, Equatable {
     private init(error: String) {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("error")
-        writer.string(error)
+        writer.member("error", error)
         writer.endObject()
         self.init(SignalRResponse(status: 200, contentType: SignalRResponse.json, body: writer.bytes))
     }

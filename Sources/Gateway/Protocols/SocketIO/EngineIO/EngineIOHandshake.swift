@@ -13,18 +13,14 @@ package enum EngineIOHandshake {
     {
         var writer = JSONWriter(capacity: 128)
         writer.beginObject()
-        writer.key("sid")
-        writer.string(sid)
+        writer.member("sid", sid)
         writer.key("upgrades")
         writer.beginArray()
         if transport == .polling, configuration.allowsUpgrade { writer.string("websocket") }
         writer.endArray()
-        writer.key("pingInterval")
-        writer.integer(configuration.pingInterval)
-        writer.key("pingTimeout")
-        writer.integer(configuration.pingTimeout)
-        writer.key("maxPayload")
-        writer.integer(configuration.maximumPayload)
+        writer.member("pingInterval", configuration.pingInterval)
+        writer.member("pingTimeout", configuration.pingTimeout)
+        writer.member("maxPayload", configuration.maximumPayload)
         writer.endObject()
         return writer.bytes
     }

@@ -39,10 +39,8 @@ package enum EngineIORefusal: Sendable, Equatable {
     package var response: EngineIOResponse {
         var writer = JSONWriter(capacity: 64)
         writer.beginObject()
-        writer.key("code")
-        writer.integer(self.code)
-        writer.key("message")
-        writer.string(self.message)
+        writer.member("code", self.code)
+        writer.member("message", self.message)
         writer.endObject()
         return EngineIOResponse(status: self.code == 4 ? 403 : 400, contentType: .json, body: writer.bytes)
     }

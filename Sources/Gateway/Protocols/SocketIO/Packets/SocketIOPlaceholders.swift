@@ -15,10 +15,8 @@ enum SocketIOPlaceholders {
 
     static func write(_ number: Int, to writer: inout JSONWriter) {
         writer.beginObject()
-        writer.key("_placeholder")
-        writer.bool(true)
-        writer.key("num")
-        writer.integer(number)
+        writer.member("_placeholder", true)
+        writer.member("num", number)
         writer.endObject()
     }
 

@@ -60,8 +60,7 @@ enum NativeDialect {
     private static func object(_ type: StaticString, _ write: (inout JSONWriter) -> Void) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
-        writer.key("type")
-        writer.string("\(type)")
+        writer.member("type", "\(type)")
         write(&writer)
         writer.endObject()
         return writer.bytes
@@ -69,29 +68,20 @@ enum NativeDialect {
 
     static func welcome(connection: String, pingInterval: Int64, version: Int64) -> [UInt8] {
         self.object("welcome") { writer in
-            writer.key("connection")
-            writer.string(connection)
-            writer.key("ping_interval")
-            writer.integer(pingInterval)
-            writer.key("version")
-            writer.integer(version)
+            writer.member("connection", connection)
+            writer.member("ping_interval", pingInterval)
+            writer.member("version", version)
         }
     }
 
     static func sync(_ snapshot: InboxSnapshot) -> [UInt8] {
         self.object("sync") { writer in
-            writer.key("version")
-            writer.integer(snapshot.version)
-            writer.key("unread")
-            writer.integer(snapshot.unread)
-            writer.key("total")
-            writer.integer(snapshot.total)
-            writer.key("reset")
-            writer.bool(snapshot.isReset)
-            writer.key("has_more")
-            writer.bool(snapshot.hasMore)
-            writer.key("cursor")
-            writer.string(snapshot.hasMore ? snapshot.items.last?.id.description : nil)
+            writer.member("version", snapshot.version)
+            writer.member("unread", snapshot.unread)
+            writer.member("total", snapshot.total)
+            writer.member("reset", snapshot.isReset)
+            writer.member("has_more", snapshot.hasMore)
+            writer.member("cursor", snapshot.hasMore ? snapshot.items.last?.id.description : nil)
             writer.key("notifications")
             writer.beginArray()
             for item in snapshot.items { writer.raw(item.json) }
@@ -117,12 +107,9 @@ enum NativeDialect {
     static func notification(_ body: [UInt8], version: Int64, unread: Int32) -> [UInt8] {
         var writer = JSONWriter(capacity: body.count + 96)
         writer.beginObject()
-        writer.key("type")
-        writer.string("notification")
-        writer.key("version")
-        writer.integer(version)
-        writer.key("unread")
-        writer.integer(unread)
+        writer.member("type", "notification")
+        writer.member("version", version)
+        writer.member("unread", unread)
         writer.key("notification")
         writer.raw(body)
         writer.endObject()
@@ -132,10 +119,8 @@ enum NativeDialect {
     /// A change that is not a new notification: `body` is an object whose members stand beside the common ones.
     static func change(_ type: StaticString, _ body: [UInt8], version: Int64, unread: Int32) -> [UInt8] {
         self.object(type) { writer in
-            writer.key("version")
-            writer.integer(version)
-            writer.key("unread")
-            writer.integer(unread)
+            writer.member("version", version)
+            writer.member("unread", unread)
             writer.key("change")
             writer.raw(body)
         }
@@ -151,8 +136,7 @@ enum NativeDialect {
 
     static func unread(_ count: Int32, reference: [UInt8]?) -> [UInt8] {
         self.object("unread") { writer in
-            writer.key("unread")
-            writer.integer(count)
+            writer.member("unread", count)
             self.write(reference, to: &writer)
         }
     }
@@ -164,20 +148,16 @@ enum NativeDialect {
 
     static func error(_ reason: String, reference: [UInt8]?) -> [UInt8] {
         self.object("error") { writer in
-            writer.key("reason")
-            writer.string(reason)
+            writer.member("reason", reason)
             self.write(reference, to: &writer)
         }
     }
 
     static func goodbye(_ code: WebSocketCloseCode, reason: String, reconnectAfter: Int64) -> [UInt8] {
         self.object("goodbye") { writer in
-            writer.key("code")
-            writer.integer(code.rawValue)
-            writer.key("reason")
-            writer.string(reason)
-            writer.key("reconnect_after")
-            writer.integer(reconnectAfter)
+            writer.member("code", code.rawValue)
+            writer.member("reason", reason)
+            writer.member("reconnect_after", reconnectAfter)
         }
     }
 

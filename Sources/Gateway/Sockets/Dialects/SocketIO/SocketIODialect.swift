@@ -94,10 +94,8 @@ enum SocketIODialect {
 
     private static func read(_ id: String, at moment: String?) -> Event {
         Self.object("notification_read") { writer in
-            writer.key("notification_id")
-            writer.string(id)
-            writer.key("read_at")
-            writer.string(moment)
+            writer.member("notification_id", id)
+            writer.member("read_at", moment)
         }
     }
 
@@ -105,8 +103,7 @@ enum SocketIODialect {
         guard let change = try? JSONParser.parse(body) else { return nil }
         guard let ids = change["ids"]?.strings else {
             return Self.object("notifications_deleted") { writer in
-                writer.key("all_read")
-                writer.bool(true)
+                writer.member("all_read", true)
             }
         }
         guard let id = ids.first, ids.count == 1 else { return Self.object("notifications_deleted", ids: ids) }
@@ -115,8 +112,7 @@ enum SocketIODialect {
 
     private static func deleted(_ id: String) -> Event {
         Self.object("notification_deleted") { writer in
-            writer.key("notification_id")
-            writer.string(id)
+            writer.member("notification_id", id)
         }
     }
 
@@ -153,10 +149,8 @@ enum SocketIODialect {
     /// Why the connection ends.
     static func error(_ code: StaticString, _ reason: String) -> Event {
         Self.object("error") { writer in
-            writer.key("code")
-            writer.string("\(code)")
-            writer.key("message")
-            writer.string(reason)
+            writer.member("code", "\(code)")
+            writer.member("message", reason)
         }
     }
 

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Crypto
-package import Model
 
 /// Proves to a webhook's receiver that a request is ours, and when it was made.
 package enum WebhookSignature {

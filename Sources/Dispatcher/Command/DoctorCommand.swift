@@ -1,0 +1,169 @@
+// Carillon · DoctorCommand.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import Console
+import Doctor
+import Logging
+import Model
+import Pipeline
+import Postgres
+import Providers
+import Settings
+import Stores
+import Transfer
+import Zones
+
+/// `dispatcher doctor`.
+struct DoctorCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "doctor",
+        abstract: "Checks what breaks in practice, and says how to mend it.",
+        discussion: """
+            Looks at the settings, the catalog, Redis (version, eviction, persistence,
+            memory), PostgreSQL (version, migrations, connections), the clocks of all
+            three, limits of the machine, time-zone data, credentials and who may read
+            them, and whether the providers can be reached. Changes nothing, and sends
+            nobody anything. Exits with 1 if anything fails, with 78 if the settings are
+            faulty.
+
+            Examples:
+              dispatcher doctor
+              dispatcher doctor --config /etc/carillon/dispatcher.env --offline
+              dispatcher doctor --json | jq '.checks[] | select(.outcome != "ok")'
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var output: OutputOptions
+
+    @Flag(help: "Leaves out what is beyond Redis and PostgreSQL: providers and the mail relay.")
+    var offline = false
+
+    func run() async throws {
+        try await DispatcherCommand.run {
+            let reader = try await self.options.reader()
+            let settings = DispatcherSettings(reader)
+            var report = DoctorReport()
+            report.add(settingsFaults: reader.found)
+            if !settings.common.catalog.isEmpty { report.add(Examination.catalog(path: settings.common.catalog)) }
+            var clocks = ClockFacts()
+            if let address = try? settings.common.redisAddress() {
+                let redis = await Examination.redis(address, authorities: settings.common.redisCertificateAuthority)
+                report.add(redis.findings)
+                clocks.redis = redis.clock
+            }
+            let zones = ZoneDatabase()
+            var zoneVersion: String?
+            if !settings.common.database.isEmpty {
+                let database = await Examination.database(
+                    CommandClients.database(reader, name: "doctor"),
+                    // Those for broadcasts, one that listens, and one for scripts.
+                    needed: settings.common.databaseConnections + BroadcastService.chains + 3
+                )
+                report.add(database.findings)
+                clocks.database = database.clock
+                zoneVersion = database.zoneVersion
+            }
+            report.add(clocks.findings)
+            report.add(Examination.zones(zones, stored: zoneVersion).finding)
+            report.add(Examination.machine().findings(.dispatcher))
+            if let finding = Examination.authorities("PROVIDER_CA", path: settings.providerCertificateAuthority) {
+                report.add(finding)
+            }
+            report.add(await self.outboxes(settings))
+            report.add(try await self.providers(settings))
+            if settings.publicURL != nil, settings.linkSecret == nil {
+                report.add(
+                    Finding(
+                        .warn, "unsubscribe links", "PUBLIC_URL is set, AUTH_JWT_SECRET is not: mail has no links",
+                        mend: "give the dispatcher the gateway's AUTH_JWT_SECRET"))
+            }
+            try report.end(self.output)
+        }
+    }
+
+    /// Other databases whose outbox is relayed.
+    private func outboxes(_ settings: DispatcherSettings) async -> [Finding] {
+        var findings: [Finding] = []
+        for (index, url) in settings.outboxDatabases.enumerated() {
+            let check = "outbox \(index + 1)"
+            var configuration = PostgresConfiguration(connectionString: url, applicationName: "carillon-doctor")
+            configuration.connections = 1
+            configuration.timeout = .seconds(5)
+            do {
+                let isThere = try await CommandClients.withDatabase(configuration) { pool in
+                    try await pool.query("SELECT to_regclass('carillon.outbox') IS NOT NULL").first?.bool(0) ?? false
+                }
+                findings.append(
+                    isThere
+                        ? Finding(.ok, check, "installed")
+                        : Finding(
+                            .fail, check, "that database has no outbox",
+                            mend: "dispatcher outbox-sql | psql -v ON_ERROR_STOP=1 URL"))
+            } catch {
+                findings.append(
+                    Finding(.fail, check, "\(error)", mend: "correct OUTBOX_DATABASE_URLS, or start that PostgreSQL"))
+            }
+        }
+        return findings
+    }
+
+    /// Credentials, their files, and what they open.
+    private func providers(_ settings: DispatcherSettings) async throws -> [Finding] {
+        // What cannot be reached is told by a finding.
+        let logger = Logger(label: "carillon.doctor") { _ in SwiftLogNoOpLogHandler() }
+        guard let (transfer, guarded, webhooks) = try? DispatcherComposition.transfers(settings, logger: logger) else {
+            return [
+                Finding(
+                    .fail, "providers", "the HTTP client cannot start",
+                    mend: "correct PROVIDER_CA; libcurl needs HTTP/2, as in Debian's libcurl4")
+            ]
+        }
+        let apps = DispatcherComposition.apps(
+            settings, transfer: transfer, guarded: guarded, now: { Examination.now() }, logger: logger)
+        var findings: [Finding] = []
+        let ways = await apps.make { name, reason in
+            findings.append(
+                Finding(.fail, "credentials", "\(name) cannot be used: \(reason)", mend: "docs/providers.md"))
+        }
+        if ways.isEmpty, findings.isEmpty {
+            findings.append(
+                Finding(
+                    .warn, "credentials", "no provider is configured: nobody is reached but by open sockets",
+                    mend: "set FCM_CREDENTIALS, APNS_KEY, VAPID_KEY or SMTP_URL; docs/providers.md"))
+        }
+        for way in ways {
+            let name = "\(way.channel.provider.rawValue) of app \(way.channel.app)"
+            findings.append(Finding(.ok, "credentials", name))
+            guard !self.offline else {
+                findings.append(Finding(.skipped, "provider", "\(name): left out by --offline"))
+                continue
+            }
+            for probe in await way.channel.probe() {
+                findings.append(ProviderFinding.make(name, probe))
+            }
+        }
+        let files = [self.options.config].compactMap(\.self) + apps.files
+        findings += files.compactMap { FileFacts(path: $0).finding }
+        await transfer.shutdown()
+        await guarded.shutdown()
+        await webhooks.shutdown()
+        return findings
+    }
+}
+
+/// What a probe of a provider means.
+enum ProviderFinding {
+    static func make(_ name: String, _ probe: ProviderProbe) -> Finding {
+        guard let fault = probe.fault else { return Finding(.ok, "provider", "\(name): \(probe.subject)") }
+        let remedy =
+            switch fault {
+            case "resolve": "look at the name, and at this machine's DNS"
+            case "connect", "timeout": "let this machine connect there: firewall, route, proxy"
+            case "tls": "PROVIDER_CA must hold the authority that signed its certificate; look at the clock"
+            default: "look at the credential and at the provider's console; docs/providers.md"
+            }
+        return Finding(.fail, "provider", "\(name): \(probe.subject): \(fault)", mend: remedy)
+    }
+}

@@ -1,0 +1,138 @@
+// Carillon · DoctorCommand.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import Console
+import Doctor
+import FoundationEssentials
+import Logging
+import Model
+import NIOSSL
+import Redis
+import Services
+import Settings
+import Transfer
+import Zones
+
+/// `gateway doctor`.
+struct DoctorCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "doctor",
+        abstract: "Checks what breaks in practice, and says how to mend it.",
+        discussion: """
+            Looks at the settings, the catalog, Redis (version, eviction, persistence,
+            memory), PostgreSQL (version, migrations, connections), the clocks of all
+            three, file limits and the listen backlog, time-zone data, the TLS
+            certificate, the key set and the key of Web Push. Changes nothing; a running
+            gateway is not needed and not disturbed. Exits with 1 if anything fails, with
+            78 if the settings are faulty.
+
+            Examples:
+              gateway doctor
+              gateway doctor --config /etc/carillon/gateway.env --offline
+              gateway doctor --json | jq '.checks[] | select(.outcome != "ok")'
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var output: OutputOptions
+
+    @Flag(help: "Leaves out what is beyond Redis and PostgreSQL: the key set's URL.")
+    var offline = false
+
+    func run() async throws {
+        try await GatewayCommand.run {
+            let reader = try await self.options.reader()
+            let settings = GatewaySettings(reader)
+            _ = GatewayProtection(settings, reader: reader)
+            var report = DoctorReport()
+            report.add(settingsFaults: reader.found)
+            if !settings.common.catalog.isEmpty { report.add(Examination.catalog(path: settings.common.catalog)) }
+            var clocks = ClockFacts(tolerable: max(settings.authentication.skew, .seconds(2)))
+            if let address = try? settings.common.redisAddress() {
+                let redis = await Examination.redis(address, authorities: settings.common.redisCertificateAuthority)
+                report.add(redis.findings)
+                clocks.redis = redis.clock
+            }
+            if !settings.common.database.isEmpty {
+                let database = await Examination.database(
+                    CommandClients.database(reader, name: "doctor"),
+                    // One for migrations besides.
+                    needed: settings.common.databaseConnections + 1
+                )
+                report.add(database.findings)
+                clocks.database = database.clock
+            }
+            report.add(clocks.findings)
+            report.add(Examination.zones(ZoneDatabase(), stored: nil).finding)
+            report.add(Examination.machine().findings(.gateway))
+            report.add(self.certificate(settings))
+            report.add(await self.keySet(settings.authentication))
+            report.add(self.webPushKey(settings))
+            let files = [self.options.config, settings.tlsKey, settings.webPush.key].compactMap(\.self)
+            report.add(files.compactMap { FileFacts(path: $0).finding })
+            try report.end(self.output)
+        }
+    }
+
+    private func certificate(_ settings: GatewaySettings) -> [Finding] {
+        guard let certificateFile = settings.tlsCertificate, let keyFile = settings.tlsKey else {
+            return [Finding(.ok, "tls certificate", "none: TLS ends elsewhere, or not at all")]
+        }
+        do {
+            // Making the context checks that the key is the certificate's.
+            _ = try ServerCertificate.load(certificateFile, keyFile)
+            guard let certificate = try NIOSSLCertificate.fromPEMFile(certificateFile).first else { return [] }
+            let facts = CertificateFacts(
+                notBefore: Timestamp(seconds: Int64(certificate.notValidBefore)),
+                notAfter: Timestamp(seconds: Int64(certificate.notValidAfter))
+            )
+            return [facts.finding(now: Examination.now())]
+        } catch {
+            let remedy = "GATEWAY_TLS_CERT needs a PEM file with the chain, GATEWAY_TLS_KEY the key of its first one"
+            return [Finding(.fail, "tls certificate", "cannot be used: \(error)", mend: remedy)]
+        }
+    }
+
+    private func keySet(_ settings: AuthenticationSettings) async -> [Finding] {
+        var findings: [Finding] = []
+        let remedy = "AUTH_JWKS must lead to a JWKS document with keys for RS256 or ES256; docs/security.md"
+        if let authorities = Examination.authorities("AUTH_JWKS_CA", path: settings.keySetCertificateAuthority) {
+            findings.append(authorities)
+        }
+        do {
+            let document: [UInt8]
+            switch settings.keySet {
+            case nil: return findings
+            case .file(let path): document = try KeySetReader.file(path)
+            case .url(let url):
+                if self.offline { return findings + [Finding(.skipped, "key set", "left out by --offline")] }
+                var configuration = TransferConfiguration()
+                configuration.caFile = settings.keySetCertificateAuthority
+                configuration.allowPlainHTTP = url.lowercased().hasPrefix("http://")
+                let logger = Logger(label: "carillon.doctor") { _ in SwiftLogNoOpLogHandler() }
+                let client = try TransferClient(configuration: configuration, logger: logger)
+                document = try await KeySetReader.url(url, client: client)
+                await client.shutdown()
+            }
+            let keys = try KeySet(document)
+            return findings + [Finding(.ok, "key set", "\(keys.count) keys")]
+        } catch {
+            return findings + [Finding(.fail, "key set", "\(error)", mend: remedy)]
+        }
+    }
+
+    private func webPushKey(_ settings: GatewaySettings) -> [Finding] {
+        guard let path = settings.webPush.key else { return [] }
+        let remedy = "VAPID_KEY must name the file of a P-256 key; docs/providers.md#web-push"
+        guard let file = FileManager.default.contents(atPath: path) else {
+            return [Finding(.fail, "web push key", "\(path) cannot be read", mend: remedy)]
+        }
+        do {
+            _ = try VAPIDKey(file: Array(file))
+            return [Finding(.ok, "web push key", path)]
+        } catch {
+            return [Finding(.fail, "web push key", "cannot be used: \(error)", mend: remedy)]
+        }
+    }
+}

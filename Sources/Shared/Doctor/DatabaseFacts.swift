@@ -1,0 +1,93 @@
+// Carillon · DatabaseFacts.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// What PostgreSQL says of itself, as far as it matters to us.
+package struct DatabaseFacts: Sendable, Equatable {
+    /// `server_version_num`, such as 150004.
+    package var version: Int32 = 0
+    package var isReplica = false
+    package var connections: Int64 = 0
+    package var maximumConnections: Int64 = 0
+    package var syncsToDisk = true
+    package var waitsForDisk = true
+    package var encoding = "UTF8"
+    /// Migrations of this release that are not applied.
+    package var missing: [String] = []
+    /// Numbers of applied migrations that this release does not know.
+    package var unknown: [Int] = []
+
+    package init() {}
+
+    /// What is to be said about it.
+    ///
+    /// - Parameter needed: connections that one more process of ours takes.
+    package func findings(needed: Int) -> [Finding] {
+        [
+            self.versionFinding, self.roleFinding, self.encodingFinding, self.durabilityFinding,
+            self.connectionsFinding(needed), self.migrationsFinding,
+        ].compactMap(\.self)
+    }
+
+    private var versionFinding: Finding {
+        let text = "\(self.version / 10_000).\(self.version % 10_000)"
+        guard self.version >= 140_000 else {
+            return Finding(.fail, "postgres version", "\(text) is too old", mend: "use PostgreSQL 15 or later")
+        }
+        guard self.version >= 150_000 else {
+            return Finding(.warn, "postgres version", "\(text) is not tested", mend: "use PostgreSQL 15 or later")
+        }
+        return Finding(.ok, "postgres version", text)
+    }
+
+    private var roleFinding: Finding? {
+        guard self.isReplica else { return nil }
+        return Finding(
+            .fail, "postgres role", "a standby, which refuses writes",
+            mend: "let DATABASE_URL name the primary, or add target_session_attrs=read-write")
+    }
+
+    private var encodingFinding: Finding? {
+        guard self.encoding != "UTF8" else { return nil }
+        return Finding(
+            .fail, "postgres encoding", "\(self.encoding) cannot hold all texts",
+            mend: "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0")
+    }
+
+    private var durabilityFinding: Finding? {
+        if !self.syncsToDisk {
+            return Finding(
+                .fail, "postgres durability", "fsync is off: a crash of the machine may break the database",
+                mend: "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()")
+        }
+        guard !self.waitsForDisk else { return nil }
+        return Finding(
+            .warn, "postgres durability", "synchronous_commit is off: a crash loses what was stored last",
+            mend: "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf()")
+    }
+
+    private func connectionsFinding(_ needed: Int) -> Finding {
+        let found = "\(self.connections) of \(self.maximumConnections); a process takes up to \(needed)"
+        let free = self.maximumConnections - self.connections
+        guard free >= needed else {
+            return Finding(
+                .warn, "postgres connections", found,
+                mend: "raise max_connections, lower DATABASE_CONNECTIONS, or start fewer processes")
+        }
+        return Finding(.ok, "postgres connections", found)
+    }
+
+    private var migrationsFinding: Finding {
+        guard self.missing.isEmpty else {
+            return Finding(
+                .fail, "migrations", "not applied: \(self.missing.joined(separator: ", "))",
+                mend: "gateway migrate; a gateway or dispatcher that starts does it too")
+        }
+        guard self.unknown.isEmpty else {
+            let numbers = self.unknown.map { String($0) }.joined(separator: ", ")
+            return Finding(
+                .warn, "migrations", "\(numbers) are of a newer release",
+                mend: "run this release beside the newer one only while you change over")
+        }
+        return Finding(.ok, "migrations", "all applied")
+    }
+}

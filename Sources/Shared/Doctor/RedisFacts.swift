@@ -1,0 +1,130 @@
+// Carillon · RedisFacts.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// What Redis says of itself, as far as it matters to us.
+package struct RedisFacts: Sendable, Equatable {
+    /// How full something may be before it is worth a word, and before it is urgent.
+    private static let fullness = (warn: 0.75, fail: 0.95)
+
+    package var version = ""
+    package var isReplica = false
+    package var evictionPolicy = ""
+    package var usesAppendOnlyFile = false
+    package var savesSnapshots = false
+    package var isLastWriteGood = true
+    package var usedMemory: Int64 = 0
+    /// 0 for no bound of Redis's own.
+    package var maximumMemory: Int64 = 0
+    package var machineMemory: Int64 = 0
+    package var clients: Int64 = 0
+    package var maximumClients: Int64 = 0
+
+    package init() {}
+
+    /// Reads the answer to INFO.
+    package init(info: String) {
+        var values: [Substring: Substring] = [:]
+        for line in info.split(whereSeparator: \.isNewline) where !line.hasPrefix("#") {
+            let parts = line.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            if parts.count == 2 { values[parts[0]] = parts[1] }
+        }
+        func number(_ name: Substring) -> Int64 { values[name].flatMap { Int64($0) } ?? 0 }
+        self.version = values["redis_version"].map { String($0) } ?? ""
+        self.isReplica = values["role"] == "slave"
+        self.evictionPolicy = values["maxmemory_policy"].map { String($0) } ?? ""
+        self.usesAppendOnlyFile = values["aof_enabled"] == "1"
+        self.savesSnapshots = number("rdb_last_save_time") > 0 && number("rdb_saves") > 0
+        let states = [
+            values["aof_last_write_status"], values["aof_last_bgrewrite_status"], values["rdb_last_bgsave_status"],
+        ]
+        self.isLastWriteGood = states.allSatisfy { $0 == nil || $0 == "ok" }
+        self.usedMemory = number("used_memory")
+        self.maximumMemory = number("maxmemory")
+        self.machineMemory = number("total_system_memory")
+        self.clients = number("connected_clients")
+        self.maximumClients = number("maxclients")
+    }
+
+    /// What is to be said about it.
+    package var findings: [Finding] {
+        [self.versionFinding, self.roleFinding, self.evictionFinding, self.persistenceFinding, self.memoryFinding]
+            .compactMap(\.self) + [self.clientsFinding].compactMap(\.self)
+    }
+
+    private var versionFinding: Finding {
+        let parts = self.version.split(separator: ".").compactMap { Int($0) }
+        let check = "redis version"
+        guard let major = parts.first else {
+            return Finding(.warn, check, "unknown: INFO does not tell it", mend: "use Redis 7 or Valkey 7.2 or later")
+        }
+        if major < 6 || major == 6 && (parts.count < 2 || parts[1] < 2) {
+            return Finding(.fail, check, "\(self.version) lacks commands that are needed", mend: "use Redis 7 or later")
+        }
+        if major < 7 {
+            return Finding(
+                .warn, check, "\(self.version) cannot tell how much waits in a stream", mend: "use Redis 7 or later")
+        }
+        return Finding(.ok, check, self.version)
+    }
+
+    private var roleFinding: Finding? {
+        guard self.isReplica else { return nil }
+        return Finding(
+            .fail, "redis role", "a replica, which refuses writes", mend: "let REDIS_URL name the primary")
+    }
+
+    private var evictionFinding: Finding {
+        let check = "redis eviction"
+        let remedy = "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf"
+        switch (self.evictionPolicy, self.maximumMemory) {
+        case ("noeviction", _): return Finding(.ok, check, "noeviction")
+        case ("", _): return Finding(.warn, check, "unknown: INFO does not tell maxmemory_policy", mend: remedy)
+        case (let policy, 0):
+            return Finding(.warn, check, "\(policy) would throw jobs away once maxmemory is set", mend: remedy)
+        case (let policy, _):
+            return Finding(.fail, check, "\(policy) throws jobs away when memory is full", mend: remedy)
+        }
+    }
+
+    private var persistenceFinding: Finding {
+        let check = "redis persistence"
+        guard self.isLastWriteGood else {
+            return Finding(
+                .fail, check, "the last write to disk failed",
+                mend: "look for the reason in Redis's log: a full disk, or a folder that it may not write to")
+        }
+        if self.usesAppendOnlyFile { return Finding(.ok, check, "an append-only file") }
+        let found =
+            self.savesSnapshots
+            ? "snapshots only: a crash loses the jobs appended since the last one"
+            : "no append-only file: a crash loses every job that no dispatcher has stored"
+        return Finding(
+            .warn, check, found,
+            mend: "CONFIG SET appendonly yes, then the same with appendfsync everysec in redis.conf")
+    }
+
+    private var memoryFinding: Finding {
+        let bound = self.maximumMemory > 0 ? self.maximumMemory : self.machineMemory
+        let name = self.maximumMemory > 0 ? "maxmemory" : "the machine's memory"
+        guard bound > 0 else { return Finding(.ok, "redis memory", Self.megabytes(self.usedMemory)) }
+        let share = Double(self.usedMemory) / Double(bound)
+        let found = "\(Self.megabytes(self.usedMemory)) of \(Self.megabytes(bound)), \(name)"
+        let remedy =
+            "see what waits with `dispatcher lag`, start dispatchers, or give Redis more memory; "
+            + "when it is full, jobs are refused"
+        if share >= Self.fullness.fail { return Finding(.fail, "redis memory", found, mend: remedy) }
+        if share >= Self.fullness.warn { return Finding(.warn, "redis memory", found, mend: remedy) }
+        return Finding(.ok, "redis memory", found)
+    }
+
+    private var clientsFinding: Finding? {
+        guard self.maximumClients > 0 else { return nil }
+        let found = "\(self.clients) of \(self.maximumClients)"
+        guard Double(self.clients) < Self.fullness.warn * Double(self.maximumClients) else {
+            return Finding(.warn, "redis connections", found, mend: "raise maxclients in redis.conf")
+        }
+        return Finding(.ok, "redis connections", found)
+    }
+
+    private static func megabytes(_ bytes: Int64) -> String { "\(bytes / 1_048_576) MB" }
+}

@@ -1,0 +1,37 @@
+// Carillon · browser_after.mjs
+// SPDX-License-Identifier: Apache-2.0
+//
+// What happens to the inbox of docs/clients/browser.md: a notification comes and is read, and the socket is lost in between.
+
+async function until(what, condition) {
+  for (let tries = 0; !condition(); tries++) {
+    if (tries > 400) throw new Error(`waited in vain until ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+async function send(title) {
+  const answer = await fetch(`${url}/v1/jobs`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${process.env.SERVICE_TOKEN}`, "content-type": "application/json" },
+    body: JSON.stringify({ user: "ada", type: "payment_received", title }),
+  });
+  if (!answer.ok) throw new Error(await answer.text());
+}
+
+await until("it is online", () => inbox.state === "online");
+inbox.focus(true);
+await send("Payment received");
+await until("it came", () => inbox.unread === 1 && inbox.list()[0]?.title === "Payment received");
+await inbox.read([inbox.list()[0].id]);
+await until("it is read", () => inbox.unread === 0 && inbox.list()[0].read_at);
+
+inbox.close();
+await send("While it was away");
+const missed = new Promise((resolve) => inbox.addEventListener("change", resolve, { once: true }));
+inbox.open();
+await missed;
+await until("what it missed is there, and what it had", () => inbox.list().length === 2 && inbox.unread === 1);
+await inbox.call("DELETE", `/v1/notifications/${inbox.list()[0].id}`);
+await until("it is deleted here too", () => inbox.list().length === 1);
+inbox.close();

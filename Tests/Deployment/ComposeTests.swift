@@ -1,0 +1,82 @@
+// Carillon · ComposeTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Testing
+
+/// The compose file.
+@Suite("The compose file", .timeLimit(.minutes(2)))
+struct ComposeTests {
+    /// What the operator's `.env` must have.
+    private static let secrets = [
+        "AUTH_JWT_SECRET": String(repeating: "s", count: 64), "POSTGRES_PASSWORD": "p4ssword",
+    ]
+
+    private static func services() throws -> YAMLValue {
+        try #require(try Deployment.documents("deploy/compose.yaml").first?["services"])
+    }
+
+    /// A value with its variables put in, as compose does.
+    private static func interpolated(_ text: String) -> String {
+        text.replacing(#/\$\{(\w+)(:-|:\?)?([^}]*)\}/#) { match in
+            Self.secrets[String(match.output.1)] ?? (match.output.2 == ":-" ? String(match.output.3) : "")
+        }
+    }
+
+    private static func variables(_ service: String) throws -> [String: String] {
+        try #require(try Self.services()[service]?["environment"]).variables.mapValues { Self.interpolated($0) }
+    }
+
+    @Test("each service's variables are ones that it reads, and a configuration without fault")
+    func variables() throws {
+        let known = try Deployment.knownVariables()
+        for service in ["gateway", "dispatcher"] {
+            let variables = try Self.variables(service)
+            #expect(Set(variables.keys).subtracting(known).isEmpty)
+            #expect(Deployment.faults(variables, of: service) == [])
+        }
+        #expect(try Self.variables("migrate")["DATABASE_URL"]?.contains("p4ssword@postgres:5432") == true)
+    }
+
+    @Test("what the file asks the operator for has no default, and everything else has one")
+    func questions() throws {
+        let known = try Deployment.knownVariables().union(Deployment.foreign)
+        for match in try Deployment.text("deploy/compose.yaml").matches(of: #/\$\{(\w+)(:-|:\?)?/#) {
+            let name = String(match.output.1)
+            #expect(known.contains(name), "\(name)")
+            #expect((match.output.2 == ":?") == (Self.secrets[name] != nil), "\(name)")
+        }
+    }
+
+    @Test("our services run without rights, on a disk that they cannot write, and have the time to end")
+    func services() throws {
+        let services = try Self.services()
+        for (name, drain) in [
+            ("gateway", try Deployment.drain("gateway")), ("dispatcher", try Deployment.drain("dispatcher")),
+        ] {
+            let service = try #require(services[name])
+            #expect(service["read_only"]?.bool == true)
+            #expect(service["cap_drop"]?.strings == ["ALL"])
+            #expect(service["security_opt"]?.strings == ["no-new-privileges:true"])
+            #expect(service["command"]?.strings.first == name)
+            let grace = service["stop_grace_period"]?.string.flatMap { Int($0.dropLast()) } ?? 0
+            #expect(grace > drain && grace <= drain + 30)
+            #expect(service["healthcheck"]?["test"]?.strings == ["CMD", "carillon-health", "/readyz"])
+            #expect(service["depends_on"]?["redis"]?["condition"]?.string == "service_healthy")
+            #expect(service["depends_on"]?["migrate"]?["condition"]?.string == "service_completed_successfully")
+            let build = try #require(service["build"])
+            #expect(build["context"]?.string == ".." && Deployment.exists(build["dockerfile"]?.string ?? "?"))
+        }
+    }
+
+    @Test("Redis keeps what it was given, and both stores keep their data in volumes")
+    func stores() throws {
+        let redis = try #require(try Self.services()["redis"])
+        let words = redis["command"]?.strings ?? []
+        func value(_ flag: String) -> String? { words.firstIndex(of: flag).map { words[$0 + 1] } }
+        #expect(value("--appendonly") == "yes" && value("--maxmemory-policy") == "noeviction")
+        #expect(redis["volumes"]?.strings == ["redis:/data"])
+        let postgres = try #require(try Self.services()["postgres"])
+        #expect(postgres["volumes"]?.strings == ["postgres:/var/lib/postgresql/data"])
+        for store in [redis, postgres] { #expect(store["image"]?.string?.contains(":latest") == false) }
+    }
+}

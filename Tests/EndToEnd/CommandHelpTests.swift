@@ -1,0 +1,145 @@
+// Carillon · CommandHelpTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Testing
+
+/// What both programs say about themselves, and what the page about them says.
+@Suite(.timeLimit(.minutes(5)))
+struct CommandHelpTests {
+    /// A command without subcommands, as the program's own description has it.
+    private struct Command {
+        let path: [String]
+        let discussion: String
+        /// Long names of its options and flags.
+        let options: [String]
+    }
+
+    private static let page = URL(filePath: #filePath).appending(path: "../../../docs/command-line.md").standardized
+
+    private static func output(_ program: String, _ arguments: [String]) async throws -> String {
+        let directory = try TemporaryDirectory("help")
+        let process = try await ChildProcess.spawn(
+            TestProducts.path(program), arguments, environment: ["CATALOG": ""], directory: directory.path)
+        try #require(try await process.waitForExit() == .code(0), "\(program) \(arguments): \(process.errors())")
+        return process.output()
+    }
+
+    private static func commands(_ program: String) async throws -> [Command] {
+        let text = try await self.output(program, ["--experimental-dump-help"])
+        let root = try JSONParser.parse(Array(text.utf8))["command"]
+        return self.leaves(try #require(root), above: [])
+    }
+
+    private static func leaves(_ value: JSONValue, above: [String]) -> [Command] {
+        let path = above + [value["commandName"]?.string ?? ""]
+        let below = (value["subcommands"]?.array ?? []).filter { $0["commandName"]?.string != "help" }
+        guard below.isEmpty else { return below.flatMap { self.leaves($0, above: path) } }
+        let options = (value["arguments"]?.array ?? []).filter { $0["kind"]?.string != "positional" }
+            .compactMap { $0["names"]?.array?.first { $0["kind"]?.string == "long" }?["name"]?.string }
+            .filter { !["help", "version"].contains($0) }
+        return [Command(path: path, discussion: value["discussion"]?.string ?? "", options: options)]
+    }
+
+    @Test("Every command's help has examples that begin with the command", arguments: ["gateway", "dispatcher"])
+    func examples(program: String) async throws {
+        let commands = try await Self.commands(program)
+        #expect(commands.count >= 5)
+        for command in commands {
+            let name = command.path.joined(separator: " ")
+            let parts = command.discussion.split(separator: "Examples:\n", maxSplits: 1)
+            guard parts.count == 2 else {
+                Issue.record("\(name) has no examples")
+                continue
+            }
+            #expect(parts[1].contains("\(name)"), "\(name) has no example of its own")
+            // Wider ones are broken where nobody can copy them.
+            let lines = command.discussion.split(separator: "\n")
+            #expect(lines.allSatisfy { $0.count <= 80 }, "\(name) has lines that are too long")
+            let help = try await Self.output(program, Array(command.path.dropFirst()) + ["--help"])
+            #expect(help.contains("Examples:"), "\(name) --help")
+        }
+    }
+
+    @Test("The page of the command line has each command with each of its options, and no others")
+    func page() async throws {
+        let text = try String(contentsOf: Self.page, encoding: .utf8)
+        var sections: [String: String] = [:]
+        for section in text.split(separator: "\n### ").dropFirst() {
+            let title = section.prefix { !$0.isNewline }
+            let body = section.dropFirst(title.count).split(separator: "\n## ", maxSplits: 1).first ?? ""
+            for name in title.split(separator: "`") where !name.allSatisfy({ " ·".contains($0) }) {
+                sections[String(name)] = String(body)
+            }
+        }
+        var known: Set<String> = []
+        for program in ["gateway", "dispatcher"] {
+            for command in try await Self.commands(program) {
+                let name = command.path.joined(separator: " ")
+                known.insert(name)
+                guard let section = sections[name] else {
+                    Issue.record("docs/command-line.md has no section `\(name)`")
+                    continue
+                }
+                // Those of every command are told of once.
+                for option in command.options where !["config", "json"].contains(option) {
+                    #expect(section.contains("`--\(option)"), "--\(option) of \(name)")
+                }
+                let named = section.matches(of: #/`--([a-z-]+)/#).map { String($0.output.1) }
+                #expect(Set(named).subtracting(command.options).isEmpty, "options of \(name)")
+            }
+        }
+        #expect(Set(sections.keys) == known)
+    }
+
+    @Test(
+        "Completion scripts are printed for each shell",
+        arguments: ["gateway", "dispatcher"], ["bash", "zsh", "fish"]
+    )
+    func completion(program: String, shell: String) async throws {
+        let script = try await Self.output(program, ["--generate-completion-script", shell])
+        #expect(script.contains(program))
+        #expect(script.contains("doctor"))
+        #expect(script.utf8.count > 1_000)
+    }
+
+    @Test("A type is completed from the catalog, where there is one")
+    func types() async throws {
+        let directory = try TemporaryDirectory("completion")
+        let catalog = directory.file("catalog.yaml")
+        let text = "types: {invoice_created: {severity: info}, invoice_paid: {severity: info}, offer: {severity: info}}"
+        try Data(text.utf8).write(to: URL(filePath: catalog))
+        for (path, expected) in [(catalog, ["invoice_created", "invoice_paid"]), ("/nowhere", [])] {
+            let process = try await ChildProcess.spawn(
+                TestProducts.path("dispatcher"),
+                ["---completion", "enqueue", "--", "--type", "3", "8", "dispatcher", "enqueue", "--type", "invoice_"],
+                name: "completion-\(expected.count)",
+                environment: ["CATALOG": path, "SAP_SHELL": "bash", "SAP_SHELL_VERSION": "5"],
+                directory: directory.path
+            )
+            #expect(try await process.waitForExit() == .code(0), "\(process.errors())")
+            #expect(process.output().split(separator: "\n").map { String($0) } == expected)
+        }
+    }
+
+    @Test("What cannot be understood ends with 64, a file of settings that is not there with 78")
+    func usage() async throws {
+        let directory = try TemporaryDirectory("usage")
+        let table: [(String, [String], Int32)] = [
+            ("dispatcher", ["lag", "--watch", "--max", "1"], 64), ("dispatcher", ["lag", "--max", "-1"], 64),
+            ("dispatcher", ["trace", "no-id"], 64), ("dispatcher", ["nothing"], 64),
+            ("dispatcher", ["simulate", "--user", "u", "--type", "x", "--at", "noon"], 64),
+            ("gateway", ["token"], 64), ("gateway", ["serve", "--colour"], 64),
+            ("gateway", ["migrate", "--config", "/nowhere/gateway.env"], 78),
+            ("dispatcher", ["doctor", "--config", "/nowhere/dispatcher.env"], 78),
+            ("dispatcher", ["lag", "--config", "/nowhere/dispatcher.env"], 78),
+        ]
+        for (index, (program, arguments, code)) in table.enumerated() {
+            let process = try await ChildProcess.spawn(
+                TestProducts.path(program), arguments, name: "usage-\(index)", directory: directory.path)
+            #expect(try await process.waitForExit() == .code(code), "\(program) \(arguments): \(process.errors())")
+        }
+    }
+}

@@ -1,0 +1,113 @@
+// Carillon · CredentialFileTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import ProviderSandbox
+import Testing
+
+/// Files of credentials: faulty ones at the start, and ones that change while the dispatcher runs.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct CredentialFileTests {
+    private static let files = ["FCM_CREDENTIALS", "APNS_KEY", "VAPID_KEY"]
+
+    /// An elliptic key for Google, one of Google's accounts for Apple and browsers.
+    private static func wrongKind(_ name: String, _ stack: Stack) -> String {
+        name == "FCM_CREDENTIALS" ? stack.sandbox.apnsKeyPath : stack.sandbox.serviceAccountPath
+    }
+
+    @Test("a file that is broken, missing or of the wrong kind ends the start with 78, and its setting is named")
+    func atStart() async throws {
+        try await Stack.with { stack in
+            let broken = stack.directory.path + "/broken.pem"
+            try "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n"
+                .write(toFile: broken, atomically: true, encoding: .utf8)
+            let kinds: [(String, (String) -> String)] = [
+                ("broken", { _ in broken }), ("missing", { _ in "/nowhere/key" }),
+                ("wrong", { Self.wrongKind($0, stack) }),
+            ]
+            for (word, path) in kinds {
+                let settings = Dictionary(uniqueKeysWithValues: Self.files.map { ($0, path($0)) })
+                let process = try await stack.spawn("dispatcher", ["run"], name: word, environment: settings)
+                #expect(try await process.waitForExit() == .code(78), "\(word)")
+                for name in Self.files {
+                    #expect(process.errors().contains("\(name) cannot be used"), "\(word) \(name)")
+                }
+                for secret in ["hunter2", "BEGIN", "private_key\""] { #expect(!process.errors().contains(secret)) }
+            }
+            let process = try await stack.spawn(
+                "dispatcher", ["run"], name: "settings",
+                environment: [
+                    "WEBHOOK_PROVIDER_URL": "http://hunter2:x@elsewhere.example", "WEBHOOK_PROVIDER_SECRET": "hunter2",
+                    "VAPID_SUBJECT": "hunter2", "SMTP_URL": "http://hunter2", "SMTP_FROM": "a@b.example",
+                ])
+            #expect(try await process.waitForExit() == .code(78))
+            for name in ["WEBHOOK_PROVIDER_URL", "VAPID_SUBJECT", "SMTP_URL"] {
+                #expect(process.errors().contains("\(name) cannot be used"), "\(name)")
+            }
+            #expect(!process.errors().contains("hunter2"))
+            // The gateway gives browsers the key to subscribe with.
+            let gateway = try await stack.spawn(
+                "gateway", ["serve"], name: "gateway", environment: ["VAPID_KEY": broken])
+            #expect(try await gateway.waitForExit() == .code(78))
+            #expect(gateway.errors().contains("VAPID_KEY"))
+            #expect(!gateway.errors().contains("hunter2"))
+        }
+    }
+
+    @Test("a file that changes is read again; while it is faulty the old credential goes on")
+    func whileRunning() async throws {
+        try await Stack.with { stack in
+            let sources = [
+                "FCM_CREDENTIALS": stack.sandbox.serviceAccountPath, "APNS_KEY": stack.sandbox.apnsKeyPath,
+                "VAPID_KEY": stack.sandbox.vapidKeyPath,
+            ]
+            let names = ["FCM_CREDENTIALS": "fcm", "APNS_KEY": "apns", "VAPID_KEY": "webpush"]
+            var settings: [String: String] = [:]
+            func write(_ text: (String) throws -> String) throws {
+                for (name, source) in sources {
+                    let path = "\(stack.directory.path)/\(name)"
+                    settings[name] = path
+                    try text(try String(contentsOfFile: source, encoding: .utf8))
+                        .write(toFile: path, atomically: true, encoding: .utf8)
+                }
+            }
+            try write { $0 }
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher(environment: settings)
+            let phone = String(repeating: "ab", count: 32)
+            try await gateway.register(user: "ada", platform: "android", token: "robot", name: "robot")
+            try await gateway.register(user: "ada", platform: "ios", token: phone, name: "phone")
+            try await gateway.register(
+                user: "ada", platform: "web", token: stack.sandbox.subscription("page").json, name: "page")
+            func pushes(_ count: Int) async throws {
+                try await stack.append([
+                    ("user", "ada"), ("type", "payment_received"), ("title", "number \(count)"),
+                ])
+                try await eventually("all three get number \(count)") {
+                    ["robot", phone, "page"].allSatisfy { stack.pushed()[$0]?.count == count }
+                }
+            }
+            func lines(_ message: String) -> [String] {
+                dispatcher.errors().split(separator: "\n").map { String($0) }.filter { $0.contains(message) }
+            }
+            try await pushes(1)
+
+            try write { _ in "hunter2" }
+            try await eventually("each fault is told, with its setting") {
+                let faults = lines("credentials cannot be used; the old ones stay")
+                return sources.keys.allSatisfy { name in faults.contains { $0.contains(name) } }
+            }
+            try await pushes(2)
+            #expect(!dispatcher.errors().contains("hunter2"))
+
+            // The same key, in a file that is another.
+            try write { $0 + "\n" }
+            try await eventually("each is read again") {
+                let told = lines("credentials were read again")
+                return names.values.allSatisfy { name in told.contains { $0.contains(name) } }
+            }
+            try await pushes(3)
+        }
+    }
+}

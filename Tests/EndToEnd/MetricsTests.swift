@@ -1,0 +1,112 @@
+// Carillon · MetricsTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Testing
+import Transfer
+
+/// What is printed at `/metrics` is what is written down, and what rules and dashboard ask for is printed.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct MetricsTests {
+    private static func page(_ url: String, _ stack: Stack) async throws -> MetricsText {
+        guard case .answered(let response) = await stack.http.perform(.init(.get, url: url)) else {
+            throw FixtureError("no answer from \(url)")
+        }
+        #expect(response.status == 200)
+        return try MetricsText(String(decoding: response.body, as: UTF8.self))
+    }
+
+    @Test("both services print the docs' table: every name with its kind, labels and help, and no other")
+    func table() async throws {
+        let table = try MetricsTable()
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
+            // So that some labels are used.
+            try await gateway.register(user: "ada", platform: "android", token: "phone")
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Hello")])
+            try await stack.append([("user", "ada"), ("type", "no_such_type")])
+            try await eventually("it is pushed, and the other one set aside") {
+                let isPushed = stack.pushed()["phone"] == ["Hello"]
+                return try await stack.deadReasons().count == 1 && isPushed
+            }
+            let pages = [
+                "gateway": "http://127.0.0.1:\(gateway.port)/metrics", "dispatcher": "\(metrics)/metrics",
+            ]
+            for (service, url) in pages {
+                let listed = try #require(table.rows[service])
+                let printed = try await Self.page(url, stack).families
+                #expect(listed.count > 40)
+                #expect(Set(printed.keys).subtracting(listed.keys).isEmpty, "\(service) prints what is not listed")
+                #expect(Set(listed.keys).subtracting(printed.keys).isEmpty, "\(service) does not print what is listed")
+                for (name, row) in printed {
+                    #expect(row.kind == listed[name]?.kind, "\(name)")
+                    #expect(row.help == listed[name]?.help, "\(name)")
+                    // A family without a sample shows no labels.
+                    if !row.labels.isEmpty { #expect(row.labels == listed[name]?.labels, "\(name)") }
+                }
+            }
+        }
+    }
+
+    @Test("a gateway tells how much waits, who works and how Redis stands, also where no dispatcher is")
+    func survey() async throws {
+        try await Stack.with { stack in
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Hello")])
+            let gateway = try await stack.startGateway()
+            let url = "http://127.0.0.1:\(gateway.port)/metrics"
+            let lag = #"carillon_stream_lag{stream="jobs",lane="normal"}"#
+            let page = try await eventualValue("the first look") {
+                let page = try await Self.page(url, stack)
+                return (page.samples["carillon_redis_memory_bytes"] ?? 0) > 0 ? page : nil
+            }
+            #expect(page.samples[#"carillon_stream_length{stream="jobs",lane="normal"}"#] == 1)
+            #expect(page.samples[lag] == 1)
+            #expect(page.samples[#"carillon_stream_oldest_seconds{stream="jobs",lane="normal"}"#] != nil)
+            #expect(page.samples["carillon_dispatchers_alive"] == 0)
+            #expect(page.samples["carillon_dependency_up{dependency=\"redis\"}"] == 1)
+            #expect(page.samples["carillon_dependency_up{dependency=\"postgres\"}"] == 1)
+            #expect((page.samples["process_resident_memory_bytes"] ?? 0) > 1_000_000)
+            #expect((page.samples["process_open_fds"] ?? 0) > 5)
+            #expect((page.samples["process_max_fds"] ?? 0) > 100)
+
+            _ = try await stack.startDispatcher()
+            try await eventually("the dispatcher is seen, and has taken the job") {
+                let later = try await Self.page(url, stack).samples
+                return later["carillon_dispatchers_alive"] == 1 && later["carillon_gateways_alive"] == 1
+                    && later[lag] == 0
+            }
+        }
+    }
+
+    @Test(
+        "rules and dashboard ask for metrics that are there",
+        arguments: [
+            "deploy/prometheus/carillon.rules.yaml", "deploy/grafana/carillon.json",
+        ])
+    func asked(file: String) throws {
+        let names = try MetricsTable().names
+        let asked = Set(
+            try MetricsTable.text(file).matches(of: #/\b(?:carillon|process)_[a-z_]+/#).map { String($0.output) })
+        #expect(asked.count > 15)
+        #expect(asked.subtracting(names).isEmpty)
+    }
+
+    @Test("each alert has a runbook, and each runbook an alert")
+    func runbooks() throws {
+        let rules = try MetricsTable.text("deploy/prometheus/carillon.rules.yaml")
+        let alerts = Set(rules.matches(of: #/- alert: (\w+)/#).map { String($0.output.1) })
+        let links = rules.matches(of: #/runbook: docs\/operating\.md#(\w+)/#).map { String($0.output.1) }
+        let headings = Set(
+            try MetricsTable.text("docs/operating.md").matches(of: #/\n### (Carillon\w+)\n/#).map {
+                String($0.output.1)
+            })
+        #expect(alerts.count > 15)
+        #expect(alerts == headings)
+        #expect(links.count == alerts.count)
+        #expect(Set(links) == Set(alerts.map { $0.lowercased() }))
+    }
+}

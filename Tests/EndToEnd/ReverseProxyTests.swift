@@ -1,0 +1,137 @@
+// Carillon · ReverseProxyTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Testing
+import Transfer
+
+/// The examples of `deploy/proxy` lead every kind of client to two gateways side by side.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct ReverseProxyTests {
+    /// A polling client that keeps a cookie, if it is given one.
+    private struct Poller {
+        let port: Int
+        let http: TransferClient
+        let headers: [(name: String, value: String)]
+
+        init(_ port: Int, _ http: TransferClient, cookie: String?) {
+            self.port = port
+            self.http = http
+            self.headers = cookie.map { [(name: "cookie", value: "carillon_node=\($0)")] } ?? []
+        }
+
+        private func send(_ method: TransferRequest.Method, _ query: String, body: String = "") async throws
+            -> TestEngine.Answer
+        {
+            let answer = try await TestEngine.send(
+                method, "?EIO=4&transport=polling" + query, body: body, headers: self.headers, port: self.port,
+                http: self.http)
+            guard answer.status == 200 else {
+                throw FixtureError("\(method) \(query): \(answer.status) \(answer.body)")
+            }
+            return answer
+        }
+
+        /// Opens a session for a user, and gives its id.
+        func open(user: String) async throws -> String {
+            let handshake = try JSONParser.parse(Array(try await self.send(.get, "").body.utf8.dropFirst()))
+            let sid = try #require(handshake["sid"]?.string)
+            let token = try await Stack.token(user: user)
+            _ = try await self.send(.post, "&sid=\(sid)", body: #"40{"token":"\#(token)"}"#)
+            return sid
+        }
+
+        /// Polls until a packet holds a text.
+        func poll(_ sid: String, until text: String) async throws {
+            while true {
+                let packets = try await self.send(.get, "&sid=\(sid)").packets
+                if packets.contains(where: { $0.contains(text) }) { return }
+                if packets.contains("2") { _ = try await self.send(.post, "&sid=\(sid)", body: "3") }
+            }
+        }
+    }
+
+    @Test("sockets, streams, polling and calls", arguments: ReverseProxy.Kind.installed)
+    func clients(kind: ReverseProxy.Kind) async throws {
+        try await Stack.with { stack in
+            let trust = ["TRUSTED_PROXIES": "127.0.0.1"]
+            let gateways = [
+                try await stack.startGateway(name: "one", environment: trust),
+                try await stack.startGateway(name: "two", environment: trust),
+            ]
+            _ = try await stack.startDispatcher()
+            let directory = try TemporaryDirectory("proxy")
+            let proxy = try await ReverseProxy.start(kind, before: gateways, in: directory)
+            let through = Gateway(process: proxy.process, port: proxy.port, http: stack.http)
+
+            let socket = try await TestSocket.synced(port: proxy.port, user: "native")
+            let stream = try await TestStream.open(port: proxy.port, user: "stream")
+            _ = try await stream.first("sync")
+            // One without a cookie, and others that are kept apart by theirs.
+            var pollers: [(poller: Poller, sid: String)] = []
+            for cookie in [nil] + kind.cookies.map({ $0 as String? }) {
+                let poller = Poller(proxy.port, stack.http, cookie: cookie)
+                let sid = try await poller.open(user: "poller")
+                try await poller.poll(sid, until: #""sync""#)
+                pollers.append((poller, sid))
+            }
+            for user in ["native", "stream", "poller"] {
+                try await stack.append([("user", user), ("type", "payment_received"), ("title", "Through it")])
+            }
+            let frame = try await socket.first("notification")
+            #expect(frame["notification"]?["title"]?.string == "Through it")
+            // At once, and not when a buffer is full.
+            try await eventually("the stream tells") { stream.titles == ["Through it"] }
+            for (poller, sid) in pollers { try await poller.poll(sid, until: "Through it") }
+
+            // Both gateways had their part of it.
+            for gateway in gateways {
+                let page = try await gateway.call(.get, "/metrics", token: nil).response.body
+                let metrics = try MetricsText(String(decoding: page, as: UTF8.self))
+                #expect((metrics.samples["carillon_sockets_accepted"] ?? 0) > 0)
+            }
+
+            // Calls, before and between upgrades on connections that the proxy keeps.
+            for number in 0..<20 {
+                let token = try await Stack.token(user: "native")
+                let answer = try await through.call(
+                    .get, "/v1/notifications", token: token, headers: [(name: "x-request-id", value: "call-\(number)")])
+                #expect(answer.status == 200)
+                #expect(answer.header("x-request-id") == "call-\(number)")
+                if number.isMultiple(of: 5) { _ = try await TestSocket.synced(port: proxy.port, user: "native") }
+            }
+            for path in ["/metrics", "/readyz", "/healthz"] {
+                #expect(try await through.call(.get, path, token: nil).status == 404)
+            }
+        }
+    }
+
+    @Test("calls and sockets go on when one gateway goes", arguments: ReverseProxy.Kind.installed)
+    func loss(kind: ReverseProxy.Kind) async throws {
+        try await Stack.with { stack in
+            let gateways = [
+                try await stack.startGateway(name: "one"), try await stack.startGateway(name: "two"),
+            ]
+            let directory = try TemporaryDirectory("proxy")
+            let proxy = try await ReverseProxy.start(kind, before: gateways, in: directory)
+            let through = Gateway(process: proxy.process, port: proxy.port, http: stack.http)
+            let token = try await Stack.token(user: "ada")
+            #expect(try await gateways[0].process.stop() == .code(0))
+            try await eventually("ten calls in a row are answered") {
+                for _ in 0..<10 {
+                    guard try await through.call(.get, "/v1/notifications", token: token).status == 200 else {
+                        return false
+                    }
+                }
+                return true
+            }
+            try await eventually("and a socket opens") {
+                let socket = try await TestSocket.open(port: proxy.port, token: token)
+                try await eventually("it is decided") { socket.status != nil }
+                return socket.status == 101
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+// Carillon · MetricsTable.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+
+/// The table of metrics in `docs/operating.md`.
+struct MetricsTable {
+    /// A row, or what a service's page says of a metric.
+    struct Row: Equatable {
+        let kind: String
+        let labels: Set<String>
+        let help: String
+    }
+
+    /// Tests/EndToEnd/Support/MetricsTable.swift, so three folders up is the checkout.
+    static let checkout = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../..").standardized
+
+    /// By service, then by name; what both print is in both.
+    let rows: [String: [String: Row]]
+
+    init() throws {
+        let lines = try Self.text("docs/operating.md").split(separator: "\n")
+        let section = lines.drop { $0 != "## Metrics" }.dropFirst().prefix { !$0.hasPrefix("## ") }
+        let pattern = #/^\| `(\w+)(?:\{([\w,]+)\})?` \| (gateway|dispatcher|both) \| (\w+) \| (.+) \|$/#
+        var rows: [String: [String: Row]] = ["gateway": [:], "dispatcher": [:]]
+        for line in section {
+            guard let (_, name, labels, service, kind, meaning) = line.wholeMatch(of: pattern)?.output else { continue }
+            let row = Row(
+                kind: String(kind),
+                labels: Set((labels ?? "").split(separator: ",").map { String($0) }),
+                help: String(meaning.filter { $0 != "`" })
+            )
+            for one in service == "both" ? ["gateway", "dispatcher"] : [String(service)] {
+                guard rows[one]?.updateValue(row, forKey: String(name)) == nil else {
+                    throw FixtureError("\(name) is listed twice")
+                }
+            }
+        }
+        self.rows = rows
+    }
+
+    /// All names, with those of a histogram's series.
+    var names: Set<String> {
+        var names: Set<String> = []
+        for (name, row) in self.rows.values.joined() {
+            names.insert(name)
+            guard row.kind == "histogram" else { continue }
+            for part in ["_bucket", "_sum", "_count"] { names.insert(name + part) }
+        }
+        return names
+    }
+
+    static func text(_ path: String) throws -> String {
+        try String(contentsOf: Self.checkout.appendingPathComponent(path), encoding: .utf8)
+    }
+}

@@ -1,0 +1,113 @@
+// Carillon · WebhookProviderTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Postgres
+import ProviderSandbox
+import Testing
+import Transfer
+
+/// Notifications for a program of the app's own, told by HTTP.
+@Suite(.serialized, .timeLimit(.minutes(5)))
+struct WebhookProviderTests {
+    private static func settings(_ stack: Stack) -> [String: String] {
+        ["WEBHOOK_PROVIDER_URL": stack.sandbox.webhookURL, "WEBHOOK_PROVIDER_SECRET": stack.sandbox.webhookSecret]
+    }
+
+    private static func notify(_ stack: Stack, _ title: String) async throws {
+        try await stack.append([
+            ("user", "ada"), ("type", "payment_received"), ("title", title), ("url", "/invoices/9"),
+            ("data", #"{"invoice":9}"#),
+        ])
+    }
+
+    @Test("a receiver gets the notification signed, once, and its name for it is on record")
+    func delivers() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher(environment: Self.settings(stack))
+            let device = try await gateway.register(user: "ada", platform: "webhook", token: "#ops-room")
+            try await Self.notify(stack, "Paid")
+            try await eventually("it is there") { stack.pushed()["#ops-room"] == ["Paid"] }
+            let message = try #require(stack.sandbox.received().first)
+            let payload = try JSONParser.parse(message.payload)
+            #expect(payload["user"]?.string == "ada")
+            #expect(payload["device"]?.string == device)
+            #expect(payload["app"]?.string == "default")
+            #expect(payload["badge"]?.integer == 1)
+            #expect(payload["notification"]?["type"]?.string == "payment_received")
+            #expect(payload["notification"]?["url"]?.string == "/invoices/9")
+            #expect(payload["notification"]?["data"]?["invoice"]?.integer == 9)
+            #expect(message.headers["carillon-delivery"] == payload["delivery"]?.string)
+            try await eventually("it is on record") {
+                let rows = try await stack.query(
+                    "SELECT provider, outcome, provider_id FROM carillon.delivery_attempts")
+                return try rows.map { "\(try $0.text(0)) \(try $0.text(1)) \(try $0.text(2).utf8.count)" }
+                    == ["webhook accepted 36"]
+            }
+            #expect(try await stack.statuses(user: "ada") == ["Paid": "sent"])
+        }
+    }
+
+    @Test("each device has a delivery of its own, and the trace has the id that Apple got")
+    func deliveries() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher(environment: Self.settings(stack))
+            for name in ["one", "two"] {
+                try await gateway.register(user: "ada", platform: "webhook", token: name, name: name)
+            }
+            let phone = String(repeating: "ab", count: 32)
+            try await gateway.register(user: "ada", platform: "ios", token: phone, name: "phone")
+            try await Self.notify(stack, "Paid")
+            try await eventually("all have it") { stack.pushed().count == 3 }
+            let ids = stack.sandbox.received().compactMap { $0.headers["carillon-delivery"] ?? $0.headers["apns-id"] }
+            #expect(Set(ids).count == 3)
+            try await eventually("Apple's name for it, which is ours, is in the trace") {
+                try await stack.query("SELECT provider_id FROM carillon.delivery_attempts WHERE provider = 'apns'")
+                    .first?.text(0) == stack.sandbox.received().first { $0.token == phone }?.headers["apns-id"]
+            }
+        }
+    }
+
+    @Test("410 switches the device off, 503 is waited out, 400 is a dead letter")
+    func answers() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher(environment: Self.settings(stack))
+            for token in ["gone-1", "unavailable-once-1", "badrequest-1"] {
+                try await gateway.register(user: "ada", platform: "webhook", token: token, name: token)
+            }
+            try await Self.notify(stack, "Paid")
+            try await eventually("what can arrive has arrived") { stack.pushed() == ["unavailable-once-1": ["Paid"]] }
+            try await eventually("the dead letter is there") {
+                try await stack.deadReasons().values.contains("webhook refused it: HTTP_400")
+            }
+            let list = try await gateway.call(.get, "/v1/devices", token: try await Stack.token(user: "ada"))
+            let off = list.body["devices"]?.array?.filter { $0["active"]?.bool == false }
+            #expect(off?.map { $0["deactivated_reason"]?.string } == ["HTTP_410"])
+        }
+    }
+
+    @Test("a receiver that knows another secret has the work kept, and the secret is in no log")
+    func wrongSecret() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            var settings = Self.settings(stack)
+            settings["WEBHOOK_PROVIDER_SECRET"] = "hunter2-hunter2-hunter2"
+            let dispatcher = try await stack.startDispatcher(environment: settings)
+            try await gateway.register(user: "ada", platform: "webhook", token: "room")
+            try await Self.notify(stack, "Paid")
+            try await eventually("it is told") {
+                dispatcher.errors().contains("provider does not accept our configuration")
+            }
+            try await eventually("it is kept") {
+                try await stack.query(
+                    "SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry' AND reason = 'HTTP_401'"
+                ).count == 1
+            }
+            #expect(!dispatcher.errors().contains("hunter2"))
+        }
+    }
+}

@@ -1,0 +1,117 @@
+// Carillon · LinkTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+import Testing
+
+@Suite("Links", .timeLimit(.minutes(2)))
+struct LinkTests {
+    @Test("Every link of the pages leads to a file that is there, and to a heading of it")
+    func links() throws {
+        let pages = try Self.pages()
+        #expect(pages.count > 20)
+        var headings: [String: Set<String>] = [:]
+        var count = 0
+        for page in pages {
+            for link in try Self.links(of: page) where !link.contains(#/^[a-z]+:/#) {
+                count += 1
+                let parts = link.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false)
+                let file =
+                    parts[0].isEmpty
+                    ? page : try #require(Self.resolve(String(parts[0]), from: page), "\(page): \(link)")
+                let isThere = FileManager.default.fileExists(atPath: House.root.appending(path: file).path)
+                #expect(isThere, "\(page): \(link) leads nowhere")
+                guard isThere, parts.count == 2 else { continue }
+                let known = try headings[file] ?? Self.anchors(of: file)
+                headings[file] = known
+                #expect(known.contains(String(parts[1])), "\(page): \(link) names no heading of \(file)")
+            }
+        }
+        #expect(count > 100)
+    }
+
+    @Test("Every page can be reached from those that are seen first")
+    func reachable() throws {
+        var seen: Set<String> = []
+        var next = try Self.front()
+        while let page = next.popLast() {
+            guard seen.insert(page).inserted else { continue }
+            for link in try Self.links(of: page) where !link.contains(#/^[a-z]+:/#) {
+                let target = String(link.prefix { $0 != "#" })
+                if target.hasSuffix(".md"), let file = Self.resolve(target, from: page) { next.append(file) }
+            }
+        }
+        let lost = try Self.pages().subtracting(seen)
+        #expect(lost.isEmpty)
+    }
+
+    /// The paths of the pages that a visitor of the checkout sees first.
+    private static func front() throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: House.root.path).filter { $0.hasSuffix(".md") }
+            + ["examples/README.md"]
+    }
+
+    /// The paths of all pages.
+    private static func pages() throws -> Set<String> {
+        var pages = Set(try Self.front())
+        for folder in ["docs", "examples"] {
+            let paths = try FileManager.default.subpathsOfDirectory(atPath: House.root.appending(path: folder).path)
+            pages.formUnion(paths.filter { $0.hasSuffix(".md") }.map { "\(folder)/\($0)" })
+        }
+        return pages
+    }
+
+    /// A page's text without what stands in code.
+    private static func prose(of page: String) throws -> String {
+        try House.text(page)
+            .replacing(#/(?m)^```[\s\S]*?^```$/#, with: "")
+            .replacing(#/`[^`\n]*`/#) { match in
+                match.output.filter { $0 == "`" || $0.isLetter || $0.isNumber || " -_".contains($0) }
+            }
+    }
+
+    /// Where a page's links and pictures lead.
+    private static func links(of page: String) throws -> [String] {
+        let text = try Self.prose(of: page)
+        let inline = text.matches(of: #/\]\(([^)\s]+)\)/#).map { String($0.output.1) }
+        let tags = text.matches(of: #/(?:src|href)="([^"]+)"/#).map { String($0.output.1) }
+        return inline + tags
+    }
+
+    /// A relative link's path from the root; nil if it leaves the checkout.
+    private static func resolve(_ link: String, from page: String) -> String? {
+        var parts = page.split(separator: "/").dropLast().map { String($0) }
+        for part in link.split(separator: "/") {
+            switch part {
+            case ".": continue
+            case "..":
+                guard parts.popLast() != nil else { return nil }
+            default: parts.append(String(part))
+            }
+        }
+        return parts.joined(separator: "/")
+    }
+
+    /// The names of a page's headings, as GitHub makes them.
+    private static func anchors(of page: String) throws -> Set<String> {
+        var anchors: Set<String> = []
+        for line in try Self.prose(of: page).split(separator: "\n") {
+            guard let heading = line.wholeMatch(of: #/#{1,6} +(.+?) */#) else { continue }
+            let text = heading.output.1.replacing(#/\[([^\]]*)\]\([^)]*\)/#) { $0.output.1 }
+            let name = String(
+                text.lowercased().unicodeScalars
+                    .filter {
+                        $0.properties.isAlphabetic || $0.properties.numericType != nil
+                            || " -_".unicodeScalars.contains($0)
+                    }
+                    .map { $0 == " " ? "-" : Character($0) })
+            var unique = name
+            var copy = 0
+            while !anchors.insert(unique).inserted {
+                copy += 1
+                unique = "\(name)-\(copy)"
+            }
+        }
+        return anchors
+    }
+}

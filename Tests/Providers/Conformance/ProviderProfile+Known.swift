@@ -1,0 +1,131 @@
+// Carillon · ProviderProfile+Known.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Crypto
+import JSON
+import Model
+import ProviderSandbox
+import _CryptoExtras
+
+extension ProviderProfile {
+    private static let random: @Sendable () -> String = {
+        String(UInt64.random(in: .min ... .max) | 1 << 63, radix: 16)
+    }
+
+    private static func rows(_ markers: [String: String]) -> [String: Row] { markers.mapValues { Row(marker: $0) } }
+
+    private static let otherCurve = P384.Signing.PrivateKey().pemRepresentation
+    private static let wrongKeys: [String] = {
+        let rsa = try? _RSA.Signing.PrivateKey(keySize: .bits2048).pkcs8PEMRepresentation
+        return [Self.otherCurve, P256.Signing.PrivateKey().publicKey.pemRepresentation] + (rsa.map { [$0] } ?? [])
+    }()
+
+    static let fcm = ProviderProfile(
+        provider: .fcm,
+        settings: { ["credentials": $0.serviceAccountPath, "endpoint": $0.url] },
+        token: { marker, _ in marker + Self.random() },
+        rows: Self.rows([
+            "UNREGISTERED": "unregistered-", "SENDER_ID_MISMATCH": "mismatch-", "INVALID_ARGUMENT": "invalid-",
+            "THIRD_PARTY_AUTH_ERROR": "thirdparty-", "QUOTA_EXCEEDED": "quota-", "UNAVAILABLE": "unavailable-",
+            "INTERNAL": "internal-", "UNSPECIFIED_ERROR": "unspecified-", "UNAUTHENTICATED": "unauthenticated-",
+            "PERMISSION_DENIED": "permission-",
+        ]),
+        delayed: ["quota-", "devicequota-", "unavailable-"],
+        wrongFiles: [
+            "[]", "{}", Self.otherCurve,
+            #"{"project_id":"p","client_email":"e","private_key_id":"k","token_uri":"https://x","private_key":""#
+                + Self.otherCurve.replacing("\n", with: "\\n") + #""}"#,
+        ],
+        body: { $0["message"]?["notification"]?["body"]?.string }
+    )
+
+    static let apns = ProviderProfile(
+        provider: .apns,
+        settings: {
+            [
+                "key": $0.apnsKeyPath, "key_id": $0.apnsKeyID, "team_id": $0.apnsTeamID, "topic": "org.example.app",
+                "endpoint": $0.url,
+            ]
+        },
+        token: { marker, _ in
+            let digits = (0..<4).map { _ in Self.random() }.joined()
+            return marker.isEmpty ? "0" + digits.dropFirst() : marker + digits.dropFirst(marker.utf8.count)
+        },
+        rows: Self.rows(
+            [
+                "BadDeviceToken": "01", "DeviceTokenNotForTopic": "02", "BadCollapseId": "03",
+                "BadExpirationDate": "04", "BadMessageId": "05", "BadPriority": "06", "BadTopic": "07",
+                "MissingTopic": "08", "MissingDeviceToken": "09", "DuplicateHeaders": "0a", "InvalidPushType": "0b",
+                "PayloadEmpty": "0c", "TopicDisallowed": "0d", "IdleTimeout": "0e", "ExpiredProviderToken": "31",
+                "InvalidProviderToken": "32", "MissingProviderToken": "33", "BadCertificate": "34",
+                "BadCertificateEnvironment": "35", "UnrelatedKeyIdInToken": "36", "BadEnvironmentKeyInToken": "37",
+                "BadEnvironmentKeyIdInToken": "38", "Forbidden": "39", "BadPath": "44", "MethodNotAllowed": "45",
+                "Unregistered": "10", "ExpiredToken": "12", "PayloadTooLarge": "14", "TooManyRequests": "29",
+                "TooManyProviderTokenUpdates": "2a", "InternalServerError": "50", "ServiceUnavailable": "53",
+                "Shutdown": "54",
+            ].mapValues { "dead\($0)00" }),
+        nonsense: ["deade600", "deade700", "deade800", "deade900", "deadea00"],
+        silent: "deade200",
+        cut: "deade300",
+        goAway: "deade401",
+        refused: "deade501",
+        reset: "deadeb00",
+        needsHTTP2: true,
+        wrongFiles: Self.wrongKeys,
+        body: { $0["aps"]?["alert"]?["body"]?.string }
+    )
+
+    static let webpush = ProviderProfile(
+        provider: .webpush,
+        settings: { ["key": $0.vapidKeyPath, "subject": "mailto:push@example.com"] },
+        token: { marker, sandbox in sandbox.subscription(marker + Self.random()).json },
+        rows: Self.rows([
+            "HTTP_400": "badrequest-", "HTTP_401": "unauthorized-", "HTTP_403": "forbidden-",
+            "HTTP_404": "missing-", "HTTP_408": "timeout-", "HTTP_410": "gone-", "HTTP_413": "toolarge-",
+            "HTTP_429": "limited-", "HTTP_500": "internal-", "HTTP_503": "unavailable-",
+            "VapidPkHashMismatch": "wrongkey-",
+        ]),
+        delayed: ["limited-", "limiteddate-", "unavailable-"],
+        wrongFiles: Self.wrongKeys,
+        body: { $0["notification"]?["body"]?.string }
+    )
+
+    static let webhook = ProviderProfile(
+        provider: .webhook,
+        settings: { ["url": $0.webhookURL, "secret": $0.webhookSecret] },
+        token: { marker, _ in marker + Self.random() },
+        rows: Self.rows([
+            "HTTP_400": "badrequest-", "HTTP_401": "unauthorized-", "HTTP_403": "forbidden-",
+            "HTTP_404": "missing-", "HTTP_408": "timeout-", "HTTP_410": "gone-", "HTTP_413": "toolarge-",
+            "HTTP_429": "limited-", "HTTP_500": "internal-", "HTTP_503": "unavailable-",
+        ]),
+        delayed: ["limited-", "unavailable-"],
+        body: { $0["notification"]?["body"]?.string }
+    )
+
+    static let email = ProviderProfile(
+        provider: .email,
+        settings: { ["url": $0.smtpURL, "from": "Carillon <notices@example.com>"] },
+        token: { marker, _ in "\(marker)\(Self.random())@example.com" },
+        rows: Self.rows([
+            "SMTP_550_5.1.1": "bounce-", "SMTP_550_5.1.2": "nodomain-", "SMTP_551_5.1.6": "moved-",
+            "SMTP_550_5.1.6": "movedaway-", "SMTP_550_5.1.10": "unknown-", "SMTP_556_5.1.10": "nullmx-",
+            "SMTP_550_5.7.1": "refused-", "SMTP_552_5.3.4": "toolarge-", "SMTP_421_4.3.2": "closing-",
+        ]).merging([
+            "SMTP_535_5.7.8": Row(settings: { settings, sandbox in
+                settings["url"] = sandbox.smtpURL.replacing("pass%3A", with: "wrong%3A")
+            }),
+            "SMTP_530_5.7.0": Row(settings: { settings, sandbox in
+                settings["url"] = "smtp://" + (sandbox.smtpURL.split(separator: "@").last.map { String($0) } ?? "")
+            }),
+            "login_denied": Row(sandbox: { $0.relay = .strangeLogin }),
+            "no_starttls": Row(sandbox: { $0.relay = .withoutTLS }),
+        ]) { $1 },
+        nonsense: ["babble-"],
+        goAway: nil,
+        refused: nil,
+        reset: nil,
+        takesAway: false,
+        body: { $0["text"]?.string }
+    )
+}

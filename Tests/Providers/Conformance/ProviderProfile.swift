@@ -1,0 +1,56 @@
+// Carillon · ProviderProfile.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+import ProviderSandbox
+import Providers
+import Testing
+
+/// What the conformance suite has to know of a provider: how an app uses the sandbox's, and which tokens show its answers.
+///
+/// A new provider needs one, and passes the suite when its table of answers is true.
+struct ProviderProfile: Sendable, CustomTestStringConvertible {
+    /// How an answer is brought about.
+    struct Row: Sendable {
+        /// How the token begins.
+        var marker = ""
+        /// In place of settings that are right.
+        var settings: @Sendable (inout [String: String], ProviderSandbox) -> Void = { _, _ in }
+        /// Whether the sandbox has to be another one than usual.
+        var sandbox: (@Sendable (inout SandboxConfiguration) -> Void)?
+    }
+
+    let provider: Provider
+    let settings: @Sendable (ProviderSandbox) -> [String: String]
+    /// A token that begins with a marker and is different each time.
+    let token: @Sendable (_ marker: String, ProviderSandbox) -> String
+    /// How each row of its table of answers is reached.
+    let rows: [String: Row]
+    /// Markers of answers that say how long to wait.
+    var delayed: [String] = []
+    /// Markers of what is no answer at all.
+    var nonsense = ["html-", "half-", "empty-", "huge-", "echo-"]
+    var silent = "silent-"
+    var cut = "cut-"
+    /// Ends the connection, the first time; nil where there is no such thing.
+    var goAway: String? = "goaway-once-"
+    /// A stream that is refused the first time; nil where there is no such thing.
+    var refused: String? = "refused-once-"
+    /// A stream that is reset; nil where there is no such thing.
+    var reset: String? = "reset-"
+    var needsHTTP2 = false
+    var takesAway = true
+    /// Contents of its files that are of the wrong kind.
+    var wrongFiles: [String] = []
+    /// The text that a device shows.
+    let body: @Sendable (JSONValue) -> String?
+
+    var kind: any ProviderKind.Type {
+        get throws { try #require(ProviderKinds.kind(of: self.provider)) }
+    }
+
+    var testDescription: String { self.provider.rawValue }
+
+    static let all = [Self.fcm, .apns, .webpush, .email, .webhook]
+}
