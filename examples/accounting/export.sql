@@ -1,0 +1,22 @@
+-- Carillon · export.sql
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- One line of JSON a user, for `gateway import`:  psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
+-- All tokens are FCM's, on every platform; five devices a user, the latest used ones.
+
+SELECT json_build_object(
+    'user_id', u.id,
+    'settings', json_build_object('email', u.email),
+    'devices', (
+        SELECT coalesce(json_agg(json_build_object(
+            'platform', d.platform, 'provider', 'fcm', 'token', d.fcm_token, 'device_id', d.device_id)), '[]')
+        FROM (SELECT * FROM push_devices WHERE user_id = u.id ORDER BY last_used_at DESC LIMIT 5) d),
+    'preferences', (
+        SELECT coalesce(json_agg(json_build_object(
+            'type', p.notification_type, 'in_app', p.in_app_enabled, 'push', p.push_enabled,
+            'quiet_hours', CASE WHEN p.quiet_hours_start IS NOT NULL AND p.quiet_hours_end IS NOT NULL THEN
+                json_build_object('start', to_char(p.quiet_hours_start, 'HH24:MI'),
+                                  'end', to_char(p.quiet_hours_end, 'HH24:MI')) END)), '[]')
+        FROM notification_preferences p WHERE p.user_id = u.id))
+FROM users u
+ORDER BY u.id;

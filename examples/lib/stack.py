@@ -1,0 +1,185 @@
+# Carillon · stack.py
+# SPDX-License-Identifier: Apache-2.0
+"""What the examples share: the stack that `deploy/up` started, and steps on the screen. Needs nothing but Python."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 30.0
+NEEDED = ("GATEWAY_URL", "REDIS_URL", "DATABASE_URL", "SANDBOX_URL", "CARILLON_BIN", "AUTH_JWT_SECRET", "CATALOG")
+
+sys.path.insert(0, str(ROOT / "deploy" / "demo"))
+
+
+class Failure(Exception):
+    """What the example showed was not what it should show."""
+
+
+class Refusal(Exception):
+    """An HTTP call was answered with an error."""
+
+    def __init__(self, call, status, body):
+        super().__init__(f"{call}: {status} {json.dumps(body, ensure_ascii=False)}")
+        self.status = status
+        self.body = body
+
+
+def step(text):
+    print(f"\n{text}", flush=True)
+
+
+def show(label, text):
+    print(f"    {label:<9} {text}", flush=True)
+
+
+def expect(what, condition):
+    if not condition:
+        raise Failure(what)
+
+
+def until(what, probe, patience=PATIENCE):
+    """What the probe gives as soon as that is something."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        if found := probe():
+            return found
+        time.sleep(0.05)
+    raise Failure(f"waited {patience:.0f} s in vain until {what}")
+
+
+def http(method, url, body=None, headers=None):
+    """The status and the JSON of an answer, errors included."""
+    headers = {"Content-Type": "application/json"} | (headers or {})
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            text = answer.read()
+            return answer.status, json.loads(text) if text else None
+    except urllib.error.HTTPError as error:
+        text = error.read()
+        try:
+            return error.code, json.loads(text) if text else None
+        except ValueError:
+            return error.code, text.decode(errors="replace")
+
+
+class Stack:
+    """The running stack: addresses, and what a team's own programs would do with it."""
+
+    def __init__(self):
+        self.variables = dict(os.environ)
+        file = Path(os.environ.get("CARILLON_DATA", ROOT / ".local")) / "env"
+        if "GATEWAY_URL" not in self.variables:
+            if not file.exists():
+                raise Failure(f"{file} is missing; start the stack first: deploy/up --no-demo")
+            self.variables |= read_environment(file)
+        if missing := [name for name in NEEDED if not self.variables.get(name)]:
+            raise Failure(f"{', '.join(missing)} missing, in the environment or in {file}")
+        self.gateway = self.variables["GATEWAY_URL"]
+        self.redis_url = self.variables["REDIS_URL"]
+        self.database = self.variables["DATABASE_URL"]
+        self.sandbox = self.variables["SANDBOX_URL"]
+        #: Tells this run from others, so that an example may be run again.
+        self.run = format(time.time_ns() // 1_000_000, "x")
+        self._first_push = self._sandbox("/received/count")["next"]
+
+    def program(self, name, *arguments, input=None):
+        """What one of Carillon's programs prints."""
+        path = f"{self.variables['CARILLON_BIN']}/{name}"
+        done = subprocess.run([path, *arguments], input=input, env=self.variables, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failure(f"{name} {' '.join(arguments)} ended with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    def token(self, user, *options):
+        """The token that the team's own login would give the user."""
+        return self.program("gateway", "token", "--user", user, *options)
+
+    def call(self, method, path, body=None, *, token, scheme="Bearer", headers=None):
+        """The JSON answer to a call of the gateway."""
+        headers = {"Authorization": f"{scheme} {token}"} | (headers or {})
+        status, answer = http(method, self.gateway + path, body, headers)
+        if status >= 400:
+            raise Refusal(f"{method} {path}", status, answer)
+        return answer
+
+    def import_users(self, lines):
+        """Brings users in, given as JSON lines, and says what was done."""
+        return self.program("gateway", "import", "-", input=lines)
+
+    def psql(self, *files, database=None, variables=None):
+        """Runs files of SQL, and gives what they select, a line a row."""
+        command = ["psql", "-XAtq", "-v", "ON_ERROR_STOP=1"]
+        for name, value in (variables or {}).items():
+            command += ["-v", f"{name}={value}"]
+        for file in files:
+            command += ["-f", str(file)]
+        done = subprocess.run([*command, database or self.database], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failure(f"psql: {done.stderr.strip()}")
+        return done.stdout
+
+    def sql(self, text, database=None):
+        """What a statement selects, a line a row."""
+        command = ["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", text, database or self.database]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failure(f"psql: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    @contextmanager
+    def scratch_database(self, name):
+        """A database of the team's own, on the stack's server; it is gone afterwards."""
+        name = f"example_{name}_{os.getpid()}"
+        self.sql(f"CREATE DATABASE {name}")
+        try:
+            yield self.database.rsplit("/", 1)[0] + f"/{name}"
+        finally:
+            self.sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+    def pushes(self, token):
+        """What the stand-in for Apple and Google took for a token, or the relay for an address, since this run began."""
+        received = self._sandbox(f"/received?since={self._first_push}")
+        return [message for message in received if message["token"] == token]
+
+    def _sandbox(self, path):
+        return http("GET", self.sandbox + path)[1]
+
+
+def read_environment(file):
+    """The variables of lines such as `export NAME='value'`."""
+    variables = {}
+    for line in file.read_text().splitlines():
+        words = shlex.split(line)
+        if len(words) == 2 and words[0] == "export":
+            name, _, value = words[1].partition("=")
+            variables[name] = value
+    return variables
+
+
+def title(push):
+    """The title that a push shows, whoever's message it is."""
+    payload = push["payload"]
+    shown = payload.get("message", {}).get("notification") or payload.get("aps", {}).get("alert") or payload
+    return shown.get("title") or shown.get("subject") or ""
+
+
+def play(example):
+    """Runs an example, and ends with 0 if it showed what it should."""
+    try:
+        example(Stack())
+    except (Failure, Refusal, OSError, KeyError) as error:
+        sys.exit(f"\nFAILED: {type(error).__name__}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    print("\ndone", flush=True)

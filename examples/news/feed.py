@@ -1,0 +1,59 @@
+# Carillon · feed.py
+# SPDX-License-Identifier: Apache-2.0
+"""A feed of stories as the monitor reads it; in the app this is a query of its database."""
+
+import json
+import threading
+from datetime import datetime, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Feed:
+    """Stories, served on a port of its own."""
+
+    def __init__(self):
+        self.stories = {}
+        self.looks = 0
+        self._lock = threading.Lock()
+        feed = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                with feed._lock:
+                    feed.looks += 1
+                    body = json.dumps({"stories": list(feed.stories.values())}).encode()
+                self._answer(200, body)
+
+            def do_PATCH(self):
+                change = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                with feed._lock:
+                    feed.stories[self.path.rsplit("/", 1)[1]] |= change
+                self._answer(200, b"{}")
+
+            def _answer(self, status, body):
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/stories"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def breaks(self, id, title, category):
+        now = datetime.now(timezone.utc).isoformat()
+        with self._lock:
+            self.stories[id] = {"id": id, "title": title, "category": category, "status": "BREAKING",
+                                "first_seen": now, "source_count": 5, "revision": 0, "update": ""}
+
+    def develops(self, id, update):
+        with self._lock:
+            story = self.stories[id]
+            self.stories[id] = story | {"revision": story["revision"] + 1, "update": update}
+
+    def close(self):
+        self._server.shutdown()

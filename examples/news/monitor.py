@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+# Carillon · monitor.py
+# SPDX-License-Identifier: Apache-2.0
+"""The breaking-news monitor: looks at the feed of stories every few minutes, and tells of what is new in it.
+
+    monitor.py --feed https://stories.example.com/stories [--every 300] [--verify-after 1800]
+
+Takes GATEWAY_URL and SERVICE_TOKEN from the environment; a token that may do this and no more:
+
+    gateway token --user news-monitor --scope service --types breaking_news,developing_stories --audiences topic,all
+
+The feed answers GET with `{"stories": [{"id", "title", "category", "status", "first_seen", "source_count", "revision",
+"update"}]}`, and takes `PATCH /{id} {"status": "VERIFIED"}`. The monitor remembers nothing: a story has the same job id
+at every look, so each reader gets it once, however often the monitor runs, is killed, or runs twice at once.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import urllib.error
+import urllib.request
+from datetime import datetime, timezone
+
+LONGEST_TITLE = 150
+
+
+class Monitor:
+    def __init__(self, feed, gateway, token, verify_after):
+        self.feed = feed.rstrip("/")
+        self.gateway = gateway.rstrip("/")
+        self.token = token
+        self.verify_after = verify_after
+
+    def look(self, now):
+        """Tells of every fresh story, and calls the others verified."""
+        stories = self._call("GET", self.feed)["stories"]
+        for story in stories:
+            if story["status"] != "BREAKING":
+                continue
+            age = (now - datetime.fromisoformat(story["first_seen"])).total_seconds()
+            if age >= self.verify_after:
+                self._call("PATCH", f"{self.feed}/{story['id']}", {"status": "VERIFIED"})
+                say(f"verified {story['id']}, {self._report(story)}")
+                continue
+            self._send(self.breaking(story))
+            if story.get("revision"):
+                self._send(self.developing(story))
+
+    @staticmethod
+    def breaking(story):
+        """To everyone who wants breaking news, once a story."""
+        return {
+            "id": f"story:{story['id']}", "all": True, "type": "breaking_news",
+            "vars": {"title": story["title"][:LONGEST_TITLE]},
+            "entity_type": "story", "entity_id": story["id"],
+            "data": {"storyId": story["id"], "category": story["category"], "priority": "breaking",
+                     "sourceCount": str(story["source_count"])},
+        }
+
+    @staticmethod
+    def developing(story):
+        """To those who follow the category, once a revision; the newest takes the place of the one before."""
+        return {
+            "id": f"story:{story['id']}:{story['revision']}", "topic": f"news/{story['category']}",
+            "type": "developing_stories", "title": story["title"][:LONGEST_TITLE], "body": story["update"],
+            "collapse_key": f"story:{story['id']}", "entity_type": "story", "entity_id": story["id"],
+            "data": {"storyId": story["id"], "category": story["category"]},
+        }
+
+    def _send(self, job):
+        answer = self._call("POST", f"{self.gateway}/v1/jobs", job, self.token)
+        say(f"sent {answer['id']}")
+
+    def _report(self, story):
+        """How many have the story, as the monitor used to write beside it."""
+        try:
+            job = self._call("GET", f"{self.gateway}/v1/jobs/story:{story['id']}", token=self.token)
+        except urllib.error.HTTPError as error:
+            # A token that is limited to some types opens no other call.
+            if error.code in (403, 404):
+                return "no count"
+            raise
+        return f"{job['broadcast']['stored']} of {job['broadcast']['audience']} readers"
+
+    def _call(self, method, url, body=None, token=None):
+        headers = {"Content-Type": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method), timeout=30) as answer:
+            text = answer.read()
+            return json.loads(text) if text else None
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--feed", required=True)
+    parser.add_argument("--every", type=float, default=300, help="seconds between two looks")
+    parser.add_argument("--verify-after", type=float, default=1800, help="seconds after which a story is no news")
+    options = parser.parse_args()
+    monitor = Monitor(options.feed, os.environ["GATEWAY_URL"], os.environ["SERVICE_TOKEN"], options.verify_after)
+
+    is_over = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: is_over.set())
+    wait = 0.0
+    while not is_over.wait(wait):
+        wait = options.every
+        try:
+            monitor.look(datetime.now(timezone.utc))
+        except urllib.error.HTTPError as error:
+            # 422 names the field that is wrong; 429 and 503 say when to come back. The next look repeats what was missed.
+            say(f"{error.url}: {error.code} {error.read(500).decode(errors='replace')}")
+            wait = max(wait, float(error.headers.get("Retry-After") or 0))
+        except (OSError, ValueError, KeyError) as error:
+            say(f"not this time: {type(error).__name__}: {error}")
+    say("the monitor ends")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,22 @@
+-- Carillon · export.sql
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- One line of JSON a user, for `gateway import`:  psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
+-- Five tokens a user, those that were seen last; tokens that nobody saw for 90 days stay behind.
+
+SET search_path = example_scheduler, public;
+
+SELECT json_build_object(
+    'user_id', s.user_id,
+    'settings', json_build_object('zone', s.timezone, 'quiet_hours', CASE
+        WHEN s.quiet_start IS NOT NULL AND s.quiet_end IS NOT NULL THEN json_build_object(
+            'start', to_char(s.quiet_start, 'HH24:MI'), 'end', to_char(s.quiet_end, 'HH24:MI')) END),
+    'devices', (
+        SELECT coalesce(json_agg(json_build_object(
+            'platform', t.platform, 'token', t.token, 'device_id', t.device_id)), '[]')
+        FROM (
+            SELECT * FROM user_push_tokens
+            WHERE user_id = s.user_id AND last_seen_at > now() - interval '90 days'
+            ORDER BY last_seen_at DESC LIMIT 5) t))
+FROM (SELECT DISTINCT ON (user_id) * FROM notification_settings ORDER BY user_id, category) s
+ORDER BY s.user_id;

@@ -1,0 +1,24 @@
+-- Carillon · schedule.sql
+-- SPDX-License-Identifier: Apache-2.0
+--
+-- What is left of the edge function `schedule.ts`: once a day, from pg_cron or any cron, it enqueues each reminder for its
+-- time by the user's own clock. Marking and enqueueing are one transaction: what is rolled back notifies nobody, and a
+-- second run on the same day finds nothing to do.
+
+SET search_path = example_scheduler, public;
+
+WITH due AS (
+    UPDATE notification_settings
+    SET last_enqueued_on = current_date
+    WHERE enabled AND last_enqueued_on IS DISTINCT FROM current_date
+    RETURNING user_id, category, at_time, title
+)
+SELECT carillon.enqueue(jsonb_build_object(
+    'id', format('reminder:%s:%s:%s', category, user_id, :'run'),
+    'user', user_id,
+    'type', 'scheduled_reminder',
+    'title', title,
+    'url', '/notifications/' || category,
+    'data', jsonb_build_object('category', category, 'deeplink', '/notifications/' || category),
+    'deliver_local', to_char(at_time, 'HH24:MI')))
+FROM due;
