@@ -49,10 +49,10 @@ struct SweepTests {
             try await eventually("Redis is known to remember") {
                 try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
             }
-            try await gateway.register(user: "offline", platform: "android", token: "unavailable-once-phone")
+            try await gateway.register(user: "offline", platform: "android", token: "unavailable-3x-phone")
             try await stack.append([("user", "offline"), ("type", "payment_received"), ("title", Self.title)])
             try await eventually("the first try has failed and the next is planned") {
-                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count == 1
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count > 0
             }
             #expect(stack.pushed().isEmpty)
             dispatcher.send(SIGKILL)
@@ -62,7 +62,7 @@ struct SweepTests {
 
             _ = try await stack.startDispatcher(name: "second")
             try await eventually("the phone has it") {
-                stack.pushed() == ["unavailable-once-phone": [Self.title]]
+                stack.pushed() == ["unavailable-3x-phone": [Self.title]]
             }
             try await eventually("it counts as sent") {
                 try await stack.statuses(user: "offline") == [Self.title: "sent"]

@@ -42,7 +42,8 @@ struct InboxPage {
     /// The titles that are listed, the first one first.
     func titles() async throws -> [String] {
         try await self.browser.run(
-            "return [...\(Self.root).querySelectorAll('.item .title')].map((title) => title.textContent)"
+            "return [...document.querySelector('carillon-inbox')?.shadowRoot?.querySelectorAll('.item .title') ?? []]"
+                + ".map((title) => title.textContent)"
         )
         .strings ?? []
     }

@@ -151,6 +151,8 @@ package final class Browser: Sendable {
     }
 
     /// Waits until an expression is true, as scripts see it; it may await.
+    ///
+    /// What is not there yet is not true.
     package func wait(
         for what: String,
         _ script: String,
@@ -158,7 +160,8 @@ package final class Browser: Sendable {
         line: UInt = #line
     ) async throws {
         try await eventually(what, file: file, line: line) {
-            try await self.run("return (async () => Boolean(\(script)))()") == .bool(true)
+            try await self.run("return (async () => { try { return Boolean(\(script)); } catch { return false; } })()")
+                == .bool(true)
         }
     }
 
@@ -169,9 +172,13 @@ package final class Browser: Sendable {
         line: UInt = #line
     ) async throws -> Element {
         try await eventualValue("there is \(expression)", file: file, line: line) {
-            try await self.run("return \(expression) ?? null")[Element.key]?.string.map { Element(id: $0) }
+            try await self.run("try { return \(expression) ?? null; } catch { return null; }")[Element.key]?.string.map
+            { Element(id: $0) }
         }
     }
+
+    /// What is said of an element that moves, or has just been replaced.
+    private static let passing = ["stale element", "click intercepted", "not interactable", "detached shadow root"]
 
     /// Clicks as a hand does: where the element is, if it can be seen there; again on the one that took its place meanwhile.
     package func click(_ expression: String, file: StaticString = #fileID, line: UInt = #line) async throws {
@@ -180,7 +187,9 @@ package final class Browser: Sendable {
             do {
                 try await self.command(.post, "/element/\(element.id)/click", .object([]))
                 return true
-            } catch let error as FixtureError where error.description.contains("stale element") {
+            } catch let error as FixtureError
+                where Self.passing.contains(where: { error.description.contains($0) })
+            {
                 return false
             }
         }
