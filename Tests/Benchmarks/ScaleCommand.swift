@@ -12,6 +12,8 @@ struct ScaleCommand: AsyncParsableCommand {
     )
 
     @Option var users = 5_000
+    @Option(help: "Calls to the provider that each dispatcher has under way at most.")
+    var calls = 100
     @Option(help: "Jobs of each measurement.")
     var jobs = 20_000
     @Option(help: "After how many milliseconds the provider answers.")
@@ -37,6 +39,7 @@ struct ScaleCommand: AsyncParsableCommand {
             var report = Report("scale")
             report.add("jobs", self.jobs)
             report.add("answer_after_ms", self.milliseconds)
+            report.add("calls", self.calls)
             report.add("one_per_second", one)
             report.add("two_per_second", two)
             report.add("ratio", two / one)
@@ -51,9 +54,11 @@ struct ScaleCommand: AsyncParsableCommand {
         _ sandbox: ScratchSandbox,
         _ stack: ScratchStack
     ) async throws -> Double {
+        var settings = sandbox.settings
+        settings["PROVIDER_CALLS"] = String(self.calls)
         var dispatchers: [ChildProgram] = []
         for number in 0..<count {
-            dispatchers.append(try await stack.dispatcher(log: "scale-\(number)", settings: sandbox.settings))
+            dispatchers.append(try await stack.dispatcher(log: "scale-\(number)", settings: settings))
         }
         for dispatcher in dispatchers { _ = try await dispatcher.line("ready ") }
         let jobs = JobLoad(redis: stack.redis.connection, stream: "carillon:jobs:critical", type: "payment_received")

@@ -112,7 +112,7 @@ struct DeliverySenderTests {
                 let sender = DeliverySender(
                     dispatcher: dispatcher,
                     provider: .fcm,
-                    health: ProviderHealth(.fcm, logger: TestLog.logger),
+                    health: ProviderHealth(.fcm, calls: 512, logger: TestLog.logger),
                     turns: RatedTurns(.fcm, turns: SendingTurns(connection: redis, keys: keys), now: dispatcher.now),
                     metrics: PipelineMetrics.Deliveries(.fcm)
                 )

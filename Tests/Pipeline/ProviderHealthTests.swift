@@ -1,7 +1,7 @@
 // Carillon · ProviderHealthTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Logging
+import Fixtures
 import Model
 import Providers
 import Testing
@@ -26,7 +26,7 @@ struct ProviderHealthTests {
 
     @Test("a service that fails holds up no other")
     func services() {
-        let health = ProviderHealth(.webpush, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
         Self.fail(health, "https://bad.example")
         #expect(Self.isHeld(health, "https://bad.example"))
         #expect(!Self.isHeld(health, "https://good.example"))
@@ -35,10 +35,18 @@ struct ProviderHealthTests {
 
     @Test("however many services there are, those that work are not remembered for ever")
     func bound() {
-        let health = ProviderHealth(.webpush, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
         Self.fail(health, "https://bad.example")
         for number in 0..<5_000 { #expect(!Self.isHeld(health, "https://\(number).example")) }
         #expect(health.states.count <= 1_000)
         #expect(Self.isHeld(health, "https://bad.example"))
+    }
+
+    @Test("an app that shares its provider leaves a quarter of the places to others", arguments: [8, 100, 512])
+    func share(calls: Int) {
+        let health = ProviderHealth(.fcm, calls: calls, logger: TestLog.logger)
+        let admitted = (0..<calls).count { _ in health.admit("app", isShared: true, now: Self.now) == .yes }
+        #expect(admitted == calls * 3 / 4)
+        #expect(health.admit("other", isShared: true, now: Self.now) == .yes)
     }
 }

@@ -43,8 +43,9 @@ enum DispatcherComposition {
         LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
         let name = RandomName.make()
         let logger = LogOutput.logger(label: "carillon.dispatcher", key: "dispatcher.name", name: name)
-        let (transfer, guarded, webhooks) = try self.transfers(settings, logger: logger)
-        let apps = self.apps(settings, transfer: transfer, guarded: guarded, now: machineTime, logger: logger)
+        let transfers = self.transfers(settings, logger: logger)
+        let webhooks = try self.webhookTransfer(settings, logger: logger)
+        let apps = self.apps(settings, transfers: transfers, now: machineTime, logger: logger)
         let ways = await apps.make { reader.fault($0, "cannot be used: \($1)") }
         try reader.finish()
         guard let catalog else { return }
@@ -106,6 +107,7 @@ enum DispatcherComposition {
             DeliveriesService(
                 dispatcher: dispatcher,
                 provider: provider,
+                calls: settings.providerCalls,
                 readers: try self.readers { try connect(eventLoops.next()) }
             )
         }
@@ -202,8 +204,7 @@ enum DispatcherComposition {
         }
         await dispatcher.leaveGroups()
         await lease.release()
-        await transfer.shutdown()
-        await guarded.shutdown()
+        await transfers.shutdown()
         await webhooks.shutdown()
         await redis.close()
         await broadcastRedis.close()
@@ -224,16 +225,14 @@ enum DispatcherComposition {
     /// What makes the ways to providers.
     static func apps(
         _ settings: DispatcherSettings,
-        transfer: TransferClient,
-        guarded: TransferClient,
+        transfers: TransferPool,
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger
     ) -> AppChannels {
         AppChannels(
             settings,
             context: ChannelContext(
-                transfer: transfer,
-                guarded: guarded,
+                transfers: transfers,
                 now: now,
                 logger: logger,
                 read: self.contents,
@@ -243,19 +242,21 @@ enum DispatcherComposition {
         )
     }
 
-    /// The clients for providers' hosts, for what browsers subscribed with, and for webhooks.
-    static func transfers(
-        _ settings: DispatcherSettings,
-        logger: Logger
-    ) throws -> (transfer: TransferClient, guarded: TransferClient, webhooks: TransferClient) {
+    /// The clients for providers' hosts and for what browsers subscribed with.
+    static func transfers(_ settings: DispatcherSettings, logger: Logger) -> TransferPool {
         var configuration = TransferConfiguration()
         configuration.caFile = settings.providerCertificateAuthority
-        let transfer = try TransferClient(configuration: configuration, logger: logger)
-        configuration.refusesPrivateAddresses = !settings.allowsPrivateWebPush
-        let guarded = try TransferClient(configuration: configuration, logger: logger)
+        return TransferPool(
+            configuration: configuration, allowsPrivateAddresses: settings.allowsPrivateWebPush, logger: logger)
+    }
+
+    /// The client for the URLs that are told of events.
+    private static func webhookTransfer(_ settings: DispatcherSettings, logger: Logger) throws -> TransferClient {
+        var configuration = TransferConfiguration()
+        configuration.caFile = settings.providerCertificateAuthority
         configuration.allowPlainHTTP = settings.common.allowsPrivateWebhooks
         configuration.refusesPrivateAddresses = !settings.common.allowsPrivateWebhooks
-        return (transfer, guarded, try TransferClient(configuration: configuration, logger: logger))
+        return try TransferClient(configuration: configuration, logger: logger)
     }
 
     /// Links by which one click stops a type's e-mail; none without an address and a secret.

@@ -113,15 +113,9 @@ struct DoctorCommand: AsyncParsableCommand {
     private func providers(_ settings: DispatcherSettings) async throws -> [Finding] {
         // What cannot be reached is told by a finding.
         let logger = Logger(label: "carillon.doctor") { _ in SwiftLogNoOpLogHandler() }
-        guard let (transfer, guarded, webhooks) = try? DispatcherComposition.transfers(settings, logger: logger) else {
-            return [
-                Finding(
-                    .fail, "providers", "the HTTP client cannot start",
-                    mend: "correct PROVIDER_CA; libcurl needs HTTP/2, as in Debian's libcurl4")
-            ]
-        }
+        let transfers = DispatcherComposition.transfers(settings, logger: logger)
         let apps = DispatcherComposition.apps(
-            settings, transfer: transfer, guarded: guarded, now: { Examination.now() }, logger: logger)
+            settings, transfers: transfers, now: { Examination.now() }, logger: logger)
         var findings: [Finding] = []
         let ways = await apps.make { name, reason in
             findings.append(
@@ -146,9 +140,7 @@ struct DoctorCommand: AsyncParsableCommand {
         }
         let files = [self.options.config].compactMap(\.self) + apps.files
         findings += files.compactMap { FileFacts(path: $0).finding }
-        await transfer.shutdown()
-        await guarded.shutdown()
-        await webhooks.shutdown()
+        await transfers.shutdown()
         return findings
     }
 }

@@ -3,14 +3,10 @@
 
 package import Logging
 package import Model
-package import Transfer
 
 /// What ways to providers are made with.
 package struct ChannelContext: Sendable {
-    /// For the providers' own hosts.
-    package let transfer: TransferClient
-    /// For URLs that others chose: it does not connect to private addresses.
-    package let guarded: TransferClient
+    package let transfers: TransferPool
     package let now: @Sendable () -> Timestamp
     package let logger: Logger
     /// Reads a credential's file.
@@ -25,8 +21,7 @@ package struct ChannelContext: Sendable {
     package let unsubscribe: @Sendable (Notification) -> String?
 
     package init(
-        transfer: TransferClient,
-        guarded: TransferClient,
+        transfers: TransferPool,
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger,
         read: @escaping @Sendable (String) throws(CredentialFault) -> [UInt8],
@@ -34,8 +29,7 @@ package struct ChannelContext: Sendable {
         timeout: Duration? = nil,
         unsubscribe: @escaping @Sendable (Notification) -> String? = { _ in nil }
     ) {
-        self.transfer = transfer
-        self.guarded = guarded
+        self.transfers = transfers
         self.now = now
         self.logger = logger
         self.read = read

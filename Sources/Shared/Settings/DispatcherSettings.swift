@@ -23,6 +23,8 @@ package struct DispatcherSettings: Sendable {
     package let allowsPrivateWebPush: Bool
     /// A CA file for the providers' endpoints.
     package let providerCertificateAuthority: String?
+    /// How many calls to one provider are under way at most.
+    package let providerCalls: Int
     /// The gateway's address as others see it, without a slash at its end.
     package let publicURL: String?
     /// The secret that links of e-mail are signed with, which is the gateway's for tokens.
@@ -48,6 +50,7 @@ package struct DispatcherSettings: Sendable {
         let _: APNSEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
         self.allowsPrivateWebPush = reader.choice("WEBPUSH_PRIVATE", default: GatewaySettings.Switch.off) == .on
         self.providerCertificateAuthority = reader.text("PROVIDER_CA")
+        self.providerCalls = reader.integer("PROVIDER_CALLS", default: 512, in: 8...4_096)
         self.publicURL = reader.value("PUBLIC_URL", default: nil) { text -> String? in
             let isURL =
                 (text.hasPrefix("https://") || text.hasPrefix("http://"))

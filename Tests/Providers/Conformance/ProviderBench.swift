@@ -57,17 +57,18 @@ struct ProviderBench: Sendable {
         configuration.caFile = sandbox.caPath
         // One, so that what ends a connection ends all that is under way.
         configuration.connectionsPerHost = 1
-        let transfer = try TransferClient(configuration: configuration)
+        let logger = Logger(label: "conformance")
+        let transfers = TransferPool(configuration: configuration, allowsPrivateAddresses: true, logger: logger)
         let context = ChannelContext(
-            transfer: transfer, guarded: transfer,
+            transfers: transfers,
             now: { Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000)) },
-            logger: Logger(label: "conformance"), read: read, caFile: sandbox.caPath, timeout: timeout)
+            logger: logger, read: read, caFile: sandbox.caPath, timeout: timeout)
         do {
             let result = try await body(context)
-            await transfer.shutdown()
+            await transfers.shutdown()
             return result
         } catch {
-            await transfer.shutdown()
+            await transfers.shutdown()
             throw error
         }
     }

@@ -10,27 +10,30 @@ import Streams
 /// Sends one provider's deliveries until the process shuts down, and finishes what it took.
 package struct DeliveriesService: Service {
     private static let batchSize = 128
-    private static let inFlight = 512
     private static let settleBatch = 256
 
     private let dispatcher: Dispatcher
     private let readers: [Lane: RedisConnection]
+    private let calls: Int
     private let sender: DeliverySender
     private let settler: DeliverySettler
     let health: ProviderHealth
 
     /// - Parameters:
+    ///   - calls: how many to the provider are under way at most.
     ///   - readers: a connection for each lane, used by nobody else.
     package init(
         dispatcher: Dispatcher,
         provider: Provider,
+        calls: Int,
         readers: [Lane: RedisConnection]
     ) {
         self.dispatcher = dispatcher
+        self.calls = calls
         self.readers = readers
         let metrics = PipelineMetrics.Deliveries(provider)
         let turns = SendingTurns(connection: dispatcher.redis, keys: dispatcher.keys)
-        self.health = ProviderHealth(provider, logger: dispatcher.logger)
+        self.health = ProviderHealth(provider, calls: calls, logger: dispatcher.logger)
         self.sender = DeliverySender(
             dispatcher: dispatcher,
             provider: provider,
@@ -43,8 +46,8 @@ package struct DeliveriesService: Service {
 
     package func run() async throws {
         let taken = LaneQueue<LaneBatch>(capacity: 1)
-        let outcomes = BatchQueue<DeliveryOutcome>(capacity: 2 * Self.inFlight)
-        let permits = Permits(Self.inFlight)
+        let outcomes = BatchQueue<DeliveryOutcome>(capacity: 2 * self.calls)
+        let permits = Permits(self.calls)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await self.read(into: taken) }
             group.addTask {

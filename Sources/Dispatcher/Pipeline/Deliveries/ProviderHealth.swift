@@ -10,9 +10,6 @@ import Synchronization
 
 /// One provider's breakers, for each app and each service that its devices name, for all that this process sends.
 final class ProviderHealth: Sendable {
-    /// The most calls of one app that are under way while others share the provider.
-    private static let share = 384
-
     /// How many breakers are kept: services are what devices say, and those that work and are not in use are forgotten.
     private static let capacity = 1_000
 
@@ -22,11 +19,15 @@ final class ProviderHealth: Sendable {
     }
 
     private let provider: Provider
+    /// The most calls of one app that are under way while others share the provider.
+    private let share: Int
     private let logger: Logger
     private let breakers = Mutex<[Scope: CircuitBreaker]>([:])
 
-    init(_ provider: Provider, logger: Logger) {
+    /// - Parameter calls: how many to the provider are under way at most.
+    init(_ provider: Provider, calls: Int, logger: Logger) {
         self.provider = provider
+        self.share = calls * 3 / 4
         self.logger = logger
     }
 
@@ -36,7 +37,7 @@ final class ProviderHealth: Sendable {
     func admit(_ app: String, service: String? = nil, isShared: Bool, now: Timestamp) -> CircuitBreaker.Admission {
         let scope = Scope(app: app, service: service)
         return self.breakers.withLock { breakers in
-            if isShared || service != nil, let breaker = breakers[scope], breaker.inFlight >= Self.share {
+            if isShared || service != nil, let breaker = breakers[scope], breaker.inFlight >= self.share {
                 return .no(until: now + .milliseconds(500))
             }
             if breakers.count >= Self.capacity, breakers[scope] == nil {

@@ -27,7 +27,7 @@ package enum APNS: ProviderKind {
         } catch {
             throw error.of("key")
         }
-        return APNSChannel(
+        return try APNSChannel(
             app: app, endpoint: settings["endpoint"], topic: topic, key: key, shape: shape, context: context)
     }
 }

@@ -22,9 +22,16 @@ struct APNSChannel: HTTPProviderChannel {
     private let credentials: CredentialCache
 
     /// - Parameter endpoint: in place of Apple's own, for both environments.
-    init(app: String, endpoint: String?, topic: String, key: APNSKey, shape: PushShape, context: ChannelContext) {
+    init(
+        app: String,
+        endpoint: String?,
+        topic: String,
+        key: APNSKey,
+        shape: PushShape,
+        context: ChannelContext
+    ) throws(CredentialFault) {
         self.app = app
-        self.transfer = context.transfer
+        self.transfer = try context.transfers.client(of: self.provider, key: key.identity)
         self.now = context.now
         self.timeout = context.timeout
         self.endpoints = [

@@ -23,7 +23,7 @@ package enum FCM: ProviderKind {
         } catch {
             throw error.of("credentials")
         }
-        return FCMChannel(
+        return try FCMChannel(
             app: app,
             endpoint: settings["endpoint"] ?? "https://fcm.googleapis.com",
             account: account,

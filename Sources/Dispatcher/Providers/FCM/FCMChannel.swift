@@ -24,16 +24,16 @@ struct FCMChannel: HTTPProviderChannel {
         shape: PushShape,
         androidChannel: String?,
         context: ChannelContext
-    ) {
+    ) throws(CredentialFault) {
         self.app = app
-        self.transfer = context.transfer
+        let transfer = try context.transfers.client(of: self.provider)
+        self.transfer = transfer
         self.now = context.now
         self.timeout = context.timeout
         self.endpoint = endpoint
         self.account = account
         self.shape = shape
         self.androidChannel = androidChannel
-        let transfer = context.transfer
         self.credentials = CredentialCache(now: context.now) { moment in
             let request = try await account.tokenRequest(now: moment)
             switch await transfer.perform(TransferRequest(request, timeout: .seconds(10))) {

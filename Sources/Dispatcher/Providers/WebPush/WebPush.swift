@@ -49,7 +49,7 @@ package enum WebPush: ProviderKind {
             origins: origins,
             shape: shape,
             encryption: encryption,
-            transfer: context.guarded,
+            transfer: try context.transfers.client(of: self.provider, areURLsGiven: true),
             now: context.now,
             timeout: context.timeout
         )

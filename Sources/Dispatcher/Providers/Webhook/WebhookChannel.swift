@@ -15,9 +15,9 @@ struct WebhookChannel: HTTPProviderChannel {
     private let secret: String
     private let shape: PushShape
 
-    init(app: String, url: String, secret: String, shape: PushShape, context: ChannelContext) {
+    init(app: String, url: String, secret: String, shape: PushShape, context: ChannelContext) throws(CredentialFault) {
         self.app = app
-        self.transfer = context.transfer
+        self.transfer = try context.transfers.client(of: self.provider)
         self.now = context.now
         self.timeout = context.timeout
         self.url = url

@@ -25,6 +25,6 @@ package enum WebhookProvider: ProviderKind {
         guard secret.utf8.count >= Self.shortestSecret else {
             throw CredentialFault("must have \(Self.shortestSecret) bytes at least", setting: "secret")
         }
-        return WebhookChannel(app: app, url: url, secret: secret, shape: shape, context: context)
+        return try WebhookChannel(app: app, url: url, secret: secret, shape: shape, context: context)
     }
 }
