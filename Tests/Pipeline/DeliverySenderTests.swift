@@ -12,7 +12,6 @@ import Stores
 import Streams
 import Synchronization
 import Testing
-import Zones
 
 @testable import Pipeline
 
@@ -55,37 +54,6 @@ struct DeliverySenderTests {
         )
     }
 
-    private static func dispatcher(
-        _ pool: PostgresPool,
-        _ redis: RedisConnection,
-        _ keys: Keyspace,
-        _ channel: any ProviderChannel
-    ) throws -> Dispatcher {
-        let now: @Sendable () -> Timestamp = { Timestamp(seconds: 1_795_000_000) }
-        return Dispatcher(
-            name: "sender",
-            catalogs: CatalogRegister(try Catalog([NotificationType(name: "news")]), now: now),
-            keys: keys,
-            redis: redis,
-            notifications: NotificationStore(pool: pool),
-            recipients: RecipientStore(pool: pool),
-            deliveries: DeliveryStore(pool: pool),
-            deadLetters: DeadLetterStore(pool: pool),
-            followUps: FollowUpStore(pool: pool),
-            digests: DigestStore(pool: pool),
-            schedules: ScheduleStore(pool: pool),
-            zones: ZoneDatabase(),
-            defaultZone: "UTC",
-            broadcasts: BroadcastStore(pool: pool),
-            cancellations: CancellationStore(pool: pool),
-            presence: PresenceRegistry(connection: redis, keys: keys),
-            events: EventLog(keys: keys, length: nil),
-            channels: ChannelDirectory([ChannelDirectory.Way(channel)]),
-            now: now,
-            logger: TestLog.logger
-        )
-    }
-
     @Test("a push whose process ends before the gate could be asked again stays pending; nobody takes it for gone")
     func endsBeforeTheGate() async throws {
         try await TestRedis.with { redis, prefix in
@@ -99,7 +67,7 @@ struct DeliverySenderTests {
                     pool.close()
                     work.withLock { $0?.cancel() }
                 }
-                let dispatcher = try Self.dispatcher(pool, redis, keys, channel)
+                let dispatcher = try TestDispatcher.make(pool, redis, keys, [NotificationType(name: "news")], channel)
                 dispatcher.leaseClock.renewed(at: .now)
                 let stream = keys.deliveries(.fcm, .normal)
                 let entries = [Self.first, Self.second].enumerated().map { number, id in

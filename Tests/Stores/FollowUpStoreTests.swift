@@ -107,6 +107,22 @@ struct FollowUpStoreTests {
         }
     }
 
+    @Test("what is hastened is due by then, unless it has been put off again meanwhile")
+    func hasten() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let batch = (1...3).map { Samples.notification($0, user: "a") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let items = batch.map { Self.item($0) }
+            let due = Self.now + .seconds(500)
+            try await store.put(items.map { ($0, due, "quiet_hours") })
+            try await store.put([(items[1], due + .seconds(1), "quiet_hours")])
+            try await store.hasten(items[..<2].map { ($0, due) }, now: Self.now)
+            let taken = try await store.take(now: Self.now, until: due, limit: 10)
+            #expect(taken.map(\.item) == [items[0]])
+        }
+    }
+
     @Test("changed quiet hours have what waits looked at anew")
     func reconsider() async throws {
         try await Samples.withStores { pool in

@@ -61,6 +61,16 @@ package struct FollowUpStore: Sendable {
         try await self.pool.run(statements)
     }
 
+    /// Has things looked at by now, if they still wait for the moment given.
+    package func hasten(_ items: [(item: Item, due: Timestamp)], now: Timestamp) async throws(PostgresError) {
+        guard !items.isEmpty else { return }
+        let (users, ids, kinds) = Self.columns(items.map(\.item))
+        var moments = PostgresArray(.timestamptz, capacity: items.count)
+        for item in items { moments.append(timestamptz: item.due.microseconds) }
+        try await self.pool.query(
+            Self.advance, users, ids, kinds, .array(moments), .timestamptz(now.microseconds))
+    }
+
     /// How much of one user is taken at once; the rest waits for the next time.
     package static let userLimit = 512
 
@@ -134,6 +144,12 @@ package struct FollowUpStore: Sendable {
         SELECT * FROM unnest($1, $2, $3, $4)
         ON CONFLICT (user_id, notification_id, kind) DO UPDATE
         SET due_at = CASE f.kind WHEN 'email' THEN least(f.due_at, excluded.due_at) ELSE excluded.due_at END
+        """
+
+    private static let advance = """
+        UPDATE carillon.follow_ups f SET due_at = least(f.due_at, $5)
+        FROM unnest($1, $2, $3, $4) AS d (user_id, notification_id, kind, due_at)
+        WHERE f.user_id = d.user_id AND f.notification_id = d.notification_id AND f.kind = d.kind AND f.due_at = d.due_at
         """
 
     private static let markDeferred = """

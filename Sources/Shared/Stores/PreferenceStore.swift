@@ -46,6 +46,9 @@ package struct PreferenceStore: Sendable {
         try await self.pool.run(
             [PostgresStatement(Self.makeUser, [.text(user)])] + Self.statements(user: user, preferences: preferences)
         )
+        if preferences.values.contains(where: { $0.quietHours != nil }) {
+            try await self.pool.run([Self.reconsiderReleases(users: [user])])
+        }
     }
 
     /// What ``set(user:preferences:)`` runs for a user who is known.
@@ -75,19 +78,22 @@ package struct PreferenceStore: Sendable {
             )
         }
         if preferences.values.contains(where: { $0.quietHours != nil }) {
-            statements.append(Self.reconsiderReleases(user: user))
+            statements.append(Self.reconsiderReleases(users: [user]))
         }
         return statements
     }
 
-    /// Has what waits for the end of the user's quiet hours looked at anew, as they may be others now.
-    private static func reconsiderReleases(user: String) -> PostgresStatement {
+    /// Has what waits for the end of users' quiet hours looked at anew, as they may be others now.
+    ///
+    /// Once with the change, so that no crash comes between, and once when it can be seen: what is put off by the old ones meanwhile
+    /// is found then, or its dispatcher finds the new ones.
+    static func reconsiderReleases(users: [String]) -> PostgresStatement {
         PostgresStatement(
             """
             UPDATE carillon.follow_ups SET due_at = least(due_at, now())
-            WHERE user_id = $1 AND kind = 'release'
+            WHERE user_id = ANY ($1) AND kind = 'release'
             """,
-            [.text(user)]
+            [.array(PostgresArray(texts: users))]
         )
     }
 
@@ -163,6 +169,9 @@ package struct PreferenceStore: Sendable {
         guard results.count > 1, let row = results[1].first else {
             throw PostgresError(.decoding, "settings gave no row")
         }
+        if !kept.contains(.quietHours) || !kept.contains(.general) {
+            try await self.pool.run([Self.reconsiderReleases(users: [user])])
+        }
         return try Self.settings(row)
     }
 
@@ -170,7 +179,7 @@ package struct PreferenceStore: Sendable {
     static func statements(user: String, settings: UserSettings, keeping kept: KeptSettings) -> [PostgresStatement] {
         let change = Self.change(user: user, settings: settings, keeping: kept)
         if kept.contains(.quietHours), kept.contains(.general) { return [change] }
-        return [change, Self.reconsiderReleases(user: user)]
+        return [change, Self.reconsiderReleases(users: [user])]
     }
 
     private static func change(user: String, settings: UserSettings, keeping kept: KeptSettings) -> PostgresStatement {

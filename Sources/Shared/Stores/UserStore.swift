@@ -54,6 +54,8 @@ package struct UserStore: Sendable {
             }
         }
         let results = try await self.pool.run(statements)
+        let wishing = records.filter { $0.settings != nil || !$0.preferences.isEmpty }.map(\.user)
+        if !wishing.isEmpty { try await self.pool.run([PreferenceStore.reconsiderReleases(users: wishing)]) }
         var devices = [[Device]](repeating: [], count: records.count)
         for place in places {
             guard results.indices.contains(place.statement), let row = results[place.statement].first else {

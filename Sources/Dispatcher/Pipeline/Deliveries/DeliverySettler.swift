@@ -17,7 +17,7 @@ struct DeliverySettler: Sendable {
     /// What a batch of outcomes comes to.
     private struct Ledger {
         var settlement = DeliveryStore.Settlement()
-        var postponed: [(item: FollowUpStore.Item, due: Timestamp, reason: String)] = []
+        var postponed: [Postponement] = []
         var retries: [(work: DeliveryWork, due: Timestamp, lane: Lane)] = []
         var failures = 0
         var dead: [DeadLetter] = []
@@ -42,8 +42,7 @@ struct DeliverySettler: Sendable {
         try await self.dispatcher.untilDone("record deliveries") {
             try await self.dispatcher.deliveries.settle(settlement)
         }
-        let postponed = ledger.postponed
-        try await self.dispatcher.untilDone("put off") { try await self.dispatcher.followUps.put(postponed) }
+        try await self.dispatcher.putOff(ledger.postponed)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(ledger.dead)
         try await self.schedule(ledger.retries)
         for outcome in outcomes {
@@ -88,8 +87,11 @@ struct DeliverySettler: Sendable {
         case .putOff(let end):
             self.record(outcome, work, .skipped, GateRefusal.quietHours.rawValue, in: &ledger)
             let kind: FollowUp = work.callsForAttention ? .attention : .release
-            let item = FollowUpStore.Item(user: work.user, notification: work.notification, kind: kind)
-            ledger.postponed.append((item, end, GateRefusal.quietHours.rawValue))
+            if let notification = outcome.facts?.notification {
+                ledger.postponed.append(
+                    Postponement(
+                        notification: notification, kind: kind, due: end, reason: GateRefusal.quietHours.rawValue))
+            }
             if kind == .release { self.tell(.deferred, outcome, GateRefusal.quietHours.rawValue, in: &ledger) }
         case .answered(let answer):
             self.note(answer, outcome, work, in: &ledger)

@@ -24,7 +24,7 @@ struct RoutePlan {
     /// What is marked before anything goes out, as whoever sends it may put it off again at once.
     private(set) var releases: [Mark] = []
     private(set) var notes: [(user: String, id: NotificationID, decision: String)] = []
-    private(set) var postponed: [(item: FollowUpStore.Item, due: Timestamp, reason: String)] = []
+    private(set) var postponed: [Postponement] = []
     private(set) var skipped: [DeliveryStore.Attempt] = []
     private(set) var told: [LifecycleEvent] = []
     private(set) var frameCount = 0
@@ -186,8 +186,8 @@ struct RoutePlan {
     }
 
     mutating func postpone(_ notification: Notification, _ kind: FollowUp, until: Timestamp, reason: Reason) {
-        let item = FollowUpStore.Item(user: notification.user, notification: notification.id, kind: kind)
-        self.postponed.append((item, until, reason.rawValue))
+        self.postponed.append(
+            Postponement(notification: notification, kind: kind, due: until, reason: reason.rawValue))
     }
 
     /// - Parameter device: nil for an e-mail.

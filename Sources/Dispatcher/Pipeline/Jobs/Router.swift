@@ -190,11 +190,7 @@ struct Router: Sendable {
 
     /// Puts off first, so that nothing is out whose later part nobody would remember.
     func carryOut(_ plan: RoutePlan) async throws {
-        let postponed = plan.postponed
-        if !postponed.isEmpty {
-            try await self.dispatcher.untilDone("put off") { try await self.dispatcher.followUps.put(postponed) }
-            PipelineMetrics.postponed.increment(by: postponed.count)
-        }
+        try await self.dispatcher.putOff(plan.postponed)
         let releases = plan.releases
         if !releases.isEmpty {
             try await self.dispatcher.untilDone("release notifications") {

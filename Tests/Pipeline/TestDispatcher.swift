@@ -1,0 +1,51 @@
+// Carillon · TestDispatcher.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Catalog
+import Fixtures
+import Model
+import Postgres
+import Providers
+import Redis
+import Stores
+import Streams
+import Zones
+
+@testable import Pipeline
+
+/// A dispatcher whose time stands still.
+enum TestDispatcher {
+    static let now = Timestamp(seconds: 1_795_000_000)
+
+    static func make(
+        _ pool: PostgresPool,
+        _ redis: RedisConnection,
+        _ keys: Keyspace,
+        _ types: [NotificationType],
+        _ channels: any ProviderChannel...
+    ) throws -> Dispatcher {
+        let now: @Sendable () -> Timestamp = { Self.now }
+        return Dispatcher(
+            name: "test",
+            catalogs: CatalogRegister(try Catalog(types), now: now),
+            keys: keys,
+            redis: redis,
+            notifications: NotificationStore(pool: pool),
+            recipients: RecipientStore(pool: pool),
+            deliveries: DeliveryStore(pool: pool),
+            deadLetters: DeadLetterStore(pool: pool),
+            followUps: FollowUpStore(pool: pool),
+            digests: DigestStore(pool: pool),
+            schedules: ScheduleStore(pool: pool),
+            zones: ZoneDatabase(),
+            defaultZone: "UTC",
+            broadcasts: BroadcastStore(pool: pool),
+            cancellations: CancellationStore(pool: pool),
+            presence: PresenceRegistry(connection: redis, keys: keys),
+            events: EventLog(keys: keys, length: nil),
+            channels: ChannelDirectory(channels.map { ChannelDirectory.Way($0) }),
+            now: now,
+            logger: TestLog.logger
+        )
+    }
+}
