@@ -15,7 +15,7 @@ struct ScaleCommand: AsyncParsableCommand {
     @Option(help: "Calls to the provider that each dispatcher has under way at most.")
     var calls = 100
     @Option(help: "Jobs of each measurement.")
-    var jobs = 20_000
+    var jobs = 40_000
     @Option(help: "After how many milliseconds the provider answers.")
     var milliseconds = 100
     @Option(help: "How often both are measured, in turns.")

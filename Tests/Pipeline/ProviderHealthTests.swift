@@ -49,4 +49,27 @@ struct ProviderHealthTests {
         #expect(admitted == calls * 3 / 4)
         #expect(health.admit("other", isShared: true, now: Self.now) == .yes)
     }
+
+    @Test("a provider is out of use when it is for all of its apps, until the first of them may probe")
+    func standing() {
+        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+        #expect(health.standing(of: ["a", "b"], now: Self.now) == .inUse)
+        func fail(_ app: String, at moment: Timestamp) {
+            let reply = ProviderReply(.unanswered(reason: "timeout", mayHaveBeenSent: true))
+            while health.admit(app, isShared: false, now: moment) == .yes { health.note(reply, app: app, now: moment) }
+        }
+        fail("a", at: Self.now)
+        #expect(health.standing(of: ["a", "b"], now: Self.now) == .inUse)
+        #expect(health.standing(of: ["a"], now: Self.now) == .outOfUse(until: Self.now + .seconds(1)))
+        fail("b", at: Self.now + .milliseconds(500))
+        let later = Self.now + .milliseconds(900)
+        #expect(health.standing(of: ["a", "b"], now: later) == .outOfUse(until: Self.now + .seconds(1)))
+        #expect(health.standing(of: ["a", "b"], now: Self.now + .seconds(1)) == .probing)
+        #expect(health.standing(of: [], now: later) == .inUse)
+        let accepted = ProviderReply(.answered(.accepted(id: "1")))
+        let back = Self.now + .seconds(2)
+        #expect(health.admit("a", isShared: false, now: back) == .yes)
+        health.note(accepted, app: "a", since: back, now: back)
+        #expect(health.standing(of: ["a", "b"], now: back) == .inUse)
+    }
 }

@@ -80,6 +80,15 @@ struct DeliverySender: Sendable {
                 await settle(self.outcome(entry, batch, nil, .malformed))
             }
         }
+        // What nobody can be called for needs no looking up.
+        let apps = self.dispatcher.channels.apps(of: self.provider)
+        if case .outOfUse(let until) = self.health.standing(of: apps, now: self.dispatcher.now()) {
+            for (entry, work) in works {
+                let item = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now)
+                await settle(self.outcome(entry, batch, item, .heldBack(until: until, reason: "out_of_use")))
+            }
+            return []
+        }
         let keys = works.map { ($0.1.user, $0.1.notification, $0.1.device, $0.1.isRepeat) }
         let now = ContinuousClock.now
         let facts = try await self.dispatcher.untilDone("look up deliveries") {

@@ -13,6 +13,15 @@ final class ProviderHealth: Sendable {
     /// How many breakers are kept: services are what devices say, and those that work and are not in use are forgotten.
     private static let capacity = 1_000
 
+    /// Whether there is any use in looking at a provider's work.
+    enum Standing: Equatable {
+        case inUse
+        /// A few calls find out whether it is back.
+        case probing
+        /// Not before then.
+        case outOfUse(until: Timestamp)
+    }
+
     private struct Scope: Hashable {
         let app: String
         let service: String?
@@ -44,6 +53,23 @@ final class ProviderHealth: Sendable {
                 breakers = breakers.filter { $0.value.inFlight > 0 || $0.value.isOpen(at: now) }
             }
             return breakers[scope, default: CircuitBreaker()].admit(now: now)
+        }
+    }
+
+    /// How a provider stands that these apps use: as the best of their breakers.
+    func standing(of apps: [String], now: Timestamp) -> Standing {
+        self.breakers.withLock { breakers in
+            var earliest: Timestamp?
+            var isProbing = false
+            for app in apps {
+                switch breakers[Scope(app: app, service: nil)]?.state {
+                case nil, .closed: return .inUse
+                case .open(let until) where until > now: earliest = min(earliest ?? until, until)
+                case .open, .probing: isProbing = true
+                }
+            }
+            guard let earliest, !isProbing else { return isProbing ? .probing : .inUse }
+            return .outOfUse(until: earliest)
         }
     }
 

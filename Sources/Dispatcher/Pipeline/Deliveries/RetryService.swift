@@ -11,6 +11,8 @@ import Streams
 package struct RetryService: Service {
     private static let interval: Duration = .milliseconds(250)
     private static let batchSize = 200
+    /// Enough to find out whether a provider is back.
+    private static let probes = 4
 
     private let dispatcher: Dispatcher
     private let deliveries: [DeliveriesService]
@@ -31,9 +33,14 @@ package struct RetryService: Service {
 
     /// Moves what is due of one provider, the urgent first, as far as its failures leave room.
     private func move(_ service: DeliveriesService, _ set: RetrySet) async {
+        let apps = self.dispatcher.channels.apps(of: service.provider)
+        let standing = service.health.standing(of: apps, now: self.dispatcher.now())
+        // It would only come back.
+        if case .outOfUse = standing { return }
         for lane in Lane.allCases {
             // What is critical never waits for others' failures.
             var room = lane == .critical ? Int.max : service.traffic.allowance(now: self.dispatcher.now())
+            if standing == .probing { room = min(room, Self.probes) }
             do {
                 while room > 0 {
                     let limit = min(Self.batchSize, room)
