@@ -389,7 +389,7 @@ let package = Package(
             dependencies: ["ProviderSandbox", "Transfer", crypto], path: "Tests/Transfer"),
         .testTarget(
             name: "StoresTests",
-            dependencies: ["Fixtures", "JSON", "Model", "Postgres", "Stores"],
+            dependencies: ["Fixtures", "JSON", "Model", "Postgres", "Randomness", "Stores"],
             path: "Tests/Stores"
         ),
         .testTarget(

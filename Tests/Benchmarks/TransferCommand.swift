@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Foundation
-import Transfer
 
 /// The transfer client beside `Yardsticks/transfer.c`, both against nghttpd.
 struct TransferCommand: AsyncParsableCommand {
@@ -20,37 +18,14 @@ struct TransferCommand: AsyncParsableCommand {
     var rounds = 3
 
     func run() async throws {
-        let folder = try TemporaryFolder()
-        let key = "\(folder.path)/key.pem"
-        let certificate = "\(folder.path)/certificate.pem"
-        _ = try Tool.run(
-            "openssl",
-            [
-                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out",
-                certificate,
-            ],
-            isQuiet: true
-        )
-        try Data(#"{"name":"projects/p/messages/1"}"#.utf8).write(to: URL(fileURLWithPath: "\(folder.path)/ok.json"))
-        let port = Int.random(in: 20_000...32_000)
-        let server = try await ChildProgram(
-            "/usr/sbin/nghttpd",
-            ["-a", "127.0.0.1", "-d", folder.path, "-m", "1000", String(port), key, certificate],
-            logFile: "\(folder.path)/nghttpd.log"
-        )
-        let url = "https://localhost:\(port)/ok.json"
-        try await Self.waitFor(url, certificate: certificate, server: server)
+        let yardstick = try await LibcurlYardstick(program: self.yardstick)
         for streams in [100, 250, 500] {
-            let benchmark = TransferBenchmark(url: url, caFile: certificate, requests: self.requests, streams: streams)
+            let benchmark = TransferBenchmark(
+                url: yardstick.url, caFile: yardstick.certificate, requests: self.requests, streams: streams)
             var yardsticks: [Double] = []
             var ours: [Double] = []
             for _ in 0..<self.rounds {
-                let output = try Tool.run(
-                    self.yardstick,
-                    ["-n", String(self.requests), "-c", String(streams), "-C", certificate, url]
-                )
-                yardsticks.append(try Tool.figure("requests_per_second", in: output))
+                yardsticks.append(try yardstick.rate(requests: self.requests, streams: streams))
                 ours.append(try await benchmark.run())
             }
             var report = Report("transfer")
@@ -61,23 +36,6 @@ struct TransferCommand: AsyncParsableCommand {
             report.add("ratio", median(ours) / median(yardsticks))
             try report.print()
         }
-        try await server.end(by: SIGTERM)
-    }
-
-    private static func waitFor(_ url: String, certificate: String, server: ChildProgram) async throws {
-        var configuration = TransferConfiguration()
-        configuration.caFile = certificate
-        let client = try TransferClient(configuration: configuration, logger: Environment.logger)
-        let deadline = ContinuousClock.now + .seconds(10)
-        while true {
-            let outcome = await client.perform(TransferRequest(.get, url: url))
-            if case .answered(let response) = outcome, response.status == 200 { break }
-            guard server.exit == nil, ContinuousClock.now < deadline else {
-                throw ValidationError("nghttpd does not serve: \(server.log)")
-            }
-            // The server says nothing when it listens, so it is tried.
-            try await Task.sleep(for: .milliseconds(20))
-        }
-        await client.shutdown()
+        try await yardstick.end()
     }
 }

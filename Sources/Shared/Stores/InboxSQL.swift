@@ -9,37 +9,48 @@ enum InboxSQL {
     /// How many columns of a page's rows tell the state; the notification's follow.
     static let stateColumns = 4
 
+    /// For each ``InboxPart``, as are the next two.
     static let page = Self.page(where: "x.deleted_at IS NULL")
     static let unreadPage = Self.page(where: "x.deleted_at IS NULL AND x.read_at IS NULL")
 
     /// $5: only older than this id, $6: type or null, $7: limit.
-    private static func page(where condition: String) -> String {
-        Self.rows(
-            """
-            x.id < $5 AND \(condition) AND ($6::text IS NULL OR x.type = $6) AND x.version > 0
-            """,
-            order: "x.id DESC",
-            limit: "$7",
-            outerOrder: "n.id DESC"
-        )
+    private static func page(where condition: String) -> [String] {
+        InboxPart.tables.map { table in
+            Self.rows(
+                "x.id < $5 AND \(condition) AND ($6::text IS NULL OR x.type = $6) AND x.version > 0",
+                of: table,
+                order: "x.id DESC",
+                limit: "$7",
+                outerOrder: "n.id DESC"
+            )
+        }
     }
 
     /// $5: the version after which it begins, $6: limit.
-    static let changes = Self.rows(
-        "x.version > $5 AND $5 >= coalesce(b.floor, 0) AND $5 <= coalesce(b.version, 0)",
-        order: "x.version, x.id",
-        limit: "$6",
-        outerOrder: "n.version, n.id"
-    )
+    static let changes = InboxPart.tables.map { table in
+        Self.rows(
+            "x.version > $5 AND $5 >= coalesce(b.floor, 0) AND $5 <= coalesce(b.version, 0)",
+            of: table,
+            order: "x.version, x.id",
+            limit: "$6",
+            outerOrder: "n.version, n.id"
+        )
+    }
 
-    private static func rows(_ condition: String, order: String, limit: String, outerOrder: String) -> String {
+    private static func rows(
+        _ condition: String,
+        of table: String,
+        order: String,
+        limit: String,
+        outerOrder: String
+    ) -> String {
         """
         SELECT coalesce(b.version, 0), coalesce(b.unread, 0), coalesce(b.total, 0), coalesce(b.floor, 0),
             \(InboxRow.list)
         FROM (VALUES (1)) AS one (n)
         LEFT JOIN carillon.inboxes b ON b.user_id = $1
         LEFT JOIN LATERAL (
-            SELECT * FROM carillon.notifications x
+            SELECT * FROM \(table) x
             WHERE x.user_id = $1 AND \(condition)
                 AND (coalesce(b.version, 0), coalesce(b.unread, 0), coalesce(b.total, 0))
                     IS DISTINCT FROM ($2::int8, $3::int4, $4::int4)

@@ -173,7 +173,7 @@ package struct InboxStore: Sendable {
         return try Self.page(
             try await self.pool.run([
                 PostgresStatement(
-                    filter.unreadOnly ? InboxSQL.unreadPage : InboxSQL.page,
+                    (filter.unreadOnly ? InboxSQL.unreadPage : InboxSQL.page)[InboxPart.number(of: user)],
                     Self.parameters(user, known) + [
                         .uuid(before.halves), .text(filter.type), .int4(Int32(clamping: filter.limit)),
                     ]
@@ -195,7 +195,7 @@ package struct InboxStore: Sendable {
         try Self.page(
             try await self.pool.run([
                 PostgresStatement(
-                    InboxSQL.changes,
+                    InboxSQL.changes[InboxPart.number(of: user)],
                     Self.parameters(user, known) + [.int8(version), .int4(Int32(clamping: limit))]
                 )
             ])

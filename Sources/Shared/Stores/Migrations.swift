@@ -74,6 +74,7 @@ package enum Migrations {
                 names.append("\(migration.number) \(migration.name)")
                 logger.info("migration applied", metadata: ["migration.name": "\(migration.name)"])
             }
+            try InboxPart.check(connection)
             return names
         }
     }

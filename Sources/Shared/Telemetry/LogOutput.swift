@@ -26,13 +26,37 @@ package enum LogOutput {
         LoggingSystem.bootstrap { label in
             switch format {
             case .text:
-                var handler = StreamLogHandler.standardError(label: label)
-                handler.logLevel = level
-                return handler
+                return TextLogHandler(label: label, logLevel: level)
             case .json:
                 return JSONLogHandler(label: label, logLevel: level)
             }
         }
+    }
+}
+
+/// swift-log's lines for people, whose metadata become text when there is a line and not when they are set: every request
+/// sets some, and few say anything.
+struct TextLogHandler: LogHandler {
+    private let output: StreamLogHandler
+    var logLevel: Logger.Level
+    var metadata: Logger.Metadata = [:]
+
+    init(label: String, logLevel: Logger.Level) {
+        var output = StreamLogHandler.standardError(label: label)
+        output.logLevel = logLevel
+        self.output = output
+        self.logLevel = logLevel
+    }
+
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { self.metadata[key] }
+        set { self.metadata[key] = newValue }
+    }
+
+    func log(event: LogEvent) {
+        var output = self.output
+        output.metadata = self.metadata
+        output.log(event: event)
     }
 }
 

@@ -19,6 +19,8 @@ struct DeliveriesCommand: AsyncParsableCommand {
     var warmUp = 2_000
     @Option(help: "Measure this provider alone.")
     var provider: String?
+    @Option(help: "The program made of Yardsticks/transfer.c.")
+    var yardstick: String
     @OptionGroup var programs: ProgramOptions
 
     func validate() throws {
@@ -63,10 +65,15 @@ struct DeliveriesCommand: AsyncParsableCommand {
         guard seen == (count, count) else {
             throw ValidationError("\(seen.0) pushes arrived and \(seen.1) are on record, not \(count)")
         }
+        // In the same run, as machines differ and change.
+        let plain = try await LibcurlYardstick.rate(program: self.yardstick)
+        let rate = Double(self.pushes) / elapsed
         var report = Report("deliveries")
         report.add("provider", provider.rawValue)
         report.add("pushes", self.pushes)
-        report.add("settled_per_second", Double(self.pushes) / elapsed)
+        report.add("settled_per_second", rate)
+        report.add("yardstick_libcurl_per_second", plain)
+        report.add("ratio", rate / plain)
         report.add("dispatcher_cpu_us", spent * 1_000_000 / Double(self.pushes))
         try report.print()
     }

@@ -11,6 +11,8 @@ struct PushLoad: ParsableArguments {
     @Option var jobs = 50_000
     @Option(help: "Jobs before the measurement.")
     var warmUp = 1_000
+    @Option(help: "The program made of Yardsticks/transfer.c.")
+    var yardstick: String
 
     /// What was measured.
     struct Figures {
@@ -19,12 +21,17 @@ struct PushLoad: ParsableArguments {
         /// Until all of them were on record.
         var settled: Duration
 
-        func print(_ name: String, _ load: PushLoad) throws {
+        func print(_ name: String, _ load: PushLoad) async throws {
+            // In the same run, as machines differ and change.
+            let plain = try await LibcurlYardstick.rate(program: load.yardstick)
+            let settled = Double(load.jobs) / self.settled.inSeconds
             var report = Report(name)
             report.add("jobs", load.jobs)
             report.add("users", load.users)
             report.add("per_second", Double(load.jobs) / self.accepted.inSeconds)
-            report.add("settled_per_second", Double(load.jobs) / self.settled.inSeconds)
+            report.add("settled_per_second", settled)
+            report.add("yardstick_libcurl_per_second", plain)
+            report.add("ratio", settled / plain)
             try report.print()
         }
     }

@@ -1,0 +1,43 @@
+// Carillon · InboxPartTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Postgres
+import Randomness
+import Testing
+
+@testable import Stores
+
+/// Where inboxes lie.
+@Suite(.timeLimit(.minutes(2)))
+struct InboxPartTests {
+    @Test("a user's part is the one that PostgreSQL puts the user in")
+    func number() async throws {
+        try await Samples.withStores { pool in
+            var random = SeededGenerator(seed: 7)
+            let alphabet = Array("abcxyz0189-_.@|:+/ äß€你🙂\u{301}")
+            // Of all lengths about the twelve bytes that are hashed at once.
+            let users = (0..<2_000).map { number in
+                String((0..<number % 67).map { _ in alphabet.randomElement(using: &random) ?? "a" })
+            }
+            var parts = PostgresArray(.int4, capacity: users.count)
+            for user in users { parts.append(int4: Int32(InboxPart.number(of: user))) }
+            let misplaced = try await pool.query(
+                """
+                SELECT u.user_id FROM unnest($1, $2) AS u (user_id, part)
+                WHERE NOT satisfies_hash_partition('carillon.notifications'::regclass, 16, u.part, u.user_id)
+                """,
+                .array(PostgresArray(texts: users)), .array(parts)
+            )
+            #expect(try misplaced.map { try $0.text(0) } == [])
+            #expect(Set(users.map { InboxPart.number(of: $0) }).count == InboxPart.count)
+            let tables = try await pool.query(
+                """
+                SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'carillon.notifications'::regclass
+                ORDER BY 1
+                """
+            )
+            #expect(try tables.map { try $0.text(0) } == InboxPart.tables)
+        }
+    }
+}
