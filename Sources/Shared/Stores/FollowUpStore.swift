@@ -32,6 +32,8 @@ package struct FollowUpStore: Sendable {
         package let unread: Int32
         package let isReplaced: Bool
         /// Whether a provider has accepted it for any device; mail is none.
+        ///
+        /// Looked up for ``FollowUp/attention`` alone: it takes the attempts of all days.
         package let wasAccepted: Bool
     }
 
@@ -190,10 +192,10 @@ package struct FollowUpStore: Sendable {
             RETURNING f.user_id, f.notification_id, f.kind
         )
         SELECT t.user_id, t.notification_id, t.kind, coalesce(b.unread, 0)::int4, n.replaced_by IS NOT NULL,
-            EXISTS (
+            CASE WHEN t.kind = '\(FollowUp.attention.rawValue)' THEN EXISTS (
                 SELECT FROM carillon.delivery_attempts a
                 WHERE a.notification_id = t.notification_id AND a.outcome = 'accepted' AND a.provider <> 'email'
-            ),
+            ) ELSE false END,
             \(NotificationColumns.list)
         FROM taken t
         LEFT JOIN carillon.notifications n ON n.user_id = t.user_id AND n.id = t.notification_id
