@@ -138,16 +138,19 @@ struct OutboxTests {
             let pool = try #require(stack.database?.pool)
             let dispatcher = try await stack.startDispatcher(name: "dispatcher-0")
             // A lock on the row lets the relay read it and keeps it from deleting it.
-            try await pool.transaction { transaction in
-                _ = try await stack.query(Self.insert, Self.job("ada", "once"))
-                try await eventually("the row is locked or gone already") {
-                    let locked = try await transaction.query("SELECT id FROM carillon.outbox FOR UPDATE")
-                    return !locked.isEmpty
+            let title = try await pool.transaction { transaction in
+                var attempt = 0
+                try await eventually("a row is locked before the relay has moved it") {
+                    attempt += 1
+                    _ = try await stack.query(Self.insert, Self.job("ada", "once-\(attempt)"))
+                    return try await !transaction.query("SELECT id FROM carillon.outbox FOR UPDATE").isEmpty
                 }
+                let title = "once-\(attempt)"
                 try await eventually("the job was appended") {
-                    try await Self.titles(stack, user: "ada") == ["once"]
+                    try await Self.titles(stack, user: "ada").last == title
                 }
                 dispatcher.send(SIGKILL)
+                return title
             }
             #expect(try await Self.waiting(stack) == 1)
             _ = try await stack.startDispatcher(name: "dispatcher-1")
@@ -156,7 +159,9 @@ struct OutboxTests {
             try await eventually("what came after it is there") {
                 try await Self.titles(stack, user: "ada").contains("after")
             }
-            #expect(try await Self.titles(stack, user: "ada") == ["once", "after"])
+            let titles = try await Self.titles(stack, user: "ada")
+            #expect(titles.suffix(2) == [title, "after"])
+            #expect(Set(titles).count == titles.count)
         }
     }
 

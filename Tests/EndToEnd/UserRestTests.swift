@@ -7,6 +7,7 @@ import Model
 import Postgres
 import Redis
 import Services
+import Streams
 import Testing
 import Transfer
 
@@ -125,8 +126,15 @@ struct UserRestTests {
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada", behaviour: behaviour)
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "unproven")])
             _ = try await socket.first("notification")
-            // So that nobody falls back to push meanwhile.
+            // So that nobody falls back to push meanwhile; and the wait goes on, if it was over before that.
             #expect(try await dispatcher.stop() == .code(0))
+            let unproven = try await stack.query("SELECT id FROM carillon.notifications WHERE title = 'unproven'")
+            let waiting = UnconfirmedNotification(
+                id: NotificationID(try #require(unproven.first).uuid(0)), user: "ada", lane: .critical)
+            var batch = RedisBatch()
+            UnconfirmedSet(connection: stack.connection, keys: Keyspace())
+                .add(waiting, deadline: Timestamp(seconds: 4_000_000_000), in: &batch)
+            for reply in try await stack.connection.send(batch) { _ = try reply.checked() }
             let retries: RedisArgument = "carillon:{fcm}:retry:critical"
             let zero = "00000000-0000-0000-0000-000000000000"
             for user in ["ada", "eve", "x ada"] {

@@ -39,6 +39,25 @@ struct WebInboxTests {
         }
     }
 
+    @Test("who leaves the page in its tab is not present any more, though the browser may keep it")
+    func left() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await page.open(user: "ada")
+            let token = try await Stack.token(user: "operator", scope: .admin)
+            func isOnline() async throws -> Bool? {
+                try await gateway.call(.get, "/v1/admin/presence/ada", token: token).body["online"]?.bool
+            }
+            try await eventually("she is present") { try await isOnline() == true }
+            try await browser.open("about:blank")
+            try await eventually("she is gone") { try await isOnline() == false }
+            try await browser.run("history.back()")
+            try await page.waitUntilOnline()
+            try await eventually("she is back") { try await isOnline() == true }
+            #expect(try await page.complaints() == [])
+        }
+    }
+
     @Test("what is read or deleted in one tab is so in the other, and on the server")
     func tabs() async throws {
         try await Stack.withBrowser { stack, gateway, browser in

@@ -63,11 +63,14 @@ export class Connection extends EventTarget {
   }
 
   static #signs() {
-    return [[window, "online"], [window, "offline"], [document, "visibilitychange"], [window, "focus"], [window, "blur"]];
+    const names = ["online", "offline", "focus", "blur", "pagehide", "pageshow"].map((name) => [window, name]);
+    return [...names, [document, "visibilitychange"]];
   }
 
   /** The browser said that something changed around the page. */
   #look = (event) => {
+    if (event.type === "pagehide") return this.#leave();
+    if (event.type === "pageshow" && !event.persisted) return;
     if (event.type === "offline") {
       this.#drop();
       this.#fail();
@@ -76,6 +79,14 @@ export class Connection extends EventTarget {
     }
     this.#tellFocus();
   };
+
+  /** The browser may keep a page that was left, with its socket open, and its user would count as present. */
+  #leave() {
+    this.#attempt += 1;
+    clearTimeout(this.#timer);
+    this.#drop();
+    this.#become("offline");
+  }
 
   /** Whether its user looks at it decides about pushes to other devices. */
   #tellFocus() {
