@@ -8,7 +8,7 @@ import JSON
 import Testing
 
 /// The description says what the routes do, neither more nor less.
-@Suite("OpenAPI", .timeLimit(.minutes(3)))
+@Suite("OpenAPI", .timeLimit(.minutes(10)))
 struct OpenAPITests {
     private struct Operation {
         let path: String

@@ -4,7 +4,7 @@
 import Backoff
 import Testing
 
-@Suite("Backoff", .timeLimit(.minutes(3)))
+@Suite("Backoff", .timeLimit(.minutes(10)))
 struct BackoffTests {
     private let backoff = Backoff(base: .milliseconds(100), limit: .seconds(5))
 

@@ -5,7 +5,7 @@ import Catalog
 import Templates
 import Testing
 
-@Suite("Actions of the catalog", .timeLimit(.minutes(3)))
+@Suite("Actions of the catalog", .timeLimit(.minutes(10)))
 struct ActionTests {
     private static let text = """
         types:

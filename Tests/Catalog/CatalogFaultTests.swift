@@ -6,7 +6,7 @@ import Foundation
 import Model
 import Testing
 
-@Suite("Catalogs at fault", .timeLimit(.minutes(3)))
+@Suite("Catalogs at fault", .timeLimit(.minutes(10)))
 struct CatalogFaultTests {
     private static func parse(_ text: String) throws(CatalogFaults) -> Catalog {
         try CatalogLoader.parse([("c.yaml", text)])

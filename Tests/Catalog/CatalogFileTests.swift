@@ -6,7 +6,7 @@ import Foundation
 import Model
 import Testing
 
-@Suite("Catalog files", .timeLimit(.minutes(3)))
+@Suite("Catalog files", .timeLimit(.minutes(10)))
 struct CatalogFileTests {
     private static func withFolder(_ files: [String: Data], _ body: (String) throws -> Void) throws {
         let folder = FileManager.default.temporaryDirectory.appending(path: "carillon-catalog-\(RandomName.make())")

@@ -6,7 +6,7 @@ import Foundation
 import Model
 import Testing
 
-@Suite("The catalog in force", .timeLimit(.minutes(3)))
+@Suite("The catalog in force", .timeLimit(.minutes(10)))
 struct CatalogRegisterTests {
     @Test("a good one replaces it, the same one changes nothing, a faulty one is refused and shown")
     func reload() throws {

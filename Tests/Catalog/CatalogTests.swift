@@ -6,7 +6,7 @@ import Foundation
 import Model
 import Testing
 
-@Suite("Catalog", .timeLimit(.minutes(3)))
+@Suite("Catalog", .timeLimit(.minutes(10)))
 struct CatalogTests {
     private static func parse(_ text: String) throws(CatalogFaults) -> Catalog {
         try CatalogLoader.parse([("c.yaml", text)])

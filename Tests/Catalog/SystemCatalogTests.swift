@@ -9,7 +9,7 @@ import Templates
 import Testing
 
 /// The catalogs of the systems whose clients come along unchanged: `deploy/catalog.d`.
-@Suite("Catalogs of other systems", .timeLimit(.minutes(3)))
+@Suite("Catalogs of other systems", .timeLimit(.minutes(10)))
 struct SystemCatalogTests {
     private static func catalog() throws -> Catalog {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()

@@ -4,7 +4,7 @@
 import Catalog
 import Testing
 
-@Suite("Topics of the catalog", .timeLimit(.minutes(3)))
+@Suite("Topics of the catalog", .timeLimit(.minutes(10)))
 struct TopicTests {
     private static let text = """
         topics:

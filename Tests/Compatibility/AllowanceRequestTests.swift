@@ -7,7 +7,7 @@ import Testing
 
 @testable import Compatibility
 
-@Suite("What the family-finance app's clients send", .timeLimit(.minutes(3)))
+@Suite("What the family-finance app's clients send", .timeLimit(.minutes(10)))
 struct AllowanceRequestTests {
     private static let types = CodedTypes([
         AllowanceShapeTests.type("BalanceAlert", code: 1),

@@ -9,7 +9,7 @@ import Testing
 
 @testable import Compatibility
 
-@Suite("The scheduler's table of tokens", .timeLimit(.minutes(3)))
+@Suite("The scheduler's table of tokens", .timeLimit(.minutes(10)))
 struct EdgeTests {
     private static func row(_ token: String, _ platform: Platform, deviceID: String? = nil, at second: Int64) -> EdgeRow
     {

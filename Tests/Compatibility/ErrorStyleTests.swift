@@ -9,7 +9,7 @@ import Testing
 
 @testable import Compatibility
 
-@Suite("Errors as each system's clients read them", .timeLimit(.minutes(3)))
+@Suite("Errors as each system's clients read them", .timeLimit(.minutes(10)))
 struct ErrorStyleTests {
     private static let faults = Problem(
         .unprocessableContent,

@@ -8,7 +8,7 @@ import Testing
 
 @testable import Compatibility
 
-@Suite("The accounting app's JSON", .timeLimit(.minutes(3)))
+@Suite("The accounting app's JSON", .timeLimit(.minutes(10)))
 struct HybridShapeTests {
     private static let created = Timestamp(milliseconds: 1_795_168_800_123)
     private static let id = NotificationID(high: 0x01A1_F866_0D7B_841C, low: 0xA9A6_5597_AA05_75F3)

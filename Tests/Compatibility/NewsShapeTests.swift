@@ -7,7 +7,7 @@ import Testing
 
 @testable import Compatibility
 
-@Suite("The news app's JSON", .timeLimit(.minutes(3)))
+@Suite("The news app's JSON", .timeLimit(.minutes(10)))
 struct NewsShapeTests {
     private static func device(_ platform: Platform) -> Device {
         Device(

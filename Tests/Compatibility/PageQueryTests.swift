@@ -7,7 +7,7 @@ import Testing
 
 @testable import Compatibility
 
-@Suite("Pages by number", .timeLimit(.minutes(3)))
+@Suite("Pages by number", .timeLimit(.minutes(10)))
 struct PageQueryTests {
     private static func lookup(_ query: String) -> (String) -> Substring? {
         { name in

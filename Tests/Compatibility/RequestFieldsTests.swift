@@ -8,7 +8,7 @@ import Testing
 
 @testable import Compatibility
 
-@Suite("Bodies as clients send them", .timeLimit(.minutes(3)))
+@Suite("Bodies as clients send them", .timeLimit(.minutes(10)))
 struct RequestFieldsTests {
     private static let form = "application/x-www-form-urlencoded"
 

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Compatibility
 
-@Suite("The household-task app's JSON", .timeLimit(.minutes(3)))
+@Suite("The household-task app's JSON", .timeLimit(.minutes(10)))
 struct TaskShapeTests {
     private static func device(_ token: String, low: UInt64, provider: Provider = .apns) -> Device {
         var device = Device(

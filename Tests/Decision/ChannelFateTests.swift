@@ -5,7 +5,7 @@ import Decision
 import Model
 import Testing
 
-@Suite("Decision: what is said of each channel is what is decided", .timeLimit(.minutes(3)))
+@Suite("Decision: what is said of each channel is what is decided", .timeLimit(.minutes(10)))
 struct ChannelFateTests {
     private static let sets: [Channels] = (0..<8).map { Channels(rawValue: $0) }
     private static let wishes: [Bool?] = [nil, false, true]

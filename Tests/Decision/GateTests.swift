@@ -5,7 +5,7 @@ import Decision
 import Model
 import Testing
 
-@Suite("Gate", .timeLimit(.minutes(3)))
+@Suite("Gate", .timeLimit(.minutes(10)))
 struct GateTests {
     private static func facts(_ change: (inout GateFacts) -> Void = { _ in }) -> GateFacts {
         var facts = GateFacts(

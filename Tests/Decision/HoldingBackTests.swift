@@ -8,7 +8,7 @@ import Testing
 import Zones
 
 /// Quiet hours, caps, idle users and e-mail.
-@Suite("Decision: what interrupts is held back or put off", .timeLimit(.minutes(3)))
+@Suite("Decision: what interrupts is held back or put off", .timeLimit(.minutes(10)))
 struct HoldingBackTests {
     private static let active = Presence.online([Facts.connection])
     private static let idle = Presence.online([Self.away(for: .seconds(90))])

@@ -7,7 +7,7 @@ import Randomness
 import Testing
 import Zones
 
-@Suite("Decision: quiet hours as instants", .timeLimit(.minutes(3)))
+@Suite("Decision: quiet hours as instants", .timeLimit(.minutes(10)))
 struct QuietCalendarTests {
     private static let zones = ZoneDatabase()
 

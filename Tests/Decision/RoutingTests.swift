@@ -5,7 +5,7 @@ import Decision
 import Model
 import Testing
 
-@Suite("Decision: what is stored goes its way", .timeLimit(.minutes(3)))
+@Suite("Decision: what is stored goes its way", .timeLimit(.minutes(10)))
 struct RoutingTests {
     private static let online = Presence.online([Facts.connection])
     private static let expired = [Step.settle(status: .expired, reason: .expired, via: nil)]

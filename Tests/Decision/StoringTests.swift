@@ -5,7 +5,7 @@ import Decision
 import Model
 import Testing
 
-@Suite("Decision: what arrives is stored as it should be", .timeLimit(.minutes(3)))
+@Suite("Decision: what arrives is stored as it should be", .timeLimit(.minutes(10)))
 struct StoringTests {
     private static func refused(_ reason: Reason) -> [Step] {
         [.store(status: .suppressed, reason: reason, channels: [])]

@@ -4,7 +4,7 @@
 import Testing
 
 /// The compose file.
-@Suite("The compose file", .timeLimit(.minutes(2)))
+@Suite("The compose file", .timeLimit(.minutes(10)))
 struct ComposeTests {
     /// What the operator's `.env` must have.
     private static let secrets = [

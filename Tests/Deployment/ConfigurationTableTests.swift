@@ -5,7 +5,7 @@ import Foundation
 import Testing
 
 /// The table of variables in `docs/operating.md`.
-@Suite("The table of variables", .timeLimit(.minutes(2)))
+@Suite("The table of variables", .timeLimit(.minutes(10)))
 struct ConfigurationTableTests {
     @Test("it names every variable that the settings read, and no other")
     func table() throws {

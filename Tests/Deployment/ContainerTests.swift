@@ -5,7 +5,7 @@ import Foundation
 import Testing
 
 /// The image's recipe, as far as it can be judged without building it.
-@Suite("The image", .timeLimit(.minutes(2)))
+@Suite("The image", .timeLimit(.minutes(10)))
 struct ContainerTests {
     private struct Instruction {
         let name: String

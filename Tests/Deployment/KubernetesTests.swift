@@ -8,7 +8,7 @@ import Streams
 import Testing
 
 /// The manifests for Kubernetes.
-@Suite("Kubernetes", .timeLimit(.minutes(2)))
+@Suite("Kubernetes", .timeLimit(.minutes(10)))
 struct KubernetesTests {
     private static let folder = "deploy/kubernetes"
 

@@ -5,7 +5,7 @@ import Settings
 import Testing
 
 /// The units for systemd.
-@Suite("systemd", .timeLimit(.minutes(2)))
+@Suite("systemd", .timeLimit(.minutes(10)))
 struct SystemdTests {
     private static func lines(_ service: String) throws -> [String] {
         try Deployment.text("deploy/systemd/carillon-\(service)@.service").split(separator: "\n").map { String($0) }

@@ -8,7 +8,7 @@ import Testing
 import Transfer
 
 /// The family-finance app's client against `/api/v1`.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct AllowanceClientTests {
     private static let inbox = "/api/v1/notifications"
 

@@ -8,7 +8,7 @@ import Redis
 import Testing
 
 /// Jobs that cannot be understood are set aside with their reason, and the rest flows.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct BadInputTests {
     private struct Case {
         let fields: [(String, [UInt8])]

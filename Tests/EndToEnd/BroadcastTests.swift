@@ -11,7 +11,7 @@ import Testing
 import Transfer
 
 /// Jobs for a topic's subscribers and for everyone.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct BroadcastTests {
     private static let count = 3_000
     private static let type = "breaking_news"

@@ -7,7 +7,7 @@ import ProviderSandbox
 import Testing
 
 /// The household-task app's buttons: its task's state picks the category and the actions.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct ButtonTests {
     private static let table: [(state: String, category: String, buttons: [String])] = [
         ("overdue", "TASK_ACTIONABLE", ["edit", "complete", "cancel", "mark_in_progress"]),

@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// The catalog changes while a broadcast is expanded.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct CatalogBroadcastTests {
     private static let count = 2_000
 

@@ -11,7 +11,7 @@ import Testing
 import Transfer
 
 /// The catalog is read again while work goes on.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct CatalogReloadTests {
     private static func catalog(_ greeting: String) -> String {
         """

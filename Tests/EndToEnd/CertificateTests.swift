@@ -8,7 +8,7 @@ import Testing
 import Transfer
 
 /// TLS on the gateway's own listener.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct CertificateTests {
     /// The files that the gateway is told of; what lies there changes.
     private struct Files {

@@ -11,7 +11,7 @@ import Testing
 import Transfer
 
 /// Clocks that jump: nothing is lost, and nothing is fired twice.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct ClockTests {
     private static let catalog = """
         types:

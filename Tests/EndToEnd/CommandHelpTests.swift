@@ -7,7 +7,7 @@ import JSON
 import Testing
 
 /// What both programs say about themselves, and what the page about them says.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.timeLimit(.minutes(10)))
 struct CommandHelpTests {
     /// A command without subcommands, as the program's own description has it.
     private struct Command {

@@ -11,7 +11,7 @@ import Testing
 import Transfer
 
 /// `dispatcher trace`, `simulate` and `lag`, and the exit codes of commands.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct CommandTests {
     private static func run(
         _ stack: Stack,

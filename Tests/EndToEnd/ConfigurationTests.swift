@@ -5,7 +5,7 @@ import Fixtures
 import Testing
 
 /// A faulty configuration is refused whole: every fault is named, and the exit code is 78.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.timeLimit(.minutes(10)))
 struct ConfigurationTests {
     private static let cleared = [
         "REDIS_URL": "", "DATABASE_URL": "", "CATALOG": "", "AUTH_JWT_SECRET": "", "AUTH_JWKS": "",

@@ -10,7 +10,7 @@ import Redis
 import Testing
 
 /// A dispatcher is killed at each boundary between two stages: nothing is lost, and only what a boundary cannot know is sent twice.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct CrashBoundaryTests {
     /// Where the dispatcher dies, and how often the phone may ring.
     struct Boundary: Sendable, CustomTestStringConvertible {

@@ -11,7 +11,7 @@ import Testing
 import Transfer
 
 /// Any process may be killed at any instant; nothing that was appended is lost.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct CrashTests {
     /// Seconds after a kill before which what went to a provider was sent by the dead, and after which by whoever took over:
     /// a lease is void 10 to 15 s after its holder's death.

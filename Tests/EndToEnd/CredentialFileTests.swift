@@ -7,7 +7,7 @@ import ProviderSandbox
 import Testing
 
 /// Files of credentials: faulty ones at the start, and ones that change while the dispatcher runs.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct CredentialFileTests {
     private static let files = ["FCM_CREDENTIALS", "APNS_KEY", "VAPID_KEY"]
 

@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// Work that was set aside can be looked through, brought back and thrown away, by call and by command.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct DeadLetterTests {
     private static func admin() async throws -> String { try await Stack.token(user: "root", scope: .admin) }
 

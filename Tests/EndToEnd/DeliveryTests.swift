@@ -11,7 +11,7 @@ import Testing
 import Transfer
 
 /// The main job: from XADD to a socket or a phone.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct DeliveryTests {
     @Test("an online user gets the frame, and the pong makes it delivered")
     func online() async throws {

@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// What becomes one of many: digests, and newer notifications in the place of older ones.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct DigestTests {
     private static let catalog = """
         types:
@@ -61,10 +61,12 @@ struct DigestTests {
     func collapse() async throws {
         try await Self.with { stack, gateway in
             let socket = try await TestSocket.synced(port: gateway.port, user: "ben")
-            for score in ["1:0", "2:0"] {
+            for (number, score) in ["1:0", "2:0"].enumerated() {
                 try await stack.append([
                     ("user", "ben"), ("type", "score"), ("title", score), ("collapse_key", "match-7"),
                 ])
+                // Two that are stored together are shown as one.
+                try await eventually("the socket has \(score)") { socket.all("notification").count == number + 1 }
             }
             try await eventually("the socket has both, and loses the first") {
                 socket.all("notification").count == 2 && socket.all("deleted").count == 1

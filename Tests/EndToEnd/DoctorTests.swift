@@ -10,7 +10,7 @@ import Redis
 import Testing
 
 /// `gateway doctor` and `dispatcher doctor` on real parts.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct DoctorTests {
     /// Servers of tests do without what only a crash of the machine would show.
     private static let expected: Set<String> = ["postgres durability"]

@@ -8,7 +8,7 @@ import Testing
 import Transfer
 
 /// How a gateway goes, and what its clients do then.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct DrainTests {
     @Test("SIGTERM: nobody new is let in, requests under way are answered, sockets are told and closed with 1012")
     func drain() async throws {

@@ -8,7 +8,7 @@ import Testing
 import Transfer
 
 /// The scheduler's client against `/rest/v1`.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct EdgeClientTests {
     private static let table = "/rest/v1/user_push_tokens"
     private static let apnsToken = String(repeating: "cd", count: 32)

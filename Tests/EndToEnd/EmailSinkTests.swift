@@ -7,7 +7,7 @@ import Postgres
 import Testing
 
 /// A mail server of others, aiosmtpd, and Python's own reader of messages find nothing strange in ours.
-@Suite(.serialized, .timeLimit(.minutes(5)), .enabled(if: PythonClient.has("aiosmtpd")))
+@Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: PythonClient.has("aiosmtpd")))
 struct EmailSinkTests {
     @Test("every word arrives as it was meant")
     func reads() async throws {

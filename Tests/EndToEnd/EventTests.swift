@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// What upstream apps are told of their notifications.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct EventTests {
     @Test("what users do: delivered, opened and read, each once, with all that names the notification")
     func users() async throws {

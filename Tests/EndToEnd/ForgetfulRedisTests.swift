@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// Redis is emptied while work waits for its time.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct ForgetfulRedisTests {
     private static let catalog = """
         types:

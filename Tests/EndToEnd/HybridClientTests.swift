@@ -7,7 +7,7 @@ import Testing
 import Transfer
 
 /// The accounting app's client against `/api/notifications` and `/api/push`.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct HybridClientTests {
     @Test("inbox: pages, counts, read, bulk read, delete; other people's ids are unknown")
     func inbox() async throws {

@@ -12,7 +12,7 @@ import Testing
 import Transfer
 
 /// Who calls: key sets that move, tickets, limits of services, and tokens that are taken back.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.timeLimit(.minutes(10)))
 struct IdentityTests {
     private static func encode(_ bytes: some DataProtocol) -> String {
         Data(bytes).base64EncodedString().replacingOccurrences(of: "+", with: "-")

@@ -7,7 +7,7 @@ import Postgres
 import Testing
 
 /// `gateway import`.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct ImportTests {
     private static func run(_ stack: Stack, _ text: String) async throws -> (ChildProcess, ChildProcess.Exit) {
         let path = stack.directory.path + "/users.jsonl"

@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// The inbox over REST: what is unchanged costs nothing, and receipts count.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct InboxRestTests {
     private static func fill(_ stack: Stack, _ gateway: Gateway, user: String, count: Int) async throws -> String {
         let token = try await Stack.token(user: user)

@@ -8,7 +8,7 @@ import Testing
 import Transfer
 
 /// The REST calls of a user and of a service.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct InterfaceTests {
     @Test("inbox: list, page, read, delete; other people's ids are unknown")
     func inbox() async throws {

@@ -8,7 +8,7 @@ import Redis
 import Testing
 
 /// The urgent goes first, all the way to the provider.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct LaneTests {
     private static let backlog = 3_000
 

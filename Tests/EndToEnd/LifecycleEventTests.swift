@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// What upstream apps are told of what does not go out as it is: put off, replaced, part of a summary, called off.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct LifecycleEventTests {
     private static func with(_ body: (Stack, Gateway) async throws -> Void) async throws {
         try await Stack.with { stack in

@@ -9,7 +9,7 @@ import Testing
 import Transfer
 
 /// A request is found in the gateway's log by its id, and its job in both logs by the job's.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct LogTests {
     private static let verbose = ["LOG_LEVEL": "debug", "LOG_FORMAT": "json"]
 

@@ -11,7 +11,7 @@ import Transfer
 /// A server stands still for a whole minute, longer than any lease and any deadline; nothing accepted is lost.
 ///
 /// Not serialized: the two outages have nothing in common and pass beside each other.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.timeLimit(.minutes(10)))
 struct LongOutageTests {
     private static let outage: Duration = .seconds(60)
     private static let online = "online"

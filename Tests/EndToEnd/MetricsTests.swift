@@ -8,7 +8,7 @@ import Testing
 import Transfer
 
 /// What is printed at `/metrics` is what is written down, and what rules and dashboard ask for is printed.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct MetricsTests {
     private static func page(_ url: String, _ stack: Stack) async throws -> MetricsText {
         guard case .answered(let response) = await stack.http.perform(.init(.get, url: url)) else {

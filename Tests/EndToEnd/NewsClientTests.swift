@@ -7,7 +7,7 @@ import Testing
 import Transfer
 
 /// The news app's client against `/device-token`.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct NewsClientTests {
     @Test("a token is registered, replaced, reported, sent to and unregistered")
     func tokens() async throws {

@@ -7,7 +7,7 @@ import Testing
 import Transfer
 
 /// Redis and PostgreSQL stall, die and come back; nothing accepted is lost and work resumes by itself.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct OutageTests {
     @Test("Redis stalled, then killed and started again")
     func redis() async throws {

@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// What an app enqueues in its own transaction is notified with its commit, and once.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct OutboxTests {
     private static let insert = "SELECT carillon.enqueue($1)"
 

@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// One organisation's flood does not delay the others, and none of it is lost.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct OverflowTests {
     private static let environment = ["OVERFLOW_BACKLOG": "500", "OVERFLOW_SHARE": "100"]
 

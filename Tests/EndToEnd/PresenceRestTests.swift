@@ -9,7 +9,7 @@ import Testing
 import Transfer
 
 /// Presence as admins see it.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct PresenceRestTests {
     @Test("who is here, how, and when the others were last here")
     func presence() async throws {

@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// Who is said to be there, and how.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct PresenceStateTests {
     /// The states of a user's connections, as Redis has them.
     private static func states(_ stack: Stack, _ user: String) async throws -> [String] {

@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// What the gateway's listener refuses, and what it says about it.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct ProtectionTests {
     @Test("heads and bodies that are too large are answered with 431 and 413, jobs may be larger")
     func sizes() async throws {

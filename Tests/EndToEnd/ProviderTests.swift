@@ -11,7 +11,7 @@ import Testing
 import Transfer
 
 /// What stands around the providers: apps, breakers, rates, unknown outcomes, retractions, test sends.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct ProviderTests {
     private static func register(_ gateway: Gateway, _ user: String, app: String, token: String) async throws {
         let answer = try await gateway.call(

@@ -12,7 +12,7 @@ import Testing
 import Transfer
 
 /// Quiet hours, caps, idle users and switches, through both programs.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct QuietHoursTests {
     private static let catalog = """
         types:

@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// What recurs fires each time once, by the clocks of its zone.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct RecurringScheduleTests {
     @Test("a recurring schedule fires each occurrence once, whoever fires; a zone that is gone holds up nothing else")
     func recurring() async throws {

@@ -9,7 +9,7 @@ import Testing
 import Transfer
 
 /// What has been kept long enough goes, is told, and leaves the counts right.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct RetentionTests {
     @Test("inboxes: what is too old or past its time is deleted with a version, then for good; counts stay exact")
     func inboxes() async throws {

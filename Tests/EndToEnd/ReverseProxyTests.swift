@@ -8,7 +8,7 @@ import Testing
 import Transfer
 
 /// The examples of `deploy/proxy` lead every kind of client to two gateways side by side.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct ReverseProxyTests {
     /// A polling client that keeps a cookie, if it is given one.
     private struct Poller {

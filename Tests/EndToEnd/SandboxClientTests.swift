@@ -7,7 +7,7 @@ import ProviderSandbox
 import Testing
 
 /// Libraries of others that talk to Google and Apple find nothing strange in the sandbox that our own requests are tried on.
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.timeLimit(.minutes(10)))
 struct SandboxClientTests {
     /// What a client says of each token: the words after it.
     private static func run(_ script: String, _ arguments: [String], _ tokens: [String]) async throws -> [String] {

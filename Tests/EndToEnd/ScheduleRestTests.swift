@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// `/v1/schedules`, and the commands that show the same.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct ScheduleRestTests {
     @Test("list, find and cancel; tokens that may not; faults that name their fields")
     func rest() async throws {

@@ -12,7 +12,7 @@ import Testing
 import Transfer
 
 /// What each of the five systems' documents has done at set times, through the programs and the catalog that is shipped.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct ScheduleScenarioTests {
     private static func service() async throws -> String { try await Stack.token(user: "app", scope: .service) }
 

@@ -12,7 +12,7 @@ import Testing
 import Transfer
 
 /// Jobs that are due later reach their users then, once, whoever fires them.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct ScheduleTests {
     @Test("deliver_at reaches the socket at its moment, once, with two dispatchers")
     func deliverAt() async throws {

@@ -8,7 +8,7 @@ import Testing
 import Transfer
 
 /// Nothing that lets a caller in is written down.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct SecretsTests {
     @Test("no token, ticket or query is in the log at level trace or in the metrics")
     func log() async throws {

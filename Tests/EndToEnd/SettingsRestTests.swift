@@ -7,7 +7,7 @@ import Testing
 import Transfer
 
 /// Devices, preferences and settings over REST.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct SettingsRestTests {
     @Test("the current device goes by its token or by its device_id, and only the user's own")
     func currentDevice() async throws {

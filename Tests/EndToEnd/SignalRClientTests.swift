@@ -9,7 +9,7 @@ import Testing
 /// Clients that others wrote: signalrcore and pysignalr, from `CARILLON_TEST_PYTHON` or the `python3` of PATH.
 ///
 /// Without their packages these tests are skipped, and say so.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct SignalRClientTests {
     static let python = ProcessInfo.processInfo.environment["CARILLON_TEST_PYTHON"] ?? "python3"
 

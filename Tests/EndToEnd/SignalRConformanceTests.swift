@@ -9,7 +9,7 @@ import NIOPosix
 import Testing
 
 /// The conformance program's `/hub` and `/echo`, byte by byte.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct SignalRConformanceTests {
     /// Runs `body` with the program's port.
     private static func with(_ options: [String] = [], _ body: (Int) async throws -> Void) async throws {

@@ -7,7 +7,7 @@ import JSON
 import Testing
 
 /// Stateful reconnect: a connection goes on over another WebSocket, without loss or repetition.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct SignalRReconnectTests {
     private static let ask = "?negotiateVersion=1&useStatefulReconnect=true"
 

@@ -8,7 +8,7 @@ import Testing
 import Transfer
 
 /// The notification hub over WebSockets.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct SignalRTests {
     @Test("notifications, reads and events come as calls of the client's methods, and are proven by the pong")
     func live() async throws {

@@ -9,7 +9,7 @@ import Testing
 import Transfer
 
 /// The notification hub over Server-Sent Events and long polling.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct SignalRTransportTests {
     @Test("Server-Sent Events carry what the server says, POST what the client says")
     func events() async throws {

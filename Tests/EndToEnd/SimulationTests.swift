@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// What a simulation says is what the job would do.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct SimulationTests {
     @Test("a simulation has the text in the user's language and the caps as they stand, and counts nothing")
     func capsAndText() async throws {

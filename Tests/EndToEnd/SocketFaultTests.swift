@@ -10,7 +10,7 @@ import Testing
 import Transfer
 
 /// Clients that misbehave are closed with the right code, and harm nobody else.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct SocketFaultTests {
     @Test("tokens that are wrong, expired or unsigned are answered with 401 and a reason")
     func tokens() async throws {

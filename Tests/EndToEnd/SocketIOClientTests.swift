@@ -7,7 +7,7 @@ import JSON
 import Testing
 
 /// python-socketio, unmodified, against `/socket.io/`.
-@Suite(.serialized, .timeLimit(.minutes(5)), .enabled(if: PythonClient.has("socketio")))
+@Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: PythonClient.has("socketio")))
 struct SocketIOClientTests {
     private static func client(
         _ stack: Stack,

@@ -6,7 +6,7 @@ import Testing
 
 /// The cases of the protocols' own test suites, against the program `conformance`.
 @Suite(
-    .serialized, .timeLimit(.minutes(5)),
+    .serialized, .timeLimit(.minutes(10)),
     .enabled(if: PythonClient.has("requests") && PythonClient.has("websocket"))
 )
 struct SocketIOConformanceTests {

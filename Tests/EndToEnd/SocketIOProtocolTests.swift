@@ -7,7 +7,7 @@ import Testing
 import Transfer
 
 /// `/socket.io/` by a client that can do what libraries never do.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct SocketIOProtocolTests {
     private static func webSocket(_ gateway: Gateway, query: String = "") async throws -> TestSocket {
         try await TestSocket.open(

@@ -7,7 +7,7 @@ import Redis
 import Testing
 
 /// SIGTERM finishes what was taken and takes no more.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct StopTests {
     @Test("a dispatcher that is stopped while jobs flow loses and repeats nothing, and exits 0 in time")
     func dispatcher() async throws {

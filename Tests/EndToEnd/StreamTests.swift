@@ -8,7 +8,7 @@ import Testing
 import Transfer
 
 /// Server-Sent Events: the inbox version is the event's id, so that a client resumes without loss or repetition.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct StreamTests {
     @Test("a stream begins with a sync, goes on with changes, and resumes by the last event's id")
     func streams() async throws {

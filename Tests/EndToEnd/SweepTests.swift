@@ -9,7 +9,7 @@ import Redis
 import Testing
 
 /// What PostgreSQL has is sent even if Redis has forgotten it.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct SweepTests {
     private static let title = "Paid"
 

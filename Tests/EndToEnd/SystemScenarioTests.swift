@@ -9,7 +9,7 @@ import Testing
 import Transfer
 
 /// What each of the five systems' documents says of its types, through the programs and the catalog that is shipped.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct SystemScenarioTests {
     @Test("family finance: the deposit's text and code, a pause without a reason, thirty days of life")
     func allowance() async throws {

@@ -7,7 +7,7 @@ import Testing
 import Transfer
 
 /// The household-task app's client against `/api/push/apns/`, `/api/push/gcm/` and `/api/push/test/`.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct TaskClientTests {
     private static let apnsToken = String(repeating: "ab", count: 32)
 

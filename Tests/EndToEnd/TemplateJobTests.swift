@@ -9,7 +9,7 @@ import Testing
 import Transfer
 
 /// Jobs whose words are the catalog's.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct TemplateJobTests {
     private static let catalog = """
         types:

@@ -9,7 +9,7 @@ import Testing
 import Transfer
 
 /// Subscriptions over REST.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct TopicRestTests {
     private static func topics(_ stack: Stack, user: String) async throws -> [String] {
         let rows = try await stack.query(

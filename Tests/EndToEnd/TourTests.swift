@@ -7,7 +7,7 @@ import Foundation
 import Testing
 
 /// The tour of the README, step by step.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct TourTests {
     @Test(
         "Who follows the README's tour sees what it says",

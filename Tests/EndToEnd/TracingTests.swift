@@ -12,7 +12,7 @@ import Testing
 import Transfer
 
 /// A job's trace context arrives at the provider, with a collector and without.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct TracingTests {
     private static let trace = "0af7651916cd43dd8448eb211c80319c"
     private static let parent = "00-\(trace)-b7ad6b7169203331-01"

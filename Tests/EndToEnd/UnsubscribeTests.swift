@@ -9,7 +9,7 @@ import Testing
 import Transfer
 
 /// One-click unsubscribe, as mail programs and people do it.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct UnsubscribeTests {
     private static let links = UnsubscribeLinks(secret: Stack.secret)
     private static let form = "application/x-www-form-urlencoded"

@@ -12,7 +12,7 @@ import Testing
 import Transfer
 
 /// Users as services see them: everything at once in, everything out, everything gone.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct UserRestTests {
     private static let record = """
         {"settings":{"zone":"Europe/Zurich","locale":"de-CH","email":"ada@example.com",

@@ -8,7 +8,7 @@ import Testing
 import Transfer
 
 /// What the gateway serves to browsers, before one of them runs it.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct WebFilesTests {
     @Test("pages and scripts need no token, are of one version, guard themselves, and cost nothing when unchanged")
     func files() async throws {

@@ -11,7 +11,7 @@ import Testing
 import Transfer
 
 /// Browsers get what is theirs, encrypted for them alone, and nothing leads into our own networks.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct WebPushTests {
     private static func notify(_ stack: Stack, _ title: String, _ more: [(String, String)] = []) async throws {
         try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", title)] + more)

@@ -9,7 +9,7 @@ import Testing
 import Transfer
 
 /// Notifications for a program of the app's own, told by HTTP.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct WebhookProviderTests {
     private static func settings(_ stack: Stack) -> [String: String] {
         ["WEBHOOK_PROVIDER_URL": stack.sandbox.webhookURL, "WEBHOOK_PROVIDER_SECRET": stack.sandbox.webhookSecret]

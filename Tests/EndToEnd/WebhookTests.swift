@@ -12,7 +12,7 @@ import Testing
 import Transfer
 
 /// Apps without a Redis client are told over HTTP, signed, again and again, and each on its own.
-@Suite(.serialized, .timeLimit(.minutes(5)))
+@Suite(.serialized, .timeLimit(.minutes(10)))
 struct WebhookTests {
     private static let open = ["WEBHOOKS_PRIVATE": "on"]
 

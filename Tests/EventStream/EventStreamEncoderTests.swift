@@ -4,7 +4,7 @@
 import EventStream
 import Testing
 
-@Suite("Server-Sent Events", .timeLimit(.minutes(3)))
+@Suite("Server-Sent Events", .timeLimit(.minutes(10)))
 struct EventStreamEncoderTests {
     private static func text(_ bytes: [UInt8]) -> String { String(decoding: bytes, as: UTF8.self) }
 

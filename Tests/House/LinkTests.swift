@@ -4,7 +4,7 @@
 import Foundation
 import Testing
 
-@Suite("Links", .timeLimit(.minutes(2)))
+@Suite("Links", .timeLimit(.minutes(10)))
 struct LinkTests {
     @Test("Every link of the pages leads to a file that is there, and to a heading of it")
     func links() throws {

@@ -4,7 +4,7 @@
 import Testing
 
 /// What operators' tools go by is written down: the metrics and the keys of log lines.
-@Suite("docs/operating.md", .timeLimit(.minutes(2)))
+@Suite("docs/operating.md", .timeLimit(.minutes(10)))
 struct OperatingTests {
     /// The names in the first column of the table below a heading; braces and what is in them are left out.
     private static func names(below heading: String) throws -> [String] {

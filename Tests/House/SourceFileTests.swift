@@ -3,7 +3,7 @@
 
 import Testing
 
-@Suite("Source files", .timeLimit(.minutes(2)))
+@Suite("Source files", .timeLimit(.minutes(10)))
 struct SourceFileTests {
     @Test("Every Swift file begins with its name and its licence", arguments: ["Sources", "Tests"])
     func headers(folder: String) throws {

@@ -4,7 +4,7 @@
 import JSON
 import Testing
 
-@Suite("JSON parser", .timeLimit(.minutes(3)))
+@Suite("JSON parser", .timeLimit(.minutes(10)))
 struct JSONParserTests {
     private static func parse(_ text: String) throws(JSONFault) -> JSONValue {
         try JSONParser.parse(Array(text.utf8))

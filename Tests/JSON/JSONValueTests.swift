@@ -4,7 +4,7 @@
 import JSON
 import Testing
 
-@Suite("JSON values", .timeLimit(.minutes(3)))
+@Suite("JSON values", .timeLimit(.minutes(10)))
 struct JSONValueTests {
     private let value = JSONValue.object([
         JSONMember("s", .string("x")), JSONMember("n", .number("-12")), JSONMember("f", .number("1.5")),

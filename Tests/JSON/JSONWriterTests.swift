@@ -4,7 +4,7 @@
 import JSON
 import Testing
 
-@Suite("JSON writer", .timeLimit(.minutes(3)))
+@Suite("JSON writer", .timeLimit(.minutes(10)))
 struct JSONWriterTests {
     private static func text(_ write: (inout JSONWriter) -> Void) -> String {
         var writer = JSONWriter()

@@ -4,7 +4,7 @@
 import Model
 import Testing
 
-@Suite("Jobs that are understood", .timeLimit(.minutes(3)))
+@Suite("Jobs that are understood", .timeLimit(.minutes(10)))
 struct JobDecoderTests {
     @Test("The least that is a job")
     func least() throws {

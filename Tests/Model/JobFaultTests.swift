@@ -4,7 +4,7 @@
 import Model
 import Testing
 
-@Suite("Jobs that are not understood", .timeLimit(.minutes(3)))
+@Suite("Jobs that are not understood", .timeLimit(.minutes(10)))
 struct JobFaultTests {
     private static let time = "must be an RFC 3339 time such as 2026-11-20T10:00:00Z"
     private static let usersRule = "must be a JSON array of 1 to 1000 strings"

@@ -4,7 +4,7 @@
 import Model
 import Testing
 
-@Suite("Notification ids", .timeLimit(.minutes(3)))
+@Suite("Notification ids", .timeLimit(.minutes(10)))
 struct NotificationIDTests {
     private typealias Fields = [(name: String, value: ArraySlice<UInt8>)]
 

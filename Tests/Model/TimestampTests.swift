@@ -4,7 +4,7 @@
 import Model
 import Testing
 
-@Suite("Timestamps", .timeLimit(.minutes(3)))
+@Suite("Timestamps", .timeLimit(.minutes(10)))
 struct TimestampTests {
     @Test(
         "RFC 3339 is read to the microsecond",

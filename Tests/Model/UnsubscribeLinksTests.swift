@@ -4,7 +4,7 @@
 import Model
 import Testing
 
-@Suite("Links that stop e-mail", .timeLimit(.minutes(3)))
+@Suite("Links that stop e-mail", .timeLimit(.minutes(10)))
 struct UnsubscribeLinksTests {
     private static let links = UnsubscribeLinks(secret: "a-secret-of-thirty-two-characters")
 

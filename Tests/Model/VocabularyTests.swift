@@ -4,7 +4,7 @@
 import Model
 import Testing
 
-@Suite("Vocabulary", .timeLimit(.minutes(3)))
+@Suite("Vocabulary", .timeLimit(.minutes(10)))
 struct VocabularyTests {
     @Test("Words on the wire and in the database do not change")
     func rawValues() {

@@ -16,7 +16,7 @@ import Testing
 @testable import Pipeline
 
 /// Sending, up to the provider's call.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct DeliverySenderTests {
     /// A provider that takes longer than what was looked up stays fresh, and does something meanwhile.
     private struct SlowChannel: ProviderChannel {

@@ -12,7 +12,7 @@ import Testing
 @testable import Pipeline
 
 /// What is put off, while its user changes when it is quiet.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct PostponementTests {
     @Test(
         "what was put off by quiet hours that are others by now is looked at anew at once; the rest waits",

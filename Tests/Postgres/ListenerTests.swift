@@ -6,7 +6,7 @@ import Postgres
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(10)))
 struct ListenerTests {
     /// What a listener has heard, in words.
     private final class Heard: Sendable {

@@ -5,7 +5,7 @@ import Fixtures
 import Postgres
 import Testing
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct LossTests {
     private static let session = "SELECT pg_backend_pid()::int8"
 

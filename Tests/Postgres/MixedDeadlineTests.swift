@@ -5,7 +5,7 @@ import Fixtures
 import Postgres
 import Testing
 
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(10)))
 struct MixedDeadlineTests {
     @Test(
         "a short deadline holds behind a call with a long one, waiting or sent",

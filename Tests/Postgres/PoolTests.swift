@@ -5,7 +5,7 @@ import Fixtures
 import Postgres
 import Testing
 
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(10)))
 struct PoolTests {
     /// Runs `body` while a transaction holds the only connection, which is given back by opening the gate.
     private static func withConnectionHeld(

@@ -5,7 +5,7 @@ import Fixtures
 import Postgres
 import Testing
 
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(10)))
 struct TransactionTests {
     private struct Abandoned: Error {}
 

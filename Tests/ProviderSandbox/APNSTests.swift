@@ -6,7 +6,7 @@ import Foundation
 import ProviderSandbox
 import Testing
 
-@Suite("APNs", .sandbox, .timeLimit(.minutes(3)))
+@Suite("APNs", .sandbox, .timeLimit(.minutes(10)))
 struct APNSTests {
     struct Case: Sendable, CustomTestStringConvertible {
         let reason: String

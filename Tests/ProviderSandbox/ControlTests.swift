@@ -5,7 +5,7 @@ import Foundation
 import ProviderSandbox
 import Testing
 
-@Suite("Control calls", .timeLimit(.minutes(3)))
+@Suite("Control calls", .timeLimit(.minutes(10)))
 struct ControlTests {
     private func withSandbox(
         _ change: (inout SandboxConfiguration) -> Void = { _ in }, _ body: (SandboxClient) async throws -> Void

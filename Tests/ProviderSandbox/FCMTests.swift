@@ -5,7 +5,7 @@ import Foundation
 import ProviderSandbox
 import Testing
 
-@Suite("FCM", .sandbox, .timeLimit(.minutes(3)))
+@Suite("FCM", .sandbox, .timeLimit(.minutes(10)))
 struct FCMTests {
     @Test("A valid message is accepted and listed", arguments: ["--http2", "--http1.1"])
     func accepts(version: String) async throws {

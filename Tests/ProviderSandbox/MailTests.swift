@@ -7,7 +7,7 @@ import Testing
 
 @testable import ProviderSandbox
 
-@Suite("The mail relay's face", .timeLimit(.minutes(1)))
+@Suite("The mail relay's face", .timeLimit(.minutes(10)))
 struct MailTests {
     /// A session and what it said.
     private struct Client {

@@ -5,7 +5,7 @@ import Foundation
 import ProviderSandbox
 import Testing
 
-@Suite("Google's token endpoint", .sandbox, .timeLimit(.minutes(3)))
+@Suite("Google's token endpoint", .sandbox, .timeLimit(.minutes(10)))
 struct TokenEndpointTests {
     struct Case: Sendable, CustomTestStringConvertible {
         let claim: String

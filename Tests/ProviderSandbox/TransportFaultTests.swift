@@ -4,7 +4,7 @@
 import ProviderSandbox
 import Testing
 
-@Suite("Faults of the connection", .sandbox, .timeLimit(.minutes(3)))
+@Suite("Faults of the connection", .sandbox, .timeLimit(.minutes(10)))
 struct TransportFaultTests {
     /// curl 7.88's exit codes: 16 HTTP/2 framing, 18 partial, 28 timeout, 52 nothing, 55 and 56 broken, 92 stream.
     @Test(

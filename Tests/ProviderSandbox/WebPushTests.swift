@@ -6,7 +6,7 @@ import Foundation
 import ProviderSandbox
 import Testing
 
-@Suite("Web Push", .sandbox, .timeLimit(.minutes(3)))
+@Suite("Web Push", .sandbox, .timeLimit(.minutes(10)))
 struct WebPushTests {
     /// A change of what a correct client sends.
     struct Change: Sendable, CustomTestStringConvertible {

@@ -6,7 +6,7 @@ import Foundation
 import ProviderSandbox
 import Testing
 
-@Suite("Webhooks", .sandbox, .timeLimit(.minutes(3)))
+@Suite("Webhooks", .sandbox, .timeLimit(.minutes(10)))
 struct WebhookTests {
     private static let delivery = "7d975bb1-a3c9-8691-8573-27632b95831f"
 

@@ -5,7 +5,7 @@ import Model
 import Providers
 import Testing
 
-@Suite("Answers of APNs", .timeLimit(.minutes(3)))
+@Suite("Answers of APNs", .timeLimit(.minutes(10)))
 struct APNSAnswerTests {
     private static func read(_ status: Int, _ body: String) -> ProviderAnswer {
         APNSAnswer.read(status: status, body: Array(body.utf8), identifier: "id-1")

@@ -6,7 +6,7 @@ import Model
 import Providers
 import Testing
 
-@Suite("Requests to APNs", .timeLimit(.minutes(3)))
+@Suite("Requests to APNs", .timeLimit(.minutes(10)))
 struct APNSRequestTests {
     @Test("The least")
     func least() {

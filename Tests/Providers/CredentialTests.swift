@@ -9,7 +9,7 @@ import Providers
 import Testing
 import _CryptoExtras
 
-@Suite("Credentials of providers", .timeLimit(.minutes(3)))
+@Suite("Credentials of providers", .timeLimit(.minutes(10)))
 struct CredentialTests {
     private static let tokenURL = "https://oauth.example/token"
 

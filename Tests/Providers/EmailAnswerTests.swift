@@ -5,7 +5,7 @@ import Providers
 import Testing
 import Transfer
 
-@Suite("Answers of mail relays", .timeLimit(.minutes(3)))
+@Suite("Answers of mail relays", .timeLimit(.minutes(10)))
 struct EmailAnswerTests {
     private static func read(_ stage: MailReply.Stage, _ code: Int, _ text: String) -> ProviderAnswer {
         EmailAnswer.read(MailReply(stage: stage, code: code, text: text))

@@ -5,7 +5,7 @@ import Model
 import Providers
 import Testing
 
-@Suite("Messages for mail", .timeLimit(.minutes(3)))
+@Suite("Messages for mail", .timeLimit(.minutes(10)))
 struct EmailMessageTests {
     @Test("The header says who, what, when and how to stop it, the same at every try")
     func header() throws {

@@ -5,7 +5,7 @@ import Model
 import Providers
 import Testing
 
-@Suite("Answers of FCM", .timeLimit(.minutes(3)))
+@Suite("Answers of FCM", .timeLimit(.minutes(10)))
 struct FCMAnswerTests {
     private static let fcmError = "type.googleapis.com/google.firebase.fcm.v1.FcmError"
     private static let badRequest = "type.googleapis.com/google.rpc.BadRequest"

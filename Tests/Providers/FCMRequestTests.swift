@@ -6,7 +6,7 @@ import Model
 import Providers
 import Testing
 
-@Suite("Requests to FCM", .timeLimit(.minutes(3)))
+@Suite("Requests to FCM", .timeLimit(.minutes(10)))
 struct FCMRequestTests {
     @Test("The least")
     func least() {

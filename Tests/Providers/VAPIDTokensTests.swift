@@ -7,7 +7,7 @@ import Model
 import Providers
 import Testing
 
-@Suite("Tokens for push services", .timeLimit(.minutes(3)))
+@Suite("Tokens for push services", .timeLimit(.minutes(10)))
 struct VAPIDTokensTests {
     private static func tokens(capacity: Int = 256) throws -> VAPIDTokens {
         let key = try VAPIDKey(file: Array(P256.Signing.PrivateKey().pemRepresentation.utf8))

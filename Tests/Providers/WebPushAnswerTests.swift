@@ -5,7 +5,7 @@ import Model
 import Providers
 import Testing
 
-@Suite("Answers of push services", .timeLimit(.minutes(3)))
+@Suite("Answers of push services", .timeLimit(.minutes(10)))
 struct WebPushAnswerTests {
     private static func read(
         _ status: Int, _ body: String = "", location: String? = nil, retryAfter: Duration? = nil

@@ -11,7 +11,7 @@ import Testing
 import Transfer
 import WebPushEncryption
 
-@Suite("Requests to push services", .timeLimit(.minutes(3)))
+@Suite("Requests to push services", .timeLimit(.minutes(10)))
 struct WebPushRequestTests {
     private static let browser = SandboxSubscription.Keys(id: "unit")
     private static let key = P256.Signing.PrivateKey()

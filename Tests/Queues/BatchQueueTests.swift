@@ -4,7 +4,7 @@
 import Queues
 import Testing
 
-@Suite("Batch queue", .timeLimit(.minutes(3)))
+@Suite("Batch queue", .timeLimit(.minutes(10)))
 struct BatchQueueTests {
     @Test("What gathered is taken together, in order and up to the limit")
     func gathers() async {

@@ -5,7 +5,7 @@ import Model
 import Queues
 import Testing
 
-@Suite("Lane queue", .timeLimit(.minutes(3)))
+@Suite("Lane queue", .timeLimit(.minutes(10)))
 struct LaneQueueTests {
     @Test("Lanes that have something are served sixteen to four to one")
     func weights() async {

@@ -5,7 +5,7 @@ import Queues
 import Synchronization
 import Testing
 
-@Suite("Permits", .timeLimit(.minutes(3)))
+@Suite("Permits", .timeLimit(.minutes(10)))
 struct PermitsTests {
     private final class Holders: Sendable {
         private let counts = Mutex((now: 0, most: 0))

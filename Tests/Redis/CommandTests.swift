@@ -5,7 +5,7 @@ import Fixtures
 import Redis
 import Testing
 
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(10)))
 struct CommandTests {
     @Test
     func repliesKeepTheirKind() async throws {

@@ -5,7 +5,7 @@ import Fixtures
 import Redis
 import Testing
 
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(10)))
 struct LoginTests {
     /// Makes an ACL user with this password on a server of the test's own.
     private static func serverWithUser(_ name: String, password: String) async throws -> RedisServer {

@@ -6,7 +6,7 @@ import NIOPosix
 import Redis
 import Testing
 
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(10)))
 struct LossTests {
     @Test
     func connectionComesBackAfterAKillAndARestart() async throws {

@@ -5,7 +5,7 @@ import Fixtures
 import Redis
 import Testing
 
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(10)))
 struct ScriptTests {
     /// A script that no other test has loaded.
     private static func script(_ redis: RedisConnection, _ prefix: String) async throws -> RedisScript {

@@ -7,7 +7,7 @@ import Redis
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(10)))
 struct SubscriptionTests {
     /// What a subscriber has heard, in words.
     private final class Heard: Sendable {

@@ -6,7 +6,7 @@ import Schedules
 import Testing
 import Zones
 
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(10)))
 struct CronTests {
     private static let zones = ZoneDatabase()
 

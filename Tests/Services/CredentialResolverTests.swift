@@ -10,7 +10,7 @@ import Sockets
 import Streams
 import Testing
 
-@Suite("Credentials", .timeLimit(.minutes(3)))
+@Suite("Credentials", .timeLimit(.minutes(10)))
 struct CredentialResolverTests {
     /// How a request is judged, and what it would take.
     struct Case: Sendable, CustomTestStringConvertible {

@@ -5,7 +5,7 @@ import Model
 import Services
 import Testing
 
-@Suite("What a service's token allows", .timeLimit(.minutes(3)))
+@Suite("What a service's token allows", .timeLimit(.minutes(10)))
 struct JobAllowanceTests {
     @Test(
         "types by name or by beginning, audiences by the field",

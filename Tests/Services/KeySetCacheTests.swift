@@ -8,7 +8,7 @@ import Services
 import Synchronization
 import Testing
 
-@Suite("The key set's cache", .timeLimit(.minutes(3)))
+@Suite("The key set's cache", .timeLimit(.minutes(10)))
 struct KeySetCacheTests {
     /// An issuer whose keys change and whose server may be down.
     private final class Issuer: Sendable {

@@ -7,7 +7,7 @@ import Services
 import Testing
 import Transfer
 
-@Suite("Where key sets lie", .timeLimit(.minutes(3)))
+@Suite("Where key sets lie", .timeLimit(.minutes(10)))
 struct KeySetReaderTests {
     @Test("a URL's whole answer of 200 is taken, nothing else")
     func url() async throws {

@@ -6,7 +6,7 @@ import Services
 import Testing
 import _CryptoExtras
 
-@Suite("Key sets", .timeLimit(.minutes(3)))
+@Suite("Key sets", .timeLimit(.minutes(10)))
 struct KeySetTests {
     private static let good = Tokens.webKey(P256.Signing.PrivateKey().publicKey, kid: "good")
 

@@ -10,7 +10,7 @@ import Stores
 import Streams
 import Testing
 
-@Suite("Revoked tokens", .timeLimit(.minutes(3)))
+@Suite("Revoked tokens", .timeLimit(.minutes(10)))
 struct RevocationRegisterTests {
     /// Runs `body` with a store and a way to make gateways' registers over it.
     private func with(

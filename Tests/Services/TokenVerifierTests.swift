@@ -9,7 +9,7 @@ import _CryptoExtras
 
 @testable import Services
 
-@Suite("Tokens", .timeLimit(.minutes(3)))
+@Suite("Tokens", .timeLimit(.minutes(10)))
 struct TokenVerifierTests {
     @Test("a good token names its user, scopes, beginning and end")
     func good() async throws {

@@ -7,7 +7,7 @@ import Services
 import Streams
 import Testing
 
-@Suite("Rates of users", .timeLimit(.minutes(3)))
+@Suite("Rates of users", .timeLimit(.minutes(10)))
 struct UserRateTests {
     @Test("Who does too much waits, on every node; others go on")
     func bound() async throws {

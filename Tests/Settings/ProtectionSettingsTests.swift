@@ -4,7 +4,7 @@
 import Settings
 import Testing
 
-@Suite("Settings of protection", .timeLimit(.minutes(3)))
+@Suite("Settings of protection", .timeLimit(.minutes(10)))
 struct ProtectionSettingsTests {
     @Test("Without a word, only our own pages open sockets, and users have generous bounds")
     func defaults() {

@@ -4,7 +4,7 @@
 import Settings
 import Testing
 
-@Suite("Faults of settings", .timeLimit(.minutes(3)))
+@Suite("Faults of settings", .timeLimit(.minutes(10)))
 struct SettingsFaultTests {
     @Test(
         "Each malformed variable of the gateway is named with what it expects",

@@ -8,7 +8,7 @@ import Settings
 import Telemetry
 import Testing
 
-@Suite("Settings", .timeLimit(.minutes(3)))
+@Suite("Settings", .timeLimit(.minutes(10)))
 struct SettingsTests {
     @Test("The least starts both services, with the defaults that the documents name")
     func defaults() throws {

@@ -6,7 +6,7 @@ import Model
 import Shapes
 import Testing
 
-@Suite("Camel case shape", .timeLimit(.minutes(3)))
+@Suite("Camel case shape", .timeLimit(.minutes(10)))
 struct CamelCaseShapeTests {
     private static let created = Timestamp(milliseconds: 1_795_168_800_123)
 

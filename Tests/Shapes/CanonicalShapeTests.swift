@@ -6,7 +6,7 @@ import Model
 import Shapes
 import Testing
 
-@Suite("Canonical shape", .timeLimit(.minutes(3)))
+@Suite("Canonical shape", .timeLimit(.minutes(10)))
 struct CanonicalShapeTests {
     private static let id = NotificationID(high: 0x01A1_F866_0D7B_841C, low: 0xA9A6_5597_AA05_75F3)
 

@@ -5,7 +5,7 @@ import JSON
 import SignalR
 import Testing
 
-@Suite("SignalR calls", .timeLimit(.minutes(3)))
+@Suite("SignalR calls", .timeLimit(.minutes(10)))
 struct CallTests {
     private static func invocation(_ target: String, id: String? = nil, type: Int = 1, streams: String = "") -> String {
         let id = id.map { #","invocationId":"\#($0)""# } ?? ""

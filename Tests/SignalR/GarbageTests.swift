@@ -6,7 +6,7 @@ import Randomness
 import SignalR
 import Testing
 
-@Suite("SignalR under garbage", .timeLimit(.minutes(2)))
+@Suite("SignalR under garbage", .timeLimit(.minutes(10)))
 struct GarbageTests {
     private static let seeds = [
         #"{"type":1,"target":"A","arguments":[1,"é☃",{"a":[null]}],"invocationId":"1"}"#,

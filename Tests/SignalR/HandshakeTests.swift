@@ -4,7 +4,7 @@
 import SignalR
 import Testing
 
-@Suite("SignalR handshake", .timeLimit(.minutes(3)))
+@Suite("SignalR handshake", .timeLimit(.minutes(10)))
 struct HandshakeTests {
     @Test("Versions 0, 1 and 2 of JSON are spoken, in any order of properties", arguments: [0, 1, 2])
     func versions(_ version: Int) {

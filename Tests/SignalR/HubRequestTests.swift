@@ -4,7 +4,7 @@
 import SignalR
 import Testing
 
-@Suite("SignalR requests", .timeLimit(.minutes(3)))
+@Suite("SignalR requests", .timeLimit(.minutes(10)))
 struct HubRequestTests {
     private typealias Standing = SignalRHubRequest.Standing
 

@@ -5,7 +5,7 @@ import JSON
 import SignalR
 import Testing
 
-@Suite("SignalR liveness and closing", .timeLimit(.minutes(3)))
+@Suite("SignalR liveness and closing", .timeLimit(.minutes(10)))
 struct LivenessTests {
     private static let ping = #"{"type":6}|"#
 

@@ -5,7 +5,7 @@ import JSON
 import SignalR
 import Testing
 
-@Suite("SignalR messages", .timeLimit(.minutes(3)))
+@Suite("SignalR messages", .timeLimit(.minutes(10)))
 struct MessageTests {
     private static func decode(_ text: String) throws(SignalRFault) -> SignalRMessage? {
         try SignalRDecoder.message(Array(text.utf8))

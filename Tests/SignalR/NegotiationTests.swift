@@ -4,7 +4,7 @@
 import SignalR
 import Testing
 
-@Suite("SignalR negotiation", .timeLimit(.minutes(3)))
+@Suite("SignalR negotiation", .timeLimit(.minutes(10)))
 struct NegotiationTests {
     private static func negotiate(
         _ query: String,

@@ -5,7 +5,7 @@ import JSON
 import SignalR
 import Testing
 
-@Suite("SignalR long polling and event stream", .timeLimit(.minutes(3)))
+@Suite("SignalR long polling and event stream", .timeLimit(.minutes(10)))
 struct PollingTests {
     private static func begun(_ limits: SignalRPollingState.Limits = .init()) -> SignalRPollingState {
         var polling = SignalRPollingState(limits: limits, now: 0)

@@ -5,7 +5,7 @@ import Randomness
 import SignalR
 import Testing
 
-@Suite("SignalR records", .timeLimit(.minutes(3)))
+@Suite("SignalR records", .timeLimit(.minutes(10)))
 struct RecordSplitterTests {
     private static func split(_ pieces: [String], maximumBytes: Int = 8) -> (records: [String], isTooLong: Bool) {
         var splitter = SignalRRecordSplitter(maximumBytes: maximumBytes)

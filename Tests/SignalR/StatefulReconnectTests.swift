@@ -5,7 +5,7 @@ import JSON
 import SignalR
 import Testing
 
-@Suite("SignalR stateful reconnect", .timeLimit(.minutes(3)))
+@Suite("SignalR stateful reconnect", .timeLimit(.minutes(10)))
 struct StatefulReconnectTests {
     private static func wire(_ configuration: SignalRConfiguration = .standard) -> Wire {
         Wire(configuration: configuration, offersStatefulReconnect: true, version: 2)

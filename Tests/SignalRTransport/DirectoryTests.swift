@@ -8,7 +8,7 @@ import Transports
 
 @testable import SignalRTransport
 
-@Suite("What ids name", .timeLimit(.minutes(3)))
+@Suite("What ids name", .timeLimit(.minutes(10)))
 struct DirectoryTests {
     private static func offer(_ owner: String) -> SignalRDirectory.Offer {
         .init(connectionID: "public", owner: owner, usesStatefulReconnect: false)

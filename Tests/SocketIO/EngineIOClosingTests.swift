@@ -4,7 +4,7 @@
 import SocketIO
 import Testing
 
-@Suite("The server closes a polling session", .timeLimit(.minutes(3)))
+@Suite("The server closes a polling session", .timeLimit(.minutes(10)))
 struct EngineIOClosingTests {
     @Test("A poll that waits gets the close, and the session is over")
     func pending() {

@@ -4,7 +4,7 @@
 import SocketIO
 import Testing
 
-@Suite("Heartbeat of a session", .timeLimit(.minutes(3)))
+@Suite("Heartbeat of a session", .timeLimit(.minutes(10)))
 struct EngineIOHeartbeatTests {
     private static let configuration = EngineIOConfiguration(pingInterval: 300, pingTimeout: 200)
 

@@ -4,7 +4,7 @@
 import SocketIO
 import Testing
 
-@Suite("Engine.IO packets", .timeLimit(.minutes(3)))
+@Suite("Engine.IO packets", .timeLimit(.minutes(10)))
 struct EngineIOPacketTests {
     @Test("Each packet has its text, and each text its packet")
     func texts() throws {

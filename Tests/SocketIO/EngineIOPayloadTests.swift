@@ -5,7 +5,7 @@ import Randomness
 import SocketIO
 import Testing
 
-@Suite("Polling payloads", .timeLimit(.minutes(3)))
+@Suite("Polling payloads", .timeLimit(.minutes(10)))
 struct EngineIOPayloadTests {
     private static func decode(_ body: [UInt8], packets: Int = 100, bytes: Int = 10_000) throws -> [EngineIOPacket] {
         try EngineIOPayload.decode(body, maximumPackets: packets, maximumBytes: bytes)

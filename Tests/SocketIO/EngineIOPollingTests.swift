@@ -4,7 +4,7 @@
 import SocketIO
 import Testing
 
-@Suite("A session over polling", .timeLimit(.minutes(3)))
+@Suite("A session over polling", .timeLimit(.minutes(10)))
 struct EngineIOPollingTests {
     private static let unknown = #"400 {"code":1,"message":"Session ID unknown"}"#
     private static let bad = #"400 {"code":3,"message":"Bad request"}"#

@@ -5,7 +5,7 @@ import JSON
 import SocketIO
 import Testing
 
-@Suite("Requests of Engine.IO", .timeLimit(.minutes(3)))
+@Suite("Requests of Engine.IO", .timeLimit(.minutes(10)))
 struct EngineIORequestTests {
     private static func judge(
         _ method: String, _ query: String, upgrade: Bool = false, origin: [UInt8]? = nil,

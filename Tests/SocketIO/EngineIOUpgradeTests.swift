@@ -4,7 +4,7 @@
 import SocketIO
 import Testing
 
-@Suite("Upgrade from polling to a WebSocket", .timeLimit(.minutes(3)))
+@Suite("Upgrade from polling to a WebSocket", .timeLimit(.minutes(10)))
 struct EngineIOUpgradeTests {
     private static let bad = #"400 {"code":3,"message":"Bad request"}"#
 

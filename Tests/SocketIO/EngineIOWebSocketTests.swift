@@ -4,7 +4,7 @@
 import SocketIO
 import Testing
 
-@Suite("A session on a WebSocket from the start", .timeLimit(.minutes(3)))
+@Suite("A session on a WebSocket from the start", .timeLimit(.minutes(10)))
 struct EngineIOWebSocketTests {
     private static let configuration = EngineIOConfiguration()
 

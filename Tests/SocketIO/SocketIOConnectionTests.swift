@@ -5,7 +5,7 @@ import JSON
 import SocketIO
 import Testing
 
-@Suite("A connection of Socket.IO", .timeLimit(.minutes(3)))
+@Suite("A connection of Socket.IO", .timeLimit(.minutes(10)))
 struct SocketIOConnectionTests {
     @Test("The owner decides about a CONNECT; accepted, the client gets its socket's id")
     func connects() {

@@ -5,7 +5,7 @@ import JSON
 import SocketIO
 import Testing
 
-@Suite("Socket.IO packets from the client", .timeLimit(.minutes(3)))
+@Suite("Socket.IO packets from the client", .timeLimit(.minutes(10)))
 struct SocketIODecoderTests {
     private static func read(
         _ messages: [EngineIOMessage], _ configuration: SocketIOConfiguration = SocketIOConfiguration()

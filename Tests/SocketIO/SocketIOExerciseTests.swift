@@ -6,7 +6,7 @@ import Randomness
 import SocketIO
 import Testing
 
-@Suite("Arbitrary input", .timeLimit(.minutes(2)))
+@Suite("Arbitrary input", .timeLimit(.minutes(10)))
 struct SocketIOExerciseTests {
     @Test("Whatever clients and owners do, in any order, every promise is kept", arguments: 0..<16)
     func scripts(seed: Int) {

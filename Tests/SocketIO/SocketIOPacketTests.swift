@@ -6,7 +6,7 @@ import Randomness
 import SocketIO
 import Testing
 
-@Suite("Socket.IO packets to the client", .timeLimit(.minutes(3)))
+@Suite("Socket.IO packets to the client", .timeLimit(.minutes(10)))
 struct SocketIOPacketTests {
     @Test("Packets are written as the protocol has it")
     func texts() {

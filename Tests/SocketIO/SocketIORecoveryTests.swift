@@ -5,7 +5,7 @@ import JSON
 import SocketIO
 import Testing
 
-@Suite("Recovery of a connection's state", .timeLimit(.minutes(3)))
+@Suite("Recovery of a connection's state", .timeLimit(.minutes(10)))
 struct SocketIORecoveryTests {
     private static let offering = SocketIOConfiguration(offersRecovery: true)
 

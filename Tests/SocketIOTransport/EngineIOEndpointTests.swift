@@ -7,7 +7,7 @@ import SocketIOTransport
 import Testing
 import Transports
 
-@Suite("Engine.IO at a path", .timeLimit(.minutes(3)))
+@Suite("Engine.IO at a path", .timeLimit(.minutes(10)))
 struct EngineIOEndpointTests {
     private static let endpoint = EngineIOEndpoint(
         path: "/engine.io",

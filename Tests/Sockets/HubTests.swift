@@ -8,7 +8,7 @@ import WebSocket
 
 @testable import Sockets
 
-@Suite("The hub at its bounds", .timeLimit(.minutes(3)))
+@Suite("The hub at its bounds", .timeLimit(.minutes(10)))
 struct HubTests {
     @Test("a socket that finds too many waiting to be opened is told to come back later")
     func openings() throws {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Sockets
 
-@Suite("Order of one socket's inbox", .timeLimit(.minutes(3)))
+@Suite("Order of one socket's inbox", .timeLimit(.minutes(10)))
 struct InboxSequenceTests {
     private static func sequence(at version: Int64) -> InboxSequence {
         var sequence = InboxSequence()

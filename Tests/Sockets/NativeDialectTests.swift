@@ -7,7 +7,7 @@ import WebSocket
 
 @testable import Sockets
 
-@Suite("Native dialect", .timeLimit(.minutes(3)))
+@Suite("Native dialect", .timeLimit(.minutes(10)))
 struct NativeDialectTests {
     private static let id = "01a1f866-0d7b-841c-a9a6-5597aa0575f3"
     private static let other = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"

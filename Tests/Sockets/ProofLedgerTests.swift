@@ -6,7 +6,7 @@ import Testing
 
 @testable import Sockets
 
-@Suite("Proof by ping and pong", .timeLimit(.minutes(3)))
+@Suite("Proof by ping and pong", .timeLimit(.minutes(10)))
 struct ProofLedgerTests {
     private static func id(_ number: UInt64) -> NotificationID { NotificationID(high: 0, low: number) }
 

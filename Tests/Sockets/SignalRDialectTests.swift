@@ -8,7 +8,7 @@ import Testing
 
 @testable import Sockets
 
-@Suite("The notification hub's words", .timeLimit(.minutes(3)))
+@Suite("The notification hub's words", .timeLimit(.minutes(10)))
 struct SignalRDialectTests {
     private static let ids = (1...3).map { NotificationID(high: 0, low: $0) }
 

@@ -8,7 +8,7 @@ import Testing
 
 @testable import Sockets
 
-@Suite("Socket.IO dialect", .timeLimit(.minutes(3)))
+@Suite("Socket.IO dialect", .timeLimit(.minutes(10)))
 struct SocketIODialectTests {
     private static let id = "01a1f866-0d7b-841c-a9a6-5597aa0575f3"
     private static let other = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"

@@ -7,7 +7,7 @@ import Postgres
 import Stores
 import Testing
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct BroadcastStoreTests {
     private static func broadcast(
         _ number: UInt64,

@@ -6,7 +6,7 @@ import Postgres
 import Stores
 import Testing
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct CancellationStoreTests {
     private static let later = Samples.start + .seconds(60)
 

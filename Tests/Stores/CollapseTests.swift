@@ -5,7 +5,7 @@ import Model
 import Stores
 import Testing
 
-@Suite("Stores: a newer notification replaces the older", .timeLimit(.minutes(3)))
+@Suite("Stores: a newer notification replaces the older", .timeLimit(.minutes(10)))
 struct CollapseTests {
     private static func notification(_ number: Int, user: String = "a", key: String? = "k") -> Notification {
         Samples.notification(number, user: user) { $0.collapseKey = key }

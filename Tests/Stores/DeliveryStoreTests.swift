@@ -6,7 +6,7 @@ import Postgres
 import Stores
 import Testing
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct DeliveryStoreTests {
     @Test("facts are read as they stand now, and an accepted attempt is remembered for repeats")
     func facts() async throws {

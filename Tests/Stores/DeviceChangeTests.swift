@@ -6,7 +6,7 @@ import Postgres
 import Stores
 import Testing
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct DeviceChangeTests {
     private static func device(_ token: String, user: String = "a", deviceID: String?, at second: Int64 = 0) -> Device {
         var device = Samples.device(user: user, token: token, at: second)

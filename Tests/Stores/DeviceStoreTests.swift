@@ -7,7 +7,7 @@ import Postgres
 import Stores
 import Testing
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct DeviceStoreTests {
     @Test("one token, one owner: a token that another user registers moves to that user")
     func ownership() async throws {

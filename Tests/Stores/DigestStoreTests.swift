@@ -5,7 +5,7 @@ import Model
 import Stores
 import Testing
 
-@Suite("Stores: digests", .timeLimit(.minutes(3)))
+@Suite("Stores: digests", .timeLimit(.minutes(10)))
 struct DigestStoreTests {
     private static let now = Samples.start
     private static let until = Samples.start + .seconds(9_999)

@@ -6,7 +6,7 @@ import Postgres
 import Stores
 import Testing
 
-@Suite("Stores: what is put off", .timeLimit(.minutes(2)))
+@Suite("Stores: what is put off", .timeLimit(.minutes(10)))
 struct FollowUpStoreTests {
     private static let now = Samples.start
 
@@ -93,7 +93,8 @@ struct FollowUpStoreTests {
                 INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at)
                 SELECT 'u' || n % 5000, gen_random_uuid(), 'release', timestamptz '2026-12-01' + n * interval '1 second'
                 FROM generate_series(1, 100000) AS n
-                """
+                """,
+                timeout: .seconds(120)
             )
             try await pool.query("ANALYZE carillon.follow_ups")
             let plan = try await pool.query(

@@ -6,7 +6,7 @@ import Postgres
 import Stores
 import Testing
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct InboxPageTests {
     @Test("pages by number: items, exact counts, filters, and nothing beyond the end")
     func pages() async throws {

@@ -9,7 +9,7 @@ import Testing
 @testable import Stores
 
 /// Where inboxes lie.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct InboxPartTests {
     @Test("a user's part is the one that PostgreSQL puts the user in")
     func number() async throws {

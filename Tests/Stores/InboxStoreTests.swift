@@ -7,7 +7,7 @@ import Postgres
 import Stores
 import Testing
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct InboxStoreTests {
     @Test("each change raises the version once, whatever it touches, and a change of nothing raises nothing")
     func changes() async throws {

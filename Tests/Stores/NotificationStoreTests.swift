@@ -6,7 +6,7 @@ import Postgres
 import Stores
 import Testing
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct NotificationStoreTests {
     @Test("a batch gets versions in its order, each inbox its own, and unlisted rows none")
     func versions() async throws {

@@ -6,7 +6,7 @@ import Postgres
 import Stores
 import Testing
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct PreferenceStoreTests {
     @Test("what is kept stays, what is not is replaced")
     func keeping() async throws {

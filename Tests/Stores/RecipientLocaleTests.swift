@@ -6,7 +6,7 @@ import Postgres
 import Stores
 import Testing
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct RecipientLocaleTests {
     @Test("a locale is looked up with the wishes where it is needed: the settings', or that of the device used last")
     func locales() async throws {

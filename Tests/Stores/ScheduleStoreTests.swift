@@ -7,7 +7,7 @@ import Postgres
 import Stores
 import Testing
 
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(10)))
 struct ScheduleStoreTests {
     private static let now = Samples.start
     private static let hold: Duration = .seconds(30)
@@ -212,9 +212,10 @@ struct ScheduleStoreTests {
                 INSERT INTO carillon.schedules (id, org_id, part, source, lane, fields, content, due_at, wake_at, created_at)
                 SELECT gen_random_uuid(), '', '', 'x', n % 3, '[]', n, now() + n * interval '1 second',
                     now() + n * interval '1 second', now() FROM generate_series(1, 200000) n
-                """
+                """,
+                timeout: .seconds(240)
             )
-            try await pool.query("ANALYZE carillon.schedules")
+            try await pool.query("ANALYZE carillon.schedules", timeout: .seconds(60))
             for mode in ["force_generic_plan", "force_custom_plan"] {
                 let results = try await pool.run([
                     PostgresStatement("SELECT set_config('plan_cache_mode', '\(mode)', true)", []),

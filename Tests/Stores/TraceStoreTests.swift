@@ -6,7 +6,7 @@ import Postgres
 import Stores
 import Testing
 
-@Suite("Stores: traces", .timeLimit(.minutes(2)))
+@Suite("Stores: traces", .timeLimit(.minutes(10)))
 struct TraceStoreTests {
     @Test("without its user a notification is found by its attempts, or near the moment of its id")
     func search() async throws {

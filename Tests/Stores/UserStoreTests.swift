@@ -6,7 +6,7 @@ import Postgres
 import Stores
 import Testing
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct UserStoreTests {
     @Test("records of several users are stored at once, and each gets its own devices back")
     func records() async throws {

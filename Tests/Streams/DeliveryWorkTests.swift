@@ -5,7 +5,7 @@ import Model
 import Streams
 import Testing
 
-@Suite("Delivery work as text", .timeLimit(.minutes(3)))
+@Suite("Delivery work as text", .timeLimit(.minutes(10)))
 struct DeliveryWorkTests {
     private static let notification = "01a1f866-0d7b-841c-a9a6-5597aa0575f3"
     private static let device = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"

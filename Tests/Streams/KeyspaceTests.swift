@@ -5,7 +5,7 @@ import Model
 import Streams
 import Testing
 
-@Suite("Names of Redis keys", .timeLimit(.minutes(3)))
+@Suite("Names of Redis keys", .timeLimit(.minutes(10)))
 struct KeyspaceTests {
     private let keys = Keyspace()
 

@@ -5,7 +5,7 @@ import Model
 import Streams
 import Testing
 
-@Suite("Frames between dispatcher and node", .timeLimit(.minutes(3)))
+@Suite("Frames between dispatcher and node", .timeLimit(.minutes(10)))
 struct NodeFrameBatchTests {
     private static let frames = [
         NodeFrame(

@@ -8,7 +8,7 @@ import Streams
 import Testing
 
 /// The contracts on a real Redis, each test under a prefix of its own.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(10)))
 struct StreamRedisTests {
     private static func with(_ body: (RedisConnection, Keyspace) async throws -> Void) async throws {
         let connection = try await TestRedis.connect()

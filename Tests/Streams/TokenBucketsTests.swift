@@ -8,7 +8,7 @@ import Streams
 import Testing
 
 /// The scripts behind the protection of the gateway, on a real Redis.
-@Suite("Buckets and states in Redis", .timeLimit(.minutes(2)))
+@Suite("Buckets and states in Redis", .timeLimit(.minutes(10)))
 struct TokenBucketsTests {
     @Test("A bucket gives its burst at once, then tells how long it needs; users and kinds have their own")
     func bucket() async throws {

@@ -8,7 +8,7 @@ import Streams
 import Testing
 
 /// How many interruptions a user had lately, on a real Redis.
-@Suite("Caps in Redis", .timeLimit(.minutes(2)))
+@Suite("Caps in Redis", .timeLimit(.minutes(10)))
 struct UsageCapsTests {
     private static let now = Timestamp(seconds: 1_795_000_000)
     private static let byType = UsageCaps.Cap(name: "type:news", limit: FrequencyCap(count: 2, window: .seconds(60)))

@@ -5,7 +5,7 @@ import CoreMetrics
 import Telemetry
 import Testing
 
-@Suite("Prometheus text", .timeLimit(.minutes(3)))
+@Suite("Prometheus text", .timeLimit(.minutes(10)))
 struct PrometheusTests {
     private let registry = PrometheusRegistry()
 

@@ -6,7 +6,7 @@ import Model
 import Templates
 import Testing
 
-@Suite("Messages from templates", .timeLimit(.minutes(3)))
+@Suite("Messages from templates", .timeLimit(.minutes(10)))
 struct MessageTests {
     private static func set(_ titles: [String: String]) throws -> TemplateSet {
         var set = TemplateSet(owner: "type t")

@@ -5,7 +5,7 @@ import JSON
 import Templates
 import Testing
 
-@Suite("Template texts", .timeLimit(.minutes(3)))
+@Suite("Template texts", .timeLimit(.minutes(10)))
 struct TemplateTests {
     private static func render(_ source: String, _ vars: String, _ form: TemplateText.Form = .text) throws -> String {
         try TemplateText(source, form).render(TemplateVariables(json: Array(vars.utf8)))

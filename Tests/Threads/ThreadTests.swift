@@ -8,7 +8,7 @@ import Synchronization
 import Testing
 import Threads
 
-@Suite(.timeLimit(.minutes(3)))
+@Suite(.timeLimit(.minutes(10)))
 struct ThreadTests {
     /// Gathers what threads say.
     private final class Notes: Sendable {

@@ -6,7 +6,7 @@ import ProviderSandbox
 import Testing
 import Transfer
 
-@Suite("Mail over real connections", .transfer, .timeLimit(.minutes(3)))
+@Suite("Mail over real connections", .transfer, .timeLimit(.minutes(10)))
 struct MailClientTests {
     /// Runs the body with a client of the sandbox's relay.
     private static func with<Result>(

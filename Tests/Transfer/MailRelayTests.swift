@@ -4,7 +4,7 @@
 import Testing
 import Transfer
 
-@Suite("Relays by their URL", .timeLimit(.minutes(1)))
+@Suite("Relays by their URL", .timeLimit(.minutes(10)))
 struct MailRelayTests {
     @Test(
         "A URL names host, port and greeting; its login is never shown",

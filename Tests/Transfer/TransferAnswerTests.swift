@@ -5,7 +5,7 @@ import ProviderSandbox
 import Testing
 import Transfer
 
-@Suite("What is answered", .transfer, .timeLimit(.minutes(3)))
+@Suite("What is answered", .transfer, .timeLimit(.minutes(10)))
 struct TransferAnswerTests {
     @Test("An answer has status, version, headers and body, whatever the status")
     func answer() async throws {

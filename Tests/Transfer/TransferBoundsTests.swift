@@ -5,7 +5,7 @@ import ProviderSandbox
 import Testing
 import Transfer
 
-@Suite("Bounds, cancelling and the end", .transfer, .timeLimit(.minutes(3)))
+@Suite("Bounds, cancelling and the end", .transfer, .timeLimit(.minutes(10)))
 struct TransferBoundsTests {
     private static let silent = "deade200"
 

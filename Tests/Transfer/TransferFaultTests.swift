@@ -5,7 +5,7 @@ import ProviderSandbox
 import Testing
 import Transfer
 
-@Suite("What is not answered", .transfer, .timeLimit(.minutes(3)))
+@Suite("What is not answered", .transfer, .timeLimit(.minutes(10)))
 struct TransferFaultTests {
     @Test(
         "A fault of the connection is told from an answer",

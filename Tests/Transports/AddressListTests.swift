@@ -6,7 +6,7 @@ import NIOHTTP1
 import Testing
 import Transports
 
-@Suite("Addresses of clients", .timeLimit(.minutes(3)))
+@Suite("Addresses of clients", .timeLimit(.minutes(10)))
 struct AddressListTests {
     @Test("Only proxies that are trusted are believed, from the right")
     func forwarded() throws {

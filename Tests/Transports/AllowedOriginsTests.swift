@@ -4,7 +4,7 @@
 import Testing
 import Transports
 
-@Suite("Origins of pages", .timeLimit(.minutes(3)))
+@Suite("Origins of pages", .timeLimit(.minutes(10)))
 struct AllowedOriginsTests {
     @Test("Sockets open for listed pages and our own")
     func admits() {

@@ -7,7 +7,7 @@ import Testing
 import Transports
 
 /// Clients that take their time.
-@Suite("Slow clients at the door", .timeLimit(.minutes(3)))
+@Suite("Slow clients at the door", .timeLimit(.minutes(10)))
 struct DoorTimeTests {
     @Test("Who says nothing, and whose first request does not end, is closed")
     func firstRequest() throws {

@@ -6,7 +6,7 @@ import ProviderSandbox
 import Testing
 import WebPushEncryption
 
-@Suite("Encryption for browsers", .timeLimit(.minutes(3)))
+@Suite("Encryption for browsers", .timeLimit(.minutes(10)))
 struct EncryptionTests {
     private let encryption = try? WebPushEncryption()
 

@@ -5,7 +5,7 @@ import NIOCore
 import Testing
 import WebSocket
 
-@Suite("WebSocket framing", .timeLimit(.minutes(3)))
+@Suite("WebSocket framing", .timeLimit(.minutes(10)))
 struct WebSocketFramingTests {
     private static func bytes(_ write: (inout ByteBuffer) -> Void) -> [UInt8] {
         var buffer = ByteBuffer()

@@ -5,7 +5,7 @@ import NIOCore
 import Testing
 import WebSocket
 
-@Suite("WebSocket parser", .timeLimit(.minutes(3)))
+@Suite("WebSocket parser", .timeLimit(.minutes(10)))
 struct WebSocketParserTests {
     private typealias Event = WebSocketParser.Event
 

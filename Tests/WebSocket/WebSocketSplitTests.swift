@@ -5,7 +5,7 @@ import NIOCore
 import Testing
 import WebSocket
 
-@Suite("WebSocket parser under odd reads", .timeLimit(.minutes(3)))
+@Suite("WebSocket parser under odd reads", .timeLimit(.minutes(10)))
 struct WebSocketSplitTests {
     private typealias Event = WebSocketParser.Event
 

@@ -8,7 +8,7 @@ import Providers
 import Testing
 
 /// What every provider does with bad input: tokens, texts, data, settings, files.
-@Suite("Bad input to every provider", .timeLimit(.minutes(5)))
+@Suite("Bad input to every provider", .timeLimit(.minutes(10)))
 struct ConformanceInputTests {
     @Test("A token with control characters goes nowhere, and says nothing else", arguments: ProviderProfile.all)
     func controlCharacters(profile: ProviderProfile) async throws {

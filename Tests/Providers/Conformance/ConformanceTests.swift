@@ -9,7 +9,7 @@ import Testing
 import Transfer
 
 /// What every provider does, over real connections to one that speaks as it does.
-@Suite("Every provider", .timeLimit(.minutes(5)))
+@Suite("Every provider", .timeLimit(.minutes(10)))
 struct ConformanceTests {
     @Test("Each provider has a kind, and each kind is tried here")
     func complete() {
