@@ -130,7 +130,8 @@ struct WebInboxTests {
             try await stack.notify("ada", "meanwhile")
             try await eventually("it is stored") { try await stack.texts(user: "ada").count == 2 }
             _ = try await stack.startGateway(name: "gateway-again", environment: ["GATEWAY_PORT": port])
-            try await browser.click(InboxPage.part(".banner button"))
+            // The page may have found the way back by itself.
+            try await browser.run("\(InboxPage.part(".banner button"))?.click()")
             try await page.waitForTitles(["meanwhile", "before"])
             try await page.waitUntilOnline()
             try await page.waitForUnread(2)
