@@ -87,11 +87,14 @@ struct DeliverySettler: Sendable {
         case .putOff(let end):
             self.record(outcome, work, .skipped, GateRefusal.quietHours.rawValue, in: &ledger)
             let kind: FollowUp = work.callsForAttention ? .attention : .release
-            if let notification = outcome.facts?.notification {
-                ledger.postponed.append(
-                    Postponement(
-                        notification: notification, kind: kind, due: end, reason: GateRefusal.quietHours.rawValue))
+            guard let notification = outcome.facts?.notification else {
+                // Not known, so it is looked at again rather than lost.
+                ledger.retries.append((work, end, outcome.lane))
+                return
             }
+            ledger.postponed.append(
+                Postponement(
+                    notification: notification, kind: kind, due: end, reason: GateRefusal.quietHours.rawValue))
             if kind == .release { self.tell(.deferred, outcome, GateRefusal.quietHours.rawValue, in: &ledger) }
         case .answered(let answer):
             self.note(answer, outcome, work, in: &ledger)
