@@ -32,6 +32,20 @@ struct JSONWriterTests {
         #expect(key == "{\(expected):1}")
     }
 
+    @Test("Whatever needs an escape gets it wherever it stands, beside any neighbour")
+    func escapesAnywhere() {
+        for byte in UInt8(0)..<0x80 {
+            let scalar = String(Unicode.Scalar(byte))
+            let alone = Self.text { $0.string(scalar) }.dropFirst().dropLast()
+            for before in 0...17 {
+                for neighbour in ["~", "\u{20}", "\u{7F}", "é"] {
+                    let prefix = String(repeating: neighbour, count: before)
+                    #expect(Self.text { $0.string(prefix + scalar + neighbour) } == "\"\(prefix)\(alone)\(neighbour)\"")
+                }
+            }
+        }
+    }
+
     @Test("The length of a text in JSON is known beforehand")
     func lengths() {
         for value in UInt8(0)..<0x80 {

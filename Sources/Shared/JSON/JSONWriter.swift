@@ -69,7 +69,7 @@ package struct JSONWriter: Sendable {
         self.bytes.append(UInt8(ascii: "\""))
         // What needs no escape goes in whole runs.
         var start = 0
-        for index in text.indices where Self.length(of: text[index]) != 1 {
+        while let index = Self.firstEscape(in: text, from: start) {
             self.bytes.append(contentsOf: UnsafeRawBufferPointer(rebasing: text[start..<index]))
             self.escaped(text[index])
             start = index + 1
@@ -77,6 +77,26 @@ package struct JSONWriter: Sendable {
         self.bytes.append(contentsOf: UnsafeRawBufferPointer(rebasing: text[start...]))
         self.bytes.append(UInt8(ascii: "\""))
         self.needsComma = true
+    }
+
+    /// Where the first byte lies that a string cannot hold as it is; eight bytes at a time, of which a borrow from a lower
+    /// one can only make a byte suspect that is looked at then.
+    private static func firstEscape(in text: UnsafeRawBufferPointer, from start: Int) -> Int? {
+        let ones: UInt64 = 0x0101_0101_0101_0101
+        let tops: UInt64 = 0x8080_8080_8080_8080
+        var index = start
+        while index + 8 <= text.count {
+            let word = text.loadUnaligned(fromByteOffset: index, as: UInt64.self)
+            let quote = word ^ (ones &* 0x22)
+            let backslash = word ^ (ones &* 0x5C)
+            let suspects =
+                ((word &- ones &* 0x20) & ~word) | ((quote &- ones) & ~quote) | ((backslash &- ones) & ~backslash)
+            if suspects & tops != 0, let found = (index..<index + 8).first(where: { Self.length(of: text[$0]) != 1 }) {
+                return found
+            }
+            index += 8
+        }
+        return (index..<text.count).first { Self.length(of: text[$0]) != 1 }
     }
 
     private mutating func escaped(_ byte: UInt8) {

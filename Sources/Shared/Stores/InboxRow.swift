@@ -7,16 +7,26 @@ package import Postgres
 
 /// A notification of a page as PostgreSQL answered it: its columns become JSON where they lie.
 package struct InboxRow: NotificationFields, Sendable {
-    /// The columns that it reads, of a table called `n`.
-    static let list = """
-        n.id, n.version, n.type, n.severity, n.delivery, n.title, n.body, n.data, n.extras, n.category, n.entity_type, \
-        n.entity_id, n.collapse_key, n.created_at, n.read_at, n.expires_at, n.deleted_at, n.decision
-        """
-
     private enum Column: Int {
         case id, version, type, severity, delivery, title, body, data, extras, category, entityType, entityID
         case collapseKey, createdAt, readAt, expiresAt, deletedAt, decision
     }
+
+    /// The columns that it reads, as ``Column`` counts them.
+    private static let columns: [(name: String, type: String)] = [
+        ("id", "uuid"), ("version", "int8"), ("type", "text"), ("severity", "text"), ("delivery", "text"),
+        ("title", "text"), ("body", "text"), ("data", "jsonb"), ("extras", "jsonb"), ("category", "text"),
+        ("entity_type", "text"), ("entity_id", "text"), ("collapse_key", "text"), ("created_at", "timestamptz"),
+        ("read_at", "timestamptz"), ("expires_at", "timestamptz"), ("deleted_at", "timestamptz"), ("decision", "text"),
+    ]
+
+    /// The columns of a table called `alias`.
+    static func list(of alias: String) -> String {
+        Self.columns.map { "\(alias).\($0.name)" }.joined(separator: ", ")
+    }
+
+    /// A null for each of the columns.
+    static let nulls = Self.columns.map { "NULL::\($0.type)" }.joined(separator: ", ")
 
     package let id: NotificationID
     private let row: PostgresRow

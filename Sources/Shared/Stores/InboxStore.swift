@@ -15,6 +15,14 @@ package struct InboxStore: Sendable {
         package var floor: Int64 = 0
 
         package init() {}
+
+        /// Reads a state that begins at a row's first column.
+        init(_ row: PostgresRow) throws(PostgresError) {
+            self.version = try row.int8(0)
+            self.unread = try row.int4(1)
+            self.total = try row.int4(2)
+            self.floor = try row.int8(3)
+        }
     }
 
     /// A change that was made: what it touched and how the inbox stands after it.
@@ -210,18 +218,16 @@ package struct InboxStore: Sendable {
     }
 
     private static func page(_ results: [PostgresResult]) throws(PostgresError) -> Page {
-        guard let result = results.first, let first = result.first else {
-            throw PostgresError(.decoding, "a page gave no row")
-        }
+        guard let result = results.first else { throw PostgresError(.decoding, "a page gave no result") }
         var page = Page()
-        page.state.version = try first.int8(0)
-        page.state.unread = try first.int4(1)
-        page.state.total = try first.int4(2)
-        page.state.floor = try first.int8(3)
-        // An inbox without a match gives one row that holds the state alone.
         page.notifications.reserveCapacity(result.count)
-        for row in result where !row.isNull(InboxSQL.stateColumns) {
-            page.notifications.append(try InboxRow(row, at: InboxSQL.stateColumns))
+        for row in result {
+            // Who never had a notification has no inbox, and no row of the state.
+            if row.isNull(0) {
+                page.notifications.append(try InboxRow(row, at: InboxSQL.stateColumns))
+            } else {
+                page.state = try State(row)
+            }
         }
         return page
     }
