@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Fixtures
+import Model
 import Postgres
 import ProviderSandbox
 import Redis
+import Streams
 import Testing
 
 /// The urgent goes first, all the way to the provider.
@@ -52,6 +54,36 @@ struct LaneTests {
             let order = stack.sandbox.received().map(\.token)
             let place = try #require(order.firstIndex(of: "urgent-phone"))
             #expect(place < Self.backlog * 2 / 3, "\(place) were sent before it")
+        }
+    }
+    @Test("what is critical goes out while a provider that does not answer holds all the calls that bulk may have")
+    func hanging() async throws {
+        try await Stack.with { stack in
+            let catalog = try stack.catalog(
+                """
+                types:
+                  mass: {severity: info, delivery: push, lane: bulk}
+                  alarm: {severity: alert, delivery: push, lane: critical}
+                """
+            )
+            let gateway = try await stack.startGateway(environment: catalog)
+            _ = try await stack.startDispatcher(
+                environment: catalog.merging(["PROVIDER_CALLS": "8"]) { $1 })
+            try await gateway.register(user: "urgent", platform: "android", token: "urgent-phone")
+            for number in 1...12 {
+                try await gateway.register(user: "b\(number)", platform: "android", token: "silent-\(number)")
+                try await stack.append(
+                    [("user", "b\(number)"), ("type", "mass"), ("title", "mass")], stream: "carillon:jobs:bulk")
+            }
+            // Each of these calls is given up after 30 seconds.
+            let board = ProviderBoard(connection: stack.connection, keys: Keyspace())
+            try await eventually("bulk has all that it may have") {
+                try await board.states(now: Timestamp(seconds: 0)).contains { $0.provider == .fcm && $0.inFlight == 6 }
+            }
+            try await stack.append(
+                [("user", "urgent"), ("type", "alarm"), ("title", "fire")], stream: "carillon:jobs:critical")
+            try await eventually("the alert is sent") { stack.pushed()["urgent-phone"] == ["fire"] }
+            #expect(try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome <> 'accepted'").isEmpty)
         }
     }
 }

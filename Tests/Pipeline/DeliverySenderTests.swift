@@ -77,13 +77,7 @@ struct DeliverySenderTests {
                         id: "\(number + 1)-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
                 }
                 dispatcher.inHand.take(entries.map(\.id), of: stream)
-                let sender = DeliverySender(
-                    dispatcher: dispatcher,
-                    provider: .fcm,
-                    health: ProviderHealth(.fcm, calls: 512, logger: TestLog.logger),
-                    turns: RatedTurns(.fcm, turns: SendingTurns(connection: redis, keys: keys), now: dispatcher.now),
-                    metrics: PipelineMetrics.Deliveries(.fcm)
-                )
+                let sender = Self.sender(dispatcher, redis, keys)
                 let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: entries)
                 let settled = Settled()
                 let task = Task { try await sender.sendAlone(batch) { settled.add($0) } }
@@ -97,14 +91,88 @@ struct DeliverySenderTests {
         }
     }
 
+    @Test("of two entries of one delivery that two dispatchers take at once, one is sent and the other told apart")
+    func twins() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                let keys = Keyspace(prefix: prefix)
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                var batches: [LaneBatch] = []
+                let calls = Mutex(0)
+                let others = Settled()
+                let rival = Mutex<(@Sendable () async throws -> Void)?>(nil)
+                let channel = MeetingChannel {
+                    calls.withLock { $0 += 1 }
+                    let once = rival.withLock { rival in
+                        defer { rival = nil }
+                        return rival
+                    }
+                    try? await once?()
+                }
+                var senders: [DeliverySender] = []
+                for _ in 0..<2 {
+                    let dispatcher = try TestDispatcher.make(
+                        database.pool, redis, keys, [NotificationType(name: "news")], channel)
+                    dispatcher.leaseClock.renewed(at: .now)
+                    let stream = keys.deliveries(.fcm, .normal)
+                    let id = try await redis.send(
+                        "XADD", .text(stream), "*", .text(DeliveryWork.field), .text(work.text)
+                    ).string()
+                    let entry = StreamEntry(
+                        id: id ?? "", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                    batches.append(LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [entry]))
+                    senders.append(Self.sender(dispatcher, redis, keys))
+                }
+                // The other takes its entry while the first one's call is under way.
+                let (second, batch) = (senders[1], batches[1])
+                rival.withLock { $0 = { try await second.sendAlone(batch) { others.add($0) } } }
+                let settled = Settled()
+                try await senders[0].sendAlone(batches[0]) { settled.add($0) }
+                #expect(calls.withLock { $0 } == 1)
+                #expect(settled.entries == batches[0].entries.map(\.id))
+                #expect(settled.twins.isEmpty)
+                #expect(others.twins == batches[1].entries.map(\.id))
+            }
+        }
+    }
+
+    private static func sender(
+        _ dispatcher: Dispatcher,
+        _ redis: RedisConnection,
+        _ keys: Keyspace
+    ) -> DeliverySender {
+        DeliverySender(
+            dispatcher: dispatcher,
+            provider: .fcm,
+            health: ProviderHealth(.fcm, calls: 512, logger: TestLog.logger),
+            turns: RatedTurns(.fcm, turns: SendingTurns(connection: redis, keys: keys), now: dispatcher.now),
+            metrics: PipelineMetrics.Deliveries(.fcm)
+        )
+    }
+
+    /// A provider in whose call something else happens.
+    private struct MeetingChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app = "default"
+        let meanwhile: @Sendable () async -> Void
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            await self.meanwhile()
+            return ProviderReply(.answered(.accepted(id: "1")))
+        }
+    }
+
     /// The entries whose outcomes were handed on.
     private final class Settled: Sendable {
-        private let ids = Mutex<[String]>([])
+        private let outcomes = Mutex<[DeliveryOutcome]>([])
 
         func add(_ outcome: DeliveryOutcome) {
-            self.ids.withLock { $0.append(outcome.entry.id) }
+            self.outcomes.withLock { $0.append(outcome) }
         }
 
-        var entries: [String] { self.ids.withLock { $0 } }
+        var entries: [String] { self.outcomes.withLock { $0.map(\.entry.id) } }
+        var twins: [String] { self.outcomes.withLock { $0.filter(\.isTwin).map(\.entry.id) } }
     }
 }

@@ -43,7 +43,6 @@ package struct Dispatcher: Sendable {
     package let logger: Logger
     /// What was taken and not yet acknowledged.
     let inHand = EntriesInHand()
-    let sends = SendsInHand()
     let badges = BadgeBoard()
     let leaseClock = LeaseClock()
 

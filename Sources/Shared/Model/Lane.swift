@@ -5,6 +5,15 @@
 package enum Lane: String, Sendable, CaseIterable, Comparable {
     case critical, normal, bulk
 
+    /// Its place, 0 for the most urgent.
+    package var rank: Int {
+        switch self {
+        case .critical: 0
+        case .normal: 1
+        case .bulk: 2
+        }
+    }
+
     /// How many batches a reader takes of this lane while it takes one of `bulk`.
     package var weight: Int {
         switch self {

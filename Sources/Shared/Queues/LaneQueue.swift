@@ -12,18 +12,16 @@ import Synchronization
 package final class LaneQueue<Element: Sendable>: Sendable {
     private struct State {
         var slots: [Lane: Deque<Element>] = [:]
-        var credits: [Lane: Int] = [:]
+        var credits = LaneCredits()
         var senders: [Lane: Deque<UnsafeContinuation<Void, Never>>] = [:]
         var receivers: Deque<UnsafeContinuation<Element?, Never>> = []
         var isFinished = false
 
         mutating func take() -> (element: Element, sender: UnsafeContinuation<Void, Never>?)? {
             let filled = Lane.allCases.filter { !(self.slots[$0]?.isEmpty ?? true) }
-            guard let first = filled.first else { return nil }
-            if !filled.contains(where: { self.credits[$0, default: $0.weight] > 0 }) { self.credits = [:] }
-            let lane = filled.first { self.credits[$0, default: $0.weight] > 0 } ?? first
-            self.credits[lane, default: lane.weight] -= 1
-            guard let element = self.slots[lane]?.popFirst() else { return nil }
+            guard let lane = self.credits.next(among: filled), let element = self.slots[lane]?.popFirst() else {
+                return nil
+            }
             return (element, self.senders[lane]?.popFirst())
         }
     }

@@ -44,6 +44,12 @@ package struct Keyspace: Sendable {
         "\(self.prefix){\(provider.rawValue)}:retry:\(lane.rawValue)"
     }
 
+    /// Which entry a delivery is being sent for.
+    func sendClaim(_ work: DeliveryWork, _ provider: Provider) -> String {
+        let purpose = work.isRetraction ? ":x" : ""
+        return "\(self.prefix){\(provider.rawValue)}:sending:\(work.notification):\(work.device)\(purpose)"
+    }
+
     /// Whose turn it is to sweep.
     package var sweepTurn: String { self.prefix + "sweep" }
 

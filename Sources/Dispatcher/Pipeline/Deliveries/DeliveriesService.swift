@@ -45,22 +45,18 @@ package struct DeliveriesService: Service {
     }
 
     package func run() async throws {
-        let taken = LaneQueue<LaneBatch>(capacity: 1)
         let outcomes = BatchQueue<DeliveryOutcome>(capacity: 2 * self.calls)
-        let permits = Permits(self.calls)
+        let permits = LanePermits(self.calls)
         try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await self.read(into: taken) }
             group.addTask {
                 defer { outcomes.finish() }
-                try await withThrowingDiscardingTaskGroup { sends in
-                    while let batch = await taken.receive() {
-                        try await self.sender.send(
-                            batch,
-                            areRepeats: false,
-                            permits: permits,
-                            group: &sends
-                        ) { await outcomes.send($0) }
+                try await withThrowingTaskGroup(of: Void.self) { lanes in
+                    for (lane, connection) in self.readers {
+                        let taken = LaneQueue<LaneBatch>(capacity: 1)
+                        lanes.addTask { try await self.read(lane, on: connection, into: taken) }
+                        lanes.addTask { try await self.send(taken, permits: permits, outcomes: outcomes) }
                     }
+                    try await lanes.waitForAll()
                 }
             }
             group.addTask {
@@ -83,23 +79,32 @@ package struct DeliveriesService: Service {
     var provider: Provider { self.settler.provider }
     var traffic: ProviderTraffic { self.settler.traffic }
 
-    private func read(into queue: LaneQueue<LaneBatch>) async throws {
-        defer { queue.finish() }
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            for (lane, connection) in self.readers {
-                let stream = self.dispatcher.keys.deliveries(self.provider, lane)
-                let reader = LaneReader(
-                    lane: lane,
-                    group: self.dispatcher.group(stream),
-                    connection: connection,
-                    count: Self.batchSize,
-                    queue: queue,
-                    inHand: self.dispatcher.inHand,
-                    logger: self.dispatcher.logger
-                )
-                group.addTask { try await reader.run() }
+    /// Sends what was taken of one lane, whatever the others wait for.
+    private func send(
+        _ taken: LaneQueue<LaneBatch>,
+        permits: LanePermits,
+        outcomes: BatchQueue<DeliveryOutcome>
+    ) async throws {
+        try await withThrowingDiscardingTaskGroup { sends in
+            while let batch = await taken.receive() {
+                try await self.sender.send(batch, areRepeats: false, permits: permits, group: &sends) {
+                    await outcomes.send($0)
+                }
             }
-            try await group.waitForAll()
         }
+    }
+
+    private func read(_ lane: Lane, on connection: RedisConnection, into queue: LaneQueue<LaneBatch>) async throws {
+        defer { queue.finish() }
+        let reader = LaneReader(
+            lane: lane,
+            group: self.dispatcher.group(self.dispatcher.keys.deliveries(self.provider, lane)),
+            connection: connection,
+            count: Self.batchSize,
+            queue: queue,
+            inHand: self.dispatcher.inHand,
+            logger: self.dispatcher.logger
+        )
+        try await reader.run()
     }
 }

@@ -36,14 +36,14 @@ struct DeliverySender: Sendable {
     func send(
         _ batch: LaneBatch,
         areRepeats: Bool,
-        permits: Permits,
+        permits: LanePermits,
         group: inout ThrowingDiscardingTaskGroup<any Error>,
         settle: @escaping @Sendable (DeliveryOutcome) async -> Void
     ) async throws {
         for item in try await self.items(batch, areRepeats: areRepeats, settle: settle) {
-            await permits.acquire()
+            await permits.acquire(batch.lane)
             group.addTask {
-                defer { permits.release() }
+                defer { permits.release(batch.lane) }
                 if let outcome = await self.send(item, batch) { await settle(outcome) }
             }
         }
@@ -66,13 +66,6 @@ struct DeliverySender: Sendable {
             do throws(DeliveryWork.Fault) {
                 guard let text = entry[DeliveryWork.field] else { throw .malformed }
                 let work = try DeliveryWork(text)
-                // Appended twice because nobody knew whether the first had arrived. The attempts do not know yet either, and
-                // the other entry stays until it is settled.
-                guard self.dispatcher.sends.begin(work) else {
-                    let twin = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now)
-                    await settle(self.outcome(entry, batch, twin, .refused(.underWay)))
-                    continue
-                }
                 works.append((entry, areRepeats ? work.asRepeat : work))
             } catch .newerFormat {
                 continue
@@ -89,12 +82,33 @@ struct DeliverySender: Sendable {
             }
             return []
         }
+        works = try await self.claimed(works, batch, settle: settle)
         let keys = works.map { ($0.1.user, $0.1.notification, $0.1.device, $0.1.isRepeat) }
         let now = ContinuousClock.now
         let facts = try await self.dispatcher.untilDone("look up deliveries") {
             try await self.dispatcher.deliveries.facts(keys, categories: self.dispatcher.catalog.categories)
         }
         return zip(works, facts).map { Item(entry: $0.0, work: $0.1, facts: $1, lookedUpAt: now) }
+    }
+
+    /// Those that no other entry is being sent for, here or by another dispatcher.
+    ///
+    /// Asked before the attempts are looked up: a claim is given back when what it was for is on their record.
+    private func claimed(
+        _ works: [(StreamEntry, DeliveryWork)],
+        _ batch: LaneBatch,
+        settle: @Sendable (DeliveryOutcome) async -> Void
+    ) async throws -> [(StreamEntry, DeliveryWork)] {
+        let claims = SendClaims(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let isTaken = try await self.dispatcher.untilDone("claim sends") {
+            try await claims.take(
+                works.map { (work: $0.1, entry: $0.0.id) }, provider: self.provider, lane: batch.lane)
+        }
+        for ((entry, work), isTaken) in zip(works, isTaken) where !isTaken {
+            let twin = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now)
+            await settle(self.outcome(entry, batch, twin, .refused(.underWay)))
+        }
+        return zip(works, isTaken).compactMap { $1 ? $0 : nil }
     }
 
     /// The facts as the gate must see them: what waited for its turn while the provider was slow is looked up anew.
@@ -198,7 +212,6 @@ struct DeliverySender: Sendable {
     /// Leaves an entry to whoever takes it over.
     private func giveUp(_ item: Item, _ batch: LaneBatch) -> DeliveryOutcome? {
         self.dispatcher.inHand.release([item.entry.id], of: batch.group.stream)
-        self.dispatcher.sends.end(item.work)
         return nil
     }
 

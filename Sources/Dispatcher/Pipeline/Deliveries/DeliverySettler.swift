@@ -44,10 +44,7 @@ struct DeliverySettler: Sendable {
         }
         try await self.dispatcher.putOff(ledger.postponed)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(ledger.dead)
-        try await self.schedule(ledger.retries)
-        for outcome in outcomes {
-            if let work = outcome.work, !outcome.isTwin { self.dispatcher.sends.end(work) }
-        }
+        try await self.schedule(ledger.retries, endOf: outcomes.compactMap { $0.isTwin ? nil : $0.work })
         var told = ledger.told
         for (group, ids) in ledger.finished.values {
             try await self.dispatcher.acknowledge(ids, group, telling: told)
@@ -56,10 +53,17 @@ struct DeliverySettler: Sendable {
     }
 
     /// The member of the retry set is the work itself, so that doing this twice schedules it once.
-    private func schedule(_ retries: [(work: DeliveryWork, due: Timestamp, lane: Lane)]) async throws {
-        guard !retries.isEmpty else { return }
+    ///
+    /// Claims end first, as a retry that comes at once must not be taken for a twin of what it repeats.
+    private func schedule(
+        _ retries: [(work: DeliveryWork, due: Timestamp, lane: Lane)],
+        endOf works: [DeliveryWork]
+    ) async throws {
+        guard !retries.isEmpty || !works.isEmpty else { return }
         let set = RetrySet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         var batch = RedisBatch()
+        SendClaims(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+            .giveBack(works, provider: self.provider, in: &batch)
         for retry in retries {
             set.add(retry.work, due: retry.due, provider: self.provider, lane: retry.lane, in: &batch)
         }
