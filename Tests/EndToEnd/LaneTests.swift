@@ -83,7 +83,8 @@ struct LaneTests {
             try await stack.append(
                 [("user", "urgent"), ("type", "alarm"), ("title", "fire")], stream: "carillon:jobs:critical")
             try await eventually("the alert is sent") { stack.pushed()["urgent-phone"] == ["fire"] }
-            #expect(try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome <> 'accepted'").isEmpty)
+            let others = try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome <> 'accepted'")
+            #expect(others.isEmpty)
         }
     }
 }

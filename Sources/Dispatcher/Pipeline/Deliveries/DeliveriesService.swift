@@ -9,12 +9,14 @@ import Streams
 
 /// Sends one provider's deliveries until the process shuts down, and finishes what it took.
 package struct DeliveriesService: Service {
-    private static let batchSize = 128
+    private static let largestBatch = 128
     private static let settleBatch = 256
 
     private let dispatcher: Dispatcher
     private let readers: [Lane: RedisConnection]
     private let calls: Int
+    /// Half of what can be under way, as two more wait: who takes more keeps it from other dispatchers.
+    private var batchSize: Int { min(Self.largestBatch, self.calls / 2) }
     private let sender: DeliverySender
     private let settler: DeliverySettler
     let health: ProviderHealth
@@ -52,9 +54,12 @@ package struct DeliveriesService: Service {
                 defer { outcomes.finish() }
                 try await withThrowingTaskGroup(of: Void.self) { lanes in
                     for (lane, connection) in self.readers {
-                        let taken = LaneQueue<LaneBatch>(capacity: 1)
+                        let taken = LaneQueue<LaneBatch>(capacity: 0)
+                        // One batch is looked up while another waits for its calls, so that none goes unused.
+                        let prepared = LaneQueue<DeliverySender.Prepared>(capacity: 0)
                         lanes.addTask { try await self.read(lane, on: connection, into: taken) }
-                        lanes.addTask { try await self.send(taken, permits: permits, outcomes: outcomes) }
+                        lanes.addTask { try await self.prepare(taken, into: prepared, lane: lane, outcomes: outcomes) }
+                        lanes.addTask { await self.send(prepared, permits: permits, outcomes: outcomes) }
                     }
                     try await lanes.waitForAll()
                 }
@@ -79,17 +84,27 @@ package struct DeliveriesService: Service {
     var provider: Provider { self.settler.provider }
     var traffic: ProviderTraffic { self.settler.traffic }
 
-    /// Sends what was taken of one lane, whatever the others wait for.
-    private func send(
+    private func prepare(
         _ taken: LaneQueue<LaneBatch>,
-        permits: LanePermits,
+        into prepared: LaneQueue<DeliverySender.Prepared>,
+        lane: Lane,
         outcomes: BatchQueue<DeliveryOutcome>
     ) async throws {
-        try await withThrowingDiscardingTaskGroup { sends in
-            while let batch = await taken.receive() {
-                try await self.sender.send(batch, areRepeats: false, permits: permits, group: &sends) {
-                    await outcomes.send($0)
-                }
+        defer { prepared.finish() }
+        while let batch = await taken.receive() {
+            await prepared.send(try await self.sender.prepare(batch) { await outcomes.send($0) }, lane: lane)
+        }
+    }
+
+    /// Sends what was taken of one lane, whatever the others wait for.
+    private func send(
+        _ prepared: LaneQueue<DeliverySender.Prepared>,
+        permits: LanePermits,
+        outcomes: BatchQueue<DeliveryOutcome>
+    ) async {
+        await withDiscardingTaskGroup { sends in
+            while let batch = await prepared.receive() {
+                await self.sender.send(batch, permits: permits, group: &sends) { await outcomes.send($0) }
             }
         }
     }
@@ -100,7 +115,7 @@ package struct DeliveriesService: Service {
             lane: lane,
             group: self.dispatcher.group(self.dispatcher.keys.deliveries(self.provider, lane)),
             connection: connection,
-            count: Self.batchSize,
+            count: self.batchSize,
             queue: queue,
             inHand: self.dispatcher.inHand,
             logger: self.dispatcher.logger

@@ -23,24 +23,38 @@ struct DeliverySender: Sendable {
     let turns: RatedTurns
     let metrics: PipelineMetrics.Deliveries
 
-    private struct Item: Sendable {
+    /// A batch that was looked up, without what is settled already.
+    struct Prepared: Sendable {
+        fileprivate let batch: LaneBatch
+        fileprivate let items: [Item]
+    }
+
+    fileprivate struct Item: Sendable {
         let entry: StreamEntry
         let work: DeliveryWork
         let facts: DeliveryStore.Facts?
         let lookedUpAt: ContinuousClock.Instant
     }
 
+    /// Claims a batch and looks it up, and hands what is not to be sent to `settle`.
+    func prepare(
+        _ batch: LaneBatch,
+        settle: @Sendable (DeliveryOutcome) async -> Void
+    ) async throws -> Prepared {
+        Prepared(batch: batch, items: try await self.items(batch, areRepeats: false, settle: settle))
+    }
+
     /// Sends a batch, each delivery in a task of its own, and hands every outcome to `settle`.
     ///
     /// Returns when all are started; `permits` bounds how many are under way.
     func send(
-        _ batch: LaneBatch,
-        areRepeats: Bool,
+        _ prepared: Prepared,
         permits: LanePermits,
-        group: inout ThrowingDiscardingTaskGroup<any Error>,
+        group: inout DiscardingTaskGroup,
         settle: @escaping @Sendable (DeliveryOutcome) async -> Void
-    ) async throws {
-        for item in try await self.items(batch, areRepeats: areRepeats, settle: settle) {
+    ) async {
+        let batch = prepared.batch
+        for item in prepared.items {
             await permits.acquire(batch.lane)
             group.addTask {
                 defer { permits.release(batch.lane) }
