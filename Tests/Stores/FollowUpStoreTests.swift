@@ -108,6 +108,30 @@ struct FollowUpStoreTests {
         }
     }
 
+    @Test("what is done is removed row by row, not by comparing each with all that was taken with it")
+    func removalPlan() async throws {
+        try await Samples.withStores { pool in
+            let items = [Self.item(Samples.notification(1, user: "a"))]
+            for mode in ["force_generic_plan", "force_custom_plan"] {
+                let results = try await pool.run([
+                    PostgresStatement("SELECT set_config('plan_cache_mode', '\(mode)', true)", []),
+                    PostgresStatement(
+                        "EXPLAIN " + FollowUpStore.delete,
+                        [
+                            .array(PostgresArray(texts: items.map(\.user))),
+                            .array(PostgresArray(uuids: items.map(\.notification.halves))),
+                            .array(PostgresArray(texts: items.map(\.kind.rawValue))),
+                            .timestamptz(Self.now.microseconds),
+                        ]
+                    ),
+                ])
+                let plan = try (results.last.map { Array($0) } ?? []).map { try $0.text(0) }.joined(separator: "\n")
+                #expect(plan.contains("follow_ups_pkey"), "\(plan)")
+                #expect(!plan.contains("follow_ups_due"), "\(plan)")
+            }
+        }
+    }
+
     @Test("what is hastened is due by then, unless it has been put off again meanwhile")
     func hasten() async throws {
         try await Samples.withStores { pool in

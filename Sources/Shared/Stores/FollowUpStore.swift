@@ -203,8 +203,11 @@ package struct FollowUpStore: Sendable {
         ORDER BY t.user_id COLLATE "C", t.notification_id
         """
 
-    private static let delete = """
+    /// The moment is compared such that no index serves for it: all that was taken has the same, and each would be compared
+    /// with each.
+    package static let delete = """
         DELETE FROM carillon.follow_ups f USING unnest($1, $2, $3) AS d (user_id, notification_id, kind)
-        WHERE f.user_id = d.user_id AND f.notification_id = d.notification_id AND f.kind = d.kind AND f.due_at = $4
+        WHERE f.user_id = d.user_id AND f.notification_id = d.notification_id AND f.kind = d.kind
+            AND f.due_at IS NOT DISTINCT FROM $4
         """
 }

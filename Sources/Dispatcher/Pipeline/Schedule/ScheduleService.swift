@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Logging
+import Model
 import ServiceLifecycle
 import Stores
 
@@ -24,18 +25,34 @@ package struct ScheduleService: Service {
     }
 
     private func fire() async {
-        let firing = ScheduleFiring(dispatcher: self.dispatcher)
         while goesOn {
             do {
-                var turns = LaneTurns()
-                while goesOn, let lane = turns.next() {
-                    turns.note(lane, isFull: try await firing.fireDue(lane) == ScheduleStore.claimSize)
-                }
+                try await self.fireAllThatIsDue()
             } catch {
                 self.dispatcher.logger.warning("schedules cannot be fired", metadata: ["error": "\(error)"])
             }
             // Nothing tells that a moment has come, so it is asked; four looks a second fire within one.
             await pause(for: Self.interval)
+        }
+    }
+
+    /// Where much has come due, a batch is claimed while another is stored.
+    private func fireAllThatIsDue() async throws {
+        let firing = ScheduleFiring(dispatcher: self.dispatcher)
+        try await withThrowingTaskGroup(of: (lane: Lane, isFull: Bool).self) { group in
+            var turns = LaneTurns()
+            var atOnce = 1
+            var underWay = 0
+            while true {
+                while underWay < atOnce, goesOn, let lane = turns.next() {
+                    underWay += 1
+                    group.addTask { (lane, try await firing.fireDue(lane) == ScheduleStore.claimSize) }
+                }
+                guard let done = try await group.next() else { return }
+                underWay -= 1
+                turns.note(done.lane, isFull: done.isFull)
+                if done.isFull { atOnce = 2 }
+            }
         }
     }
 }
