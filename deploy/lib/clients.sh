@@ -14,7 +14,7 @@ install_clients() {
         # Debian parts venv from python3, and one that lacks it fails here.
         if ! python3 -m venv "$folder" >/dev/null 2>&1 ||
             ! timeout 300 "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 \
-                --timeout 15 --requirement "$list"; then
+                --timeout 15 --no-deps --requirement "$list"; then
             rm -rf "$folder"
             warn "SKIPPED: the clients of $list cannot be installed; tests that need them are skipped"
             return 0

@@ -37,9 +37,33 @@ final class PythonClient: Sendable {
             process.waitUntilExit()
             if process.terminationStatus == 0 { return true }
         } catch {}
-        let hint = "SKIPPED: \(Self.interpreter) has no module \(module); set CARILLON_TEST_PYTHON to one that has it\n"
-        FileHandle.standardError.write(Data(hint.utf8))
+        Self.skip("has no module \(module)")
         return false
+    }
+
+    /// A file that a package brings along, whether or not the package can be imported; nil, and said, if it is not there.
+    static func file(_ package: String, _ path: String) -> String? {
+        let script = "import importlib.util as u; print(u.find_spec('\(package)').submodule_search_locations[0])"
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: Self.interpreter)
+        process.arguments = ["-c", script]
+        process.standardError = FileHandle.nullDevice
+        let output = Pipe()
+        process.standardOutput = output
+        do {
+            try process.run()
+            let folder = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+            process.waitUntilExit()
+            let file = folder.trimmingCharacters(in: .whitespacesAndNewlines) + "/" + path
+            if process.terminationStatus == 0, FileManager.default.isReadableFile(atPath: file) { return file }
+        } catch {}
+        Self.skip("has no \(path) of \(package)")
+        return nil
+    }
+
+    private static func skip(_ reason: String) {
+        let hint = "SKIPPED: \(Self.interpreter) \(reason); set CARILLON_TEST_PYTHON to one that has it\n"
+        FileHandle.standardError.write(Data(hint.utf8))
     }
 
     /// Starts a script of `Tests/Clients`.
