@@ -10,7 +10,7 @@ import Synchronization
 struct StagesCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "stages",
-        abstract: "Processor time of a job by stage, and of a decision, beside a hash of 256 bytes."
+        abstract: "Processor time of a job by stage with every rule in use, and of a decision, beside a hash."
     )
 
     private static let metric = "carillon_stage_cpu_seconds"
@@ -22,19 +22,28 @@ struct StagesCommand: AsyncParsableCommand {
     var warmUp = 5_000
     @Option(help: "Decisions of each kind.")
     var decisions = 1_000_000
+    @Flag(help: "Without templates, preferences, quiet hours and caps.")
+    var plain = false
     @OptionGroup var programs: ProgramOptions
 
     func run() async throws {
         try self.measureDecisions()
         try await ScratchStack.use(self.programs) { stack in
-            let (gateway, port) = try await stack.gateway()
-            let dispatcher = try await stack.dispatcher()
+            let settings = self.plain ? [:] : try EveryRule.settings(in: stack.folder)
+            let (gateway, port) = try await stack.gateway(settings: settings)
+            let dispatcher = try await stack.dispatcher(settings: settings)
             let metrics = try await MetricsPage(of: dispatcher)
             let sockets = SocketLoad(group: MultiThreadedEventLoopGroup(numberOfThreads: 1))
             sockets.isTimed.store(false, ordering: .relaxed)
             let names = (0..<self.users).map { "stages-\($0)" }
             try await sockets.connect(port: port, users: try LoadUser.named(names))
-            let jobs = JobLoad(redis: stack.redis.connection, stream: "carillon:jobs", type: "payment_received")
+            if !self.plain { try await EveryRule.prepare(names, in: stack.database.pool) }
+            let jobs = JobLoad(
+                redis: stack.redis.connection,
+                stream: "carillon:jobs",
+                type: self.plain ? "payment_received" : EveryRule.type,
+                variables: self.plain ? nil : EveryRule.variables
+            )
             try await jobs.append(self.warmUp, to: names, rate: 5_000, batch: 8)
             try await sockets.frames.reach(self.warmUp)
 
@@ -53,6 +62,7 @@ struct StagesCommand: AsyncParsableCommand {
             var report = Report("stages")
             report.add("jobs", self.jobs)
             report.add("users", self.users)
+            report.add("rules", self.plain ? "plain" : "every")
             report.add("per_second", Double(self.jobs) / elapsed.inSeconds)
             var total = 0.0
             for (stage, seconds) in after {

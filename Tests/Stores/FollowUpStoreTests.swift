@@ -148,6 +148,26 @@ struct FollowUpStoreTests {
         }
     }
 
+    @Test("what is being looked at is not handed out again because quiet hours change meanwhile")
+    func heldIsLeftAlone() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let batch = (1...2).map { Samples.notification($0, user: "a") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let items = batch.map { Self.item($0) }
+            let until = Timestamp(seconds: 4_000_000_000)
+            try await store.put([(items[0], Self.now, "quiet_hours"), (items[1], until + .seconds(5), "quiet_hours")])
+            #expect(try await store.take(now: Self.now, until: until, limit: 10).map(\.item) == [items[0]])
+            try await PreferenceStore(pool: pool).set(user: "a", settings: UserSettings())
+            try await store.reconsiderReleases(now: Self.now, over: .zero)
+            // The other one waits no longer; this one is still looked at.
+            let soon = until + .seconds(-1)
+            #expect(try await store.take(now: soon, until: until, limit: 10).map(\.item) == [items[1]])
+            try await store.remove(items, takenUntil: until)
+            #expect(try await store.take(now: until + .seconds(10), until: until, limit: 10).isEmpty)
+        }
+    }
+
     @Test("changed quiet hours have what waits looked at anew")
     func reconsider() async throws {
         try await Samples.withStores { pool in

@@ -127,7 +127,7 @@ package struct FollowUpStore: Sendable {
             """
             UPDATE carillon.follow_ups
             SET due_at = least(due_at, $1::timestamptz + random() * $2 * interval '1 microsecond')
-            WHERE kind = 'release'
+            WHERE kind = 'release' AND NOT held
             """,
             .timestamptz(now.microseconds), .int8(span.inMicroseconds)
         )
@@ -145,7 +145,7 @@ package struct FollowUpStore: Sendable {
         INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at)
         SELECT * FROM unnest($1, $2, $3, $4)
         ON CONFLICT (user_id, notification_id, kind) DO UPDATE
-        SET due_at = CASE f.kind WHEN 'email' THEN least(f.due_at, excluded.due_at) ELSE excluded.due_at END
+        SET due_at = CASE f.kind WHEN 'email' THEN least(f.due_at, excluded.due_at) ELSE excluded.due_at END, held = false
         """
 
     private static let advance = """
@@ -187,7 +187,7 @@ package struct FollowUpStore: Sendable {
             WHERE p.last <= $3 OR p.turn = 1
         ),
         taken AS (
-            UPDATE carillon.follow_ups f SET due_at = $2
+            UPDATE carillon.follow_ups f SET due_at = $2, held = true
             WHERE f.ctid = ANY (ARRAY (SELECT place_on_disk FROM chosen)) AND f.due_at <= $1
             RETURNING f.user_id, f.notification_id, f.kind
         )

@@ -26,6 +26,7 @@ package enum Migrations {
         Migration(number: 11, name: "digests", script: PackageResources.V0011_digests_sql),
         Migration(number: 12, name: "email", script: PackageResources.V0012_email_sql),
         Migration(number: 13, name: "statistics", script: PackageResources.V0013_statistics_sql),
+        Migration(number: 14, name: "held_follow_ups", script: PackageResources.V0014_held_follow_ups_sql),
     ]
 
     /// What a database needs that only has an outbox to be relayed; it may be run again.

@@ -86,12 +86,13 @@ package struct PreferenceStore: Sendable {
     /// Has what waits for the end of users' quiet hours looked at anew, as they may be others now.
     ///
     /// Once with the change, so that no crash comes between, and once when it can be seen: what is put off by the old ones meanwhile
-    /// is found then, or its dispatcher finds the new ones.
+    /// is found then, or its dispatcher finds the new ones. What a dispatcher looks at right now is left to it: handed out a second
+    /// time, it would be put off again after it had gone out.
     static func reconsiderReleases(users: [String]) -> PostgresStatement {
         PostgresStatement(
             """
             UPDATE carillon.follow_ups SET due_at = least(due_at, now())
-            WHERE user_id = ANY ($1) AND kind = 'release'
+            WHERE user_id = ANY ($1) AND kind = 'release' AND NOT held
             """,
             [.array(PostgresArray(texts: users))]
         )

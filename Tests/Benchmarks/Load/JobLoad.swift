@@ -9,12 +9,16 @@ struct JobLoad: Sendable {
     let redis: RedisConnection
     let stream: String
     let type: String
+    /// The variables of the type's template; a plain title and body if nil.
+    var variables: String?
 
     /// Appends `count` jobs, to each of `users` in turn, in batches.
     ///
     /// - Parameter rate: how many a second; as fast as Redis takes them if nil.
     func append(_ count: Int, to users: [String], rate: Double? = nil, batch size: Int = 256) async throws {
         let start = ContinuousClock.now
+        let text: [RedisArgument] =
+            self.variables.map { ["vars", .text($0)] } ?? ["title", "Payment received", "body", "EUR 40 from Ada"]
         var index = 0
         while index < count {
             if let rate {
@@ -25,11 +29,10 @@ struct JobLoad: Sendable {
             var batch = RedisBatch()
             for _ in 0..<min(size, count - index) {
                 let now = Int64(Date.now.timeIntervalSince1970 * 1_000_000)
+                let user = RedisArgument.text(users[index % users.count])
+                let data = RedisArgument.text(#"{"sent_us":\#(now),"invoice":"i9"}"#)
                 batch.append(
-                    "XADD", .text(self.stream), "*", "user", .text(users[index % users.count]), "type",
-                    .text(self.type), "title", "Payment received", "body", "EUR 40 from Ada", "data",
-                    .text(#"{"sent_us":\#(now),"invoice":"i9"}"#)
-                )
+                    ["XADD", .text(self.stream), "*", "user", user, "type", .text(self.type), "data", data] + text)
                 index += 1
             }
             for reply in try await self.redis.send(batch, timeout: .seconds(30)) { _ = try reply.checked() }
