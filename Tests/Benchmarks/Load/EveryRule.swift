@@ -19,7 +19,7 @@ enum EveryRule {
             category: billing
             delivery: push
             quiet_hours: defer
-            cap: {count: 1000000, per: 1h}
+            cap: {count: 10000, per: 1h}
             templates:
               en: {title: "{{amount}} from {{payer}}", body: "Invoice {{invoice.number}}{{#note}}: {{note}}{{/note}}"}
               de: {title: "{{amount}} von {{payer}}", body: "Rechnung {{invoice.number}}{{#note}}: {{note}}{{/note}}"}
