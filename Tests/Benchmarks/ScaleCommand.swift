@@ -68,7 +68,7 @@ struct ScaleCommand: AsyncParsableCommand {
         try await jobs.append(self.warmUp, to: users)
         try await sandbox.control.await(first + self.warmUp)
         try await jobs.append(self.jobs, to: users)
-        // What is measured are sends, once nothing but them is left to do.
+        // What is measured are sends, once nothing but them is left to do. Redis tells nobody that a stream is empty.
         while try await stack.redis.connection.send("XLEN", .text(stream)).integer() > 0 {
             try await Task.sleep(for: .milliseconds(20))
         }

@@ -13,17 +13,16 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct LaneTests {
     private static let backlog = 3_000
+    private static let catalog = """
+        types:
+          mass: {severity: info, delivery: push, lane: bulk}
+          alarm: {severity: alert, delivery: push, lane: critical}
+        """
 
     @Test("an alert that comes behind thousands of bulk pushes to a slow provider is sent before most of them")
     func alert() async throws {
         try await Stack.with { stack in
-            let environment = try stack.catalog(
-                """
-                types:
-                  mass: {severity: info, delivery: push, lane: bulk}
-                  alarm: {severity: alert, delivery: push, lane: critical}
-                """
-            )
+            let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: environment)
             _ = try await stack.startDispatcher(environment: environment)
             try await gateway.register(user: "urgent", platform: "android", token: "urgent-phone")
@@ -59,13 +58,7 @@ struct LaneTests {
     @Test("what is critical goes out while a provider that does not answer holds all the calls that bulk may have")
     func hanging() async throws {
         try await Stack.with { stack in
-            let catalog = try stack.catalog(
-                """
-                types:
-                  mass: {severity: info, delivery: push, lane: bulk}
-                  alarm: {severity: alert, delivery: push, lane: critical}
-                """
-            )
+            let catalog = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: catalog)
             _ = try await stack.startDispatcher(
                 environment: catalog.merging(["PROVIDER_CALLS": "8"]) { $1 })

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Catalog
+import Decision
 import Fixtures
 import Logging
 import Model
@@ -173,6 +174,10 @@ struct DeliverySenderTests {
         }
 
         var entries: [String] { self.outcomes.withLock { $0.map(\.entry.id) } }
-        var twins: [String] { self.outcomes.withLock { $0.filter(\.isTwin).map(\.entry.id) } }
+        var twins: [String] {
+            self.outcomes.withLock { outcomes in
+                outcomes.filter { if case .refused(.underWay) = $0.result { true } else { false } }.map(\.entry.id)
+            }
+        }
     }
 }

@@ -63,7 +63,12 @@ struct SendClaimsTests {
             let second = [(work: Self.work, entry: try await Self.append(redis, keys, .normal))]
             #expect(try await claims.take([(Self.work, first)], provider: .fcm, lane: .normal) == [true])
             var batch = RedisBatch()
-            claims.giveBack([Self.work], provider: .fcm, in: &batch)
+            // Whoever never had it, such as one whose provider is out of use, ends nothing.
+            claims.giveBack([(Self.work, second[0].entry, .normal)], provider: .fcm, in: &batch)
+            for reply in try await redis.send(batch) { _ = try reply.checked() }
+            #expect(try await claims.take(second, provider: .fcm, lane: .normal) == [false])
+            batch = RedisBatch()
+            claims.giveBack([(Self.work, first, .normal)], provider: .fcm, in: &batch)
             for reply in try await redis.send(batch) { _ = try reply.checked() }
             #expect(try await claims.take(second, provider: .fcm, lane: .normal) == [true])
             #expect(try await claims.take([(Self.work, first)], provider: .fcm, lane: .normal) == [false])

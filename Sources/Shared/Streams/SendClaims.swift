@@ -47,9 +47,17 @@ package struct SendClaims: Sendable {
         return isTaken
     }
 
-    /// Adds the end of claims to a batch.
-    package func giveBack(_ works: [DeliveryWork], provider: Provider, in batch: inout RedisBatch) {
-        guard !works.isEmpty else { return }
-        batch.append(["UNLINK"] + works.map { .text(self.keys.sendClaim($0, provider)) })
+    /// Adds the end of claims to a batch; a claim that is another entry's stays.
+    package func giveBack(
+        _ claims: [(work: DeliveryWork, entry: String, lane: Lane)],
+        provider: Provider,
+        in batch: inout RedisBatch
+    ) {
+        guard !claims.isEmpty else { return }
+        batch.append(
+            StreamScripts.endSends,
+            keys: claims.map { .text(self.keys.sendClaim($0.work, provider)) },
+            arguments: claims.map { .text("\($0.lane.rank + 1):\($0.entry)") }
+        )
     }
 }

@@ -44,7 +44,7 @@ struct DeliverySettler: Sendable {
         }
         try await self.dispatcher.putOff(ledger.postponed)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(ledger.dead)
-        try await self.schedule(ledger.retries, endOf: outcomes.compactMap { $0.isTwin ? nil : $0.work })
+        try await self.schedule(ledger.retries, after: outcomes)
         var told = ledger.told
         for (group, ids) in ledger.finished.values {
             try await self.dispatcher.acknowledge(ids, group, telling: told)
@@ -57,13 +57,16 @@ struct DeliverySettler: Sendable {
     /// Claims end first, as a retry that comes at once must not be taken for a twin of what it repeats.
     private func schedule(
         _ retries: [(work: DeliveryWork, due: Timestamp, lane: Lane)],
-        endOf works: [DeliveryWork]
+        after outcomes: [DeliveryOutcome]
     ) async throws {
-        guard !retries.isEmpty || !works.isEmpty else { return }
+        let claims = outcomes.compactMap { outcome in
+            outcome.work.map { (work: $0, entry: outcome.entry.id, lane: outcome.lane) }
+        }
+        guard !retries.isEmpty || !claims.isEmpty else { return }
         let set = RetrySet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         var batch = RedisBatch()
         SendClaims(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
-            .giveBack(works, provider: self.provider, in: &batch)
+            .giveBack(claims, provider: self.provider, in: &batch)
         for retry in retries {
             set.add(retry.work, due: retry.due, provider: self.provider, lane: retry.lane, in: &batch)
         }
@@ -329,11 +332,5 @@ extension DeliveryOutcome {
         case .answered, .unanswered: true
         default: false
         }
-    }
-
-    /// Whether another entry makes the same delivery.
-    var isTwin: Bool {
-        if case .refused(.underWay) = self.result { return true }
-        return false
     }
 }
