@@ -113,7 +113,7 @@ struct SystemCatalogTests {
              "income": "$7", "spending": "$3"}
             """
         var content = JobContent(type: type)
-        content.variables = Array(variables.utf8)
+        content.variables = TemplateVariables(json: Array(variables.utf8)).members
         var renderer = try #require(try Self.catalog().renderer(content))
         let message = try renderer.message(locale: nil)
         #expect(message.title == title)
@@ -123,7 +123,7 @@ struct SystemCatalogTests {
     @Test("An allowance is paused without a reason; a deposit without its amount is a fault")
     func reasons() throws {
         var content = JobContent(type: "AllowancePaused")
-        content.variables = Array("{}".utf8)
+        content.variables = []
         var renderer = try #require(try Self.catalog().renderer(content))
         #expect(try renderer.message(locale: "en-US").body == "Your allowance has been paused")
         content.type = "AllowanceDeposit"
@@ -171,7 +171,7 @@ struct SystemCatalogTests {
         let buttons = catalog.actions(of: "breaking_news")?.rule(for: nil)?.buttons
         #expect(buttons?.map(\.id) == ["read", "save", "share"])
         var content = JobContent(type: "breaking_news")
-        content.variables = Array(#"{"title":"It rains"}"#.utf8)
+        content.variables = [JSONMember("title", .string("It rains"))]
         var renderer = try #require(catalog.renderer(content))
         #expect(try renderer.message(locale: nil).title == "🚨 BREAKING NEWS")
         #expect(try renderer.message(locale: nil).body == "It rains")

@@ -139,6 +139,16 @@ struct JSONParserTests {
         #expect(try Self.parse(#"{"a":{"a":1},"b":{"a":1}}"#)["a"]?["a"]?.integer == 1)
     }
 
+    @Test("So is one among many", arguments: [2, 15, 16, 17, 18, 100])
+    func refusesDuplicatesAmongMany(count: Int) throws {
+        func text(_ names: [String]) -> String { "{" + names.map { "\"\($0)\":1" }.joined(separator: ",") + "}" }
+        let names = (0..<count).map { "n\($0)" }
+        #expect(try Self.parse(text(names)).object?.map(\.key) == names)
+        for name in [names[0], names[count / 2], names[count - 1]] {
+            #expect(Self.fault(Array(text(names + [name]).utf8))?.kind == .duplicateKey)
+        }
+    }
+
     @Test("Names that only look the same are two names")
     func tellsNormalFormsApart() throws {
         let object = try #require(try Self.parse("{\"\u{E9}\":1,\"e\u{301}\":2}").object)

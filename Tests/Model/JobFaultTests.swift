@@ -92,6 +92,17 @@ struct JobFaultTests {
         #expect(entry.faults == ["title: occurs twice"])
     }
 
+    @Test("More fields than there are names for is one fault, however many they are")
+    func many() {
+        func entry(_ count: Int) -> JobEntry {
+            var entry = JobEntry()
+            for number in 0..<count - 2 { entry.append("x\(number)", []) }
+            return entry
+        }
+        #expect(entry(64).faults.count == 62)
+        #expect(entry(65).faults == ["fields: are more than 64"])
+    }
+
     @Test(
         "NUL and bytes that are not UTF-8 are faults of every text",
         arguments: [

@@ -13,6 +13,8 @@ struct StageClock: Sendable {
     static let decode = StageClock("decode")
     /// What is stored, with which channels.
     static let decide = StageClock("decide")
+    /// What it says, from templates.
+    static let word = StageClock("word")
     /// Which way it goes, and the frames for it.
     static let route = StageClock("route")
     /// The commands of what goes out.

@@ -15,7 +15,7 @@ extension Catalog {
     /// What makes the texts of a job; nil if the job brings its own.
     package func renderer(_ content: JobContent) -> MessageRenderer? {
         guard let templates = self.texts(of: content) else { return nil }
-        let variables = TemplateVariables(json: content.variables)
+        let variables = TemplateVariables(content.variables ?? [])
         return MessageRenderer(templates, default: self.defaultLocale, variables: variables)
     }
 

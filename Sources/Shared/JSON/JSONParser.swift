@@ -7,11 +7,15 @@
 /// and nesting deeper than 64.
 package struct JSONParser {
     private static let maximumDepth = 64
+    /// Up to so many members, their names are compared one by one; more are looked up.
+    private static let fewMembers = 16
 
-    private let bytes: [UInt8]
+    // Valid for as long as a parser lives, which is the call of `withUnsafeBufferPointer` in `parse`; it is read only where
+    // `index` is below its count, or in ranges that end there.
+    private let bytes: UnsafeBufferPointer<UInt8>
     private var index = 0
 
-    private init(_ bytes: [UInt8]) {
+    private init(_ bytes: UnsafeBufferPointer<UInt8>) {
         self.bytes = bytes
     }
 
@@ -19,13 +23,42 @@ package struct JSONParser {
     ///
     /// - Throws: ``JSONFault`` with the first fault and its place.
     package static func parse(_ bytes: [UInt8]) throws(JSONFault) -> JSONValue {
-        guard String(validating: bytes, as: UTF8.self) != nil else { throw JSONFault(.invalidUTF8, at: 0) }
+        try bytes.withUnsafeBufferPointer { (bytes) throws(JSONFault) in try Self.parse(bytes) }
+    }
+
+    /// Parses a whole text that is a part of something.
+    ///
+    /// - Throws: ``JSONFault`` with the first fault and its place in the text.
+    package static func parse(_ bytes: ArraySlice<UInt8>) throws(JSONFault) -> JSONValue {
+        try bytes.withUnsafeBufferPointer { (bytes) throws(JSONFault) in try Self.parse(bytes) }
+    }
+
+    private static func parse(_ bytes: UnsafeBufferPointer<UInt8>) throws(JSONFault) -> JSONValue {
+        guard Self.isASCII(bytes) || String(validating: bytes, as: UTF8.self) != nil else {
+            throw JSONFault(.invalidUTF8, at: 0)
+        }
         var parser = JSONParser(bytes)
         parser.skipSpace()
         let value = try parser.value(depth: 0)
         parser.skipSpace()
         guard parser.index == bytes.count else { throw parser.fault() }
         return value
+    }
+
+    private static func isASCII(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
+        let raw = UnsafeRawBufferPointer(bytes)
+        var index = 0
+        while index + 8 <= raw.count {
+            guard raw.loadUnaligned(fromByteOffset: index, as: UInt64.self) & 0x8080_8080_8080_8080 == 0 else {
+                return false
+            }
+            index += 8
+        }
+        return raw[index...].allSatisfy { $0 < 0x80 }
+    }
+
+    private func text(_ range: Range<Int>) -> String {
+        String(decoding: UnsafeBufferPointer(rebasing: self.bytes[range]), as: UTF8.self)
     }
 
     private func fault(_ kind: JSONFault.Kind = .invalid) -> JSONFault {
@@ -61,6 +94,7 @@ package struct JSONParser {
     private mutating func object(depth: Int) throws(JSONFault) -> JSONValue {
         self.index += 1
         var members: [JSONMember] = []
+        // Of all members, once they are many.
         var keys: Set<ExactText> = []
         self.skipSpace()
         if self.current == UInt8(ascii: "}") {
@@ -72,7 +106,15 @@ package struct JSONParser {
             guard self.current == UInt8(ascii: "\"") else { throw self.fault() }
             let start = self.index
             let key = try self.string()
-            guard keys.insert(ExactText(key)).inserted else { throw JSONFault(.duplicateKey, at: start) }
+            let isNew: Bool
+            if members.count < Self.fewMembers {
+                let length = key.utf8.count
+                isNew = !members.contains { $0.key.utf8.count == length && ExactText($0.key) == ExactText(key) }
+            } else {
+                if keys.isEmpty { keys = Set(members.lazy.map { ExactText($0.key) }) }
+                isNew = keys.insert(ExactText(key)).inserted
+            }
+            guard isNew else { throw JSONFault(.duplicateKey, at: start) }
             self.skipSpace()
             guard self.current == UInt8(ascii: ":") else { throw self.fault() }
             self.index += 1
@@ -126,7 +168,7 @@ package struct JSONParser {
             if self.current == UInt8(ascii: "+") || self.current == UInt8(ascii: "-") { self.index += 1 }
             try self.digits()
         }
-        return String(decoding: self.bytes[start..<self.index], as: UTF8.self)
+        return self.text(start..<self.index)
     }
 
     private mutating func string() throws(JSONFault) -> String {
@@ -137,7 +179,7 @@ package struct JSONParser {
         }
         if self.current == UInt8(ascii: "\"") {
             defer { self.index += 1 }
-            return String(decoding: self.bytes[start..<self.index], as: UTF8.self)
+            return self.text(start..<self.index)
         }
         var text = Array(self.bytes[start..<self.index])
         while let byte = self.current {

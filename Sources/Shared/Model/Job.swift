@@ -1,6 +1,8 @@
 // Carillon · Job.swift
 // SPDX-License-Identifier: Apache-2.0
 
+package import JSON
+
 /// What an upstream app enqueues, decoded and valid.
 package struct Job: Sendable, Equatable {
     /// Idempotency key, unique within `org`.
@@ -42,9 +44,9 @@ package struct JobContent: Sendable, Equatable {
     package var collapseKey: String?
     package var expiresAt: Timestamp?
     package var keepUntil: Timestamp?
-    /// The catalog's template that makes title and body, and its variables, a JSON object.
+    /// The catalog's template that makes title and body, and its variables.
     package var template: String?
-    package var variables: [UInt8]?
+    package var variables: [JSONMember]?
     /// Not before this moment.
     package var deliverAt: Timestamp?
     /// Not before clocks in each recipient's zone show this.

@@ -5,7 +5,10 @@ import JSON
 
 /// Reads a job from the flat fields of a stream entry and names everything that is wrong with it.
 package struct JobDecoder {
-    private var fields: [String: ArraySlice<UInt8>] = [:]
+    /// What has not been read yet; few, so that they are looked through.
+    private var fields: [(name: String, value: ArraySlice<UInt8>)] = []
+    /// The marks of all names in ``fields``; most of the names that a job may have are not in it.
+    private var marks: UInt64 = 0
     private var faults: [JobFault] = []
 
     /// Decodes the fields of one entry.
@@ -20,16 +23,22 @@ package struct JobDecoder {
         isKnown: (_ type: String) -> Bool = { _ in true },
         check: (_ content: JobContent) -> [JobFault] = { _ in [] }
     ) throws(JobFaults) -> Job {
+        guard entry.count <= JobLimits.fields else {
+            throw JobFaults([JobFault("fields", "are more than \(JobLimits.fields)")])
+        }
         var decoder = JobDecoder()
-        for (name, value) in entry where decoder.fields.updateValue(value, forKey: name) != nil {
-            decoder.fault(name, "occurs twice")
+        decoder.fields.reserveCapacity(entry.count)
+        for (name, value) in entry {
+            if decoder.take(name) != nil { decoder.fault(name, "occurs twice") }
+            decoder.fields.append((name, value))
+            decoder.marks |= Self.mark(name)
         }
         let job = decoder.job()
         if case .notification(let content) = job?.payload, !content.type.isEmpty, !isKnown(content.type) {
             decoder.fault("type", "is not in the catalog")
         }
         if case .notification(let content) = job?.payload { decoder.faults += check(content) }
-        for name in decoder.fields.keys.sorted() {
+        for name in decoder.fields.map(\.name).sorted() {
             decoder.fault(name, "is not a field of a job")
         }
         guard decoder.faults.isEmpty, let job else { throw JobFaults(decoder.faults) }
@@ -51,9 +60,9 @@ package struct JobDecoder {
     }
 
     private mutating func audience() -> Audience? {
-        let named = ["user", "users", "topic", "all"].filter { self.fields[$0] != nil }
+        let named = Self.audiences.filter { self.has($0) }
         guard named.count == 1 else {
-            for name in named { self.fields[name] = nil }
+            for name in named { _ = self.take(name) }
             let reason = named.isEmpty ? "give one of user, users, topic, all" : "give only one of \(named)"
             self.fault(named.first ?? "user", reason)
             return nil
@@ -79,14 +88,14 @@ package struct JobDecoder {
     private mutating func payload() -> Job.Payload? {
         // One that is malformed counts as none, as the W3C wants it: nobody loses a notification over it.
         let trace = self.text("traceparent", limit: JobLimits.name).flatMap { TraceContext($0) }
-        guard self.fields["event"] == nil else {
+        guard !self.has("event") else {
             let name = self.text("event", limit: JobLimits.name)
             let arguments = self.json("args", limit: JobLimits.json)
             if let arguments, arguments.value.array == nil { self.fault("args", "must be a JSON array") }
-            if self.fields.removeValue(forKey: "type") != nil { self.fault("type", "does not go with event") }
-            return name.map { .event(name: $0, arguments: arguments?.text ?? Array("[]".utf8)) }
+            if self.take("type") != nil { self.fault("type", "does not go with event") }
+            return name.map { .event(name: $0, arguments: arguments.map { Array($0.text) } ?? Array("[]".utf8)) }
         }
-        if self.fields["type"] == nil { self.fault("type", "is missing") }
+        if !self.has("type") { self.fault("type", "is missing") }
         var content = JobContent(type: self.text("type", limit: JobLimits.name) ?? "")
         content.title = self.text("title", limit: JobLimits.title, allowsEmpty: true) ?? ""
         content.body = self.text("body", limit: JobLimits.body, allowsEmpty: true) ?? ""
@@ -102,7 +111,7 @@ package struct JobDecoder {
         content.expiresAt = self.moment("expires_at")
         content.keepUntil = self.moment("keep_until")
         content.template = self.text("template", limit: JobLimits.name)
-        content.variables = self.object("vars")
+        content.variables = self.members("vars")
         content.deliverAt = self.moment("deliver_at")
         content.deliverLocal = self.wallTime("deliver_local")
         if content.deliverAt != nil, content.deliverLocal != nil { self.fault("deliver_local", "excludes deliver_at") }
@@ -117,6 +126,26 @@ package struct JobDecoder {
         return .notification(content)
     }
 
+    // MARK: Fields
+
+    private static let audiences = ["user", "users", "topic", "all"]
+
+    /// One bit out of 64, by how a name begins and how long it is.
+    private static func mark(_ name: String) -> UInt64 {
+        1 << ((UInt64(name.utf8.first ?? 0) &* 5 &+ UInt64(name.utf8.count)) & 63)
+    }
+
+    private func place(_ name: String) -> Int? {
+        guard self.marks & Self.mark(name) != 0 else { return nil }
+        return self.fields.firstIndex { $0.name == name }
+    }
+
+    private func has(_ name: String) -> Bool { self.place(name) != nil }
+
+    private mutating func take(_ name: String) -> ArraySlice<UInt8>? {
+        self.place(name).map { self.fields.remove(at: $0).value }
+    }
+
     // MARK: Kinds of field
 
     private mutating func fault(_ field: String, _ reason: String) {
@@ -125,7 +154,7 @@ package struct JobDecoder {
     }
 
     private mutating func text(_ name: String, limit: Int, allowsEmpty: Bool = false) -> String? {
-        guard let bytes = self.fields.removeValue(forKey: name) else { return nil }
+        guard let bytes = self.take(name) else { return nil }
         guard let text = String(validating: bytes, as: UTF8.self) else {
             self.fault(name, "is not valid UTF-8")
             return nil
@@ -146,15 +175,14 @@ package struct JobDecoder {
         return nil
     }
 
-    private mutating func json(_ name: String, limit: Int) -> (value: JSONValue, text: [UInt8])? {
-        guard let bytes = self.fields.removeValue(forKey: name) else { return nil }
+    private mutating func json(_ name: String, limit: Int) -> (value: JSONValue, text: ArraySlice<UInt8>)? {
+        guard let bytes = self.take(name) else { return nil }
         guard bytes.count <= limit else {
             self.fault(name, "is longer than \(limit) bytes")
             return nil
         }
         do throws(JSONFault) {
-            let text = Array(bytes)
-            return (try JSONParser.parse(text), text)
+            return (try JSONParser.parse(bytes), bytes)
         } catch {
             self.fault(name, "is \(error)")
             return nil
@@ -163,11 +191,17 @@ package struct JobDecoder {
 
     private mutating func object(_ name: String) -> [UInt8]? {
         guard let json = self.json(name, limit: JobLimits.json) else { return nil }
-        guard json.value.object != nil else {
-            self.fault(name, "must be a JSON object")
-            return nil
-        }
-        return json.text
+        return self.members(json.value, name) == nil ? nil : Array(json.text)
+    }
+
+    private mutating func members(_ name: String) -> [JSONMember]? {
+        self.json(name, limit: JobLimits.json).flatMap { self.members($0.value, name) }
+    }
+
+    private mutating func members(_ value: JSONValue, _ name: String) -> [JSONMember]? {
+        if let members = value.object { return members }
+        self.fault(name, "must be a JSON object")
+        return nil
     }
 
     private mutating func users(_ name: String) -> [String]? {

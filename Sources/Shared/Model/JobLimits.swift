@@ -5,6 +5,8 @@
 ///
 /// Lengths of text count Unicode scalars, those of JSON count bytes.
 package enum JobLimits {
+    /// How many fields there may be; more than there are names.
+    package static let fields = 64
     package static let user = 128
     package static let users = 1_000
     package static let id = 128

@@ -23,10 +23,7 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
 
     /// The id of `user`'s notification from the entry that `origin` stands for.
     package init(origin: EntryDigest, user: String) {
-        var hash = origin.hash
-        user.withContiguousUTF8 { hash.update(bufferPointer: $0) }
-        let digest = hash.finalize()
-        let bits = digest.withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) }
+        let bits = origin.hash(with: user).withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) }
         let milliseconds = UInt64(clamping: origin.milliseconds) & 0xFFFF_FFFF_FFFF
         self.high = milliseconds << 16 | 0x8000 | UInt64(min(origin.sequence, 0x0FFF))
         self.low = 0x8000_0000_0000_0000 | (bits & 0x3FFF_FFFF_FFFF_FFFF)
@@ -129,7 +126,12 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
 ///
 /// The fields count too, because a failed-over Redis may give an entry id a second time.
 package struct EntryDigest: Sendable {
-    fileprivate let hash: SHA256
+    /// Up to so many bytes are hashed anew for each user, which is faster than to copy the state of a hash.
+    private static let fewBytes = 1_024
+
+    /// What is hashed before the user, or else the hash of it.
+    private let bytes: [UInt8]
+    private let hash: SHA256?
     fileprivate let milliseconds: Int64
     /// The entry's number within its millisecond.
     fileprivate let sequence: UInt32
@@ -139,28 +141,42 @@ package struct EntryDigest: Sendable {
     ///   - entry: the entry's id, `milliseconds-sequence`.
     ///   - fields: its fields in their order.
     package init(stream: String, entry: String, fields: [(name: String, value: ArraySlice<UInt8>)]) {
-        let parts = entry.split(separator: "-")
-        self.milliseconds = parts.first.flatMap { Int64($0) } ?? 0
-        self.sequence = parts.count > 1 ? UInt32(parts[1]) ?? .max : 0
-        var hash = SHA256()
-        func add(_ text: String) {
-            text.withContiguousUTF8 { hash.update(bufferPointer: $0) }
-            withUnsafeBytes(of: UInt8(0xFF)) { hash.update(bufferPointer: $0) }
+        let parts = entry.utf8.split(separator: UInt8(ascii: "-"))
+        self.milliseconds = parts.first.flatMap { Int64(Substring($0)) } ?? 0
+        self.sequence = parts.count > 1 ? UInt32(Substring(parts[1])) ?? .max : 0
+        let length = fields.reduce(stream.utf8.count + entry.utf8.count + 2) { length, field in
+            length + field.name.utf8.count + field.value.count + 2
         }
-        add(stream)
-        add(entry)
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(length)
+        for text in [stream, entry] {
+            bytes += text.utf8
+            bytes.append(0xFF)
+        }
         for field in fields {
-            add(field.name)
-            field.value.withUnsafeBytes { hash.update(bufferPointer: $0) }
-            withUnsafeBytes(of: UInt8(0xFF)) { hash.update(bufferPointer: $0) }
+            bytes += field.name.utf8
+            bytes.append(0xFF)
+            bytes += field.value
+            bytes.append(0xFF)
         }
-        self.hash = hash
+        if bytes.count <= Self.fewBytes {
+            self.bytes = bytes
+            self.hash = nil
+        } else {
+            var hash = SHA256()
+            hash.update(data: bytes)
+            self.bytes = []
+            self.hash = hash
+        }
     }
-}
 
-extension String {
-    fileprivate func withContiguousUTF8(_ body: (UnsafeRawBufferPointer) -> Void) {
-        var copy = self
-        copy.withUTF8 { body(UnsafeRawBufferPointer($0)) }
+    fileprivate func hash(with user: String) -> SHA256Digest {
+        guard var hash else {
+            var bytes = self.bytes
+            bytes += user.utf8
+            return SHA256.hash(data: bytes)
+        }
+        hash.update(data: Array(user.utf8))
+        return hash.finalize()
     }
 }

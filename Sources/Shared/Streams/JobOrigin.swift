@@ -54,7 +54,7 @@ package struct JobOrigin: Sendable {
     package var latestEntry: String { self.latest.entry }
 
     /// When the job was made, in Unix milliseconds, a replayed one by its replay; nil if the entry's id does not say.
-    package var milliseconds: Int64? { Int64(self.latest.entry.prefix { $0 != "-" }) }
+    package var milliseconds: Int64? { Int64(Substring(self.latest.entry.utf8.prefix { $0 != UInt8(ascii: "-") })) }
 
     /// The fields with which it was enqueued the last time.
     package var latestFields: [(name: String, value: ArraySlice<UInt8>)] {

@@ -144,7 +144,8 @@ package final class PresenceRegistry: Sendable {
         var connections: [ConnectionPresence] = []
         for _ in 0..<count / 2 {
             let identifier = try cursor.string() ?? ""
-            let parts = (try cursor.string() ?? "").split(separator: " ")
+            // By bytes: to find where characters end takes longer than all the rest.
+            let parts = (try cursor.string() ?? "").utf8.split(separator: UInt8(ascii: " ")).map { Substring($0) }
             // What a newer gateway wrote in another form is passed over, not removed.
             guard parts.count >= 5, parts[0] == "1", let dialect = Dialect(rawValue: String(parts[2])),
                 let state = ConnectionPresence.State(rawValue: String(parts[3])), let since = Int64(parts[4])

@@ -40,15 +40,16 @@ package struct MessageRenderer: Sendable {
     }
 
     private func render(_ locale: String) -> Result<RenderedMessage, JobFault> {
-        let place = "in \(self.templates.owner), locale \(locale)"
         guard let template = self.templates.locales[locale] else {
-            return .failure(JobFault("template", "has no text, \(place)"))
+            return .failure(JobFault("template", "has no text, \(self.place(locale))"))
         }
         do throws(TemplateVariableFault) {
             return .success(try template.render(self.variables))
         } catch {
             let field = error.name.isEmpty ? "vars" : "vars.\(error.name)"
-            return .failure(JobFault(field, "\(error.reason), \(place)"))
+            return .failure(JobFault(field, "\(error.reason), \(self.place(locale))"))
         }
     }
+
+    private func place(_ locale: String) -> String { "in \(self.templates.owner), locale \(locale)" }
 }

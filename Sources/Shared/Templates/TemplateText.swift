@@ -29,7 +29,7 @@ package struct TemplateText: Sendable {
         self.source = source
         let tags = try TemplateTags(source)
         self.memberNames = tags.memberNames
-        self.pieces = form == .text ? TemplatePieces(source) : nil
+        self.pieces = form == .text ? TemplatePieces(source, memberNames: tags.memberNames) : nil
         guard !tags.isEmpty else {
             self.template = nil
             return
@@ -49,7 +49,7 @@ package struct TemplateText: Sendable {
     /// - Throws: ``TemplateVariableFault`` for the first variable that is missing or is no text.
     package func render(_ variables: TemplateVariables) throws(TemplateVariableFault) -> String {
         guard let template else { return self.source }
-        if let pieces { return try pieces.render(variables) }
+        if let text = try self.pieces?.render(variables) { return text }
         let lookup = TemplateLookup(memberNames: self.memberNames)
         let text = template.render(ScopeValue(variables.members, lookup: lookup, isRoot: true))
         if let fault = lookup.fault { throw fault }

@@ -135,20 +135,34 @@ struct JobIntake: Sendable {
         // Most users have said nothing.
         let nothing = RecipientStore.Wishes()
         var special: [NotificationID: RecipientStore.Wishes] = [:]
-        for (notification, wish) in zip(prepared.flatMap(\.notifications), wishes) where wish != nothing {
-            special[notification.id] = wish
-        }
+        let ids = prepared.lazy.flatMap { job in job.notifications.indices.lazy.map { job.notifications[$0].id } }
+        for (id, wish) in zip(ids, wishes) where wish != nothing { special[id] = wish }
         StageClock.decide.measure { self.decideStoring(&prepared, catalog, wishes: wishes, now: now) }
-        var position = 0
-        for job in prepared.indices {
-            let locales = wishes[position...].prefix(prepared[job].notifications.count).map(\.settings.locale)
-            position += locales.count
-            guard let refusal = prepared[job].word(locales) else { continue }
-            let reason = refusal.faults.description
-            dead.append(self.letter(prepared[job].origin, reason: reason, now: now, refusal.fields))
-        }
+        dead += StageClock.word.measure { self.word(&prepared, wishes: wishes, now: now) }
         told += try await self.gather(&prepared, now: now)
         return special
+    }
+
+    /// Puts the words in.
+    ///
+    /// - Returns: letters for those whose locale has none.
+    private func word(
+        _ prepared: inout [PreparedJob],
+        wishes: [RecipientStore.Wishes],
+        now: Timestamp
+    ) -> [DeadLetter] {
+        var letters: [DeadLetter] = []
+        var position = 0
+        for job in prepared.indices {
+            let count = prepared[job].notifications.count
+            defer { position += count }
+            guard prepared[job].needsLocale else { continue }
+            let locales = wishes[position..<position + count].map(\.settings.locale)
+            guard let refusal = prepared[job].word(locales) else { continue }
+            let reason = refusal.faults.description
+            letters.append(self.letter(prepared[job].origin, reason: reason, now: now, refusal.fields))
+        }
+        return letters
     }
 
     /// Stores a small batch as if its users had said nothing about what they want, which most have not; saves the round

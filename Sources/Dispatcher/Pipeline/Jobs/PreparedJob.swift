@@ -49,20 +49,19 @@ struct PreparedJob: Sendable {
         guard var wording = self.wording else { return nil }
         self.wording = nil
         var faults: [JobFault] = []
-        var users: [String] = []
-        var worded: [Notification] = []
-        for (notification, locale) in zip(self.notifications, locales) {
-            var notification = notification
+        var wordless: [Int] = []
+        for (index, locale) in zip(self.notifications.indices, locales) {
             do throws(JobFault) {
-                try wording.apply(to: &notification, locale: locale)
-                worded.append(notification)
+                try wording.apply(to: &self.notifications[index], locale: locale)
             } catch {
                 if !faults.contains(error) { faults.append(error) }
-                users.append(notification.user)
+                wordless.append(index)
             }
         }
-        self.notifications = worded
-        return faults.isEmpty ? nil : (JobFaults(faults), self.fields(for: users))
+        guard !faults.isEmpty else { return nil }
+        let users = wordless.map { self.notifications[$0].user }
+        for index in wordless.reversed() { self.notifications.remove(at: index) }
+        return (JobFaults(faults), self.fields(for: users))
     }
 
     /// The fields of a job for these users alone: all of them as they came if there are no others.

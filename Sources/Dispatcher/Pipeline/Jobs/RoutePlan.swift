@@ -114,13 +114,19 @@ struct RoutePlan {
 
     private mutating func append(_ frame: NodeFrame, to presence: Presence) {
         guard case .online(let connections) = presence else { return }
-        for node in Set(connections.map(\.node)) {
-            self.frameCount += 1
-            self.filling[node, default: NodeFrameBatch()].append(frame)
-            if let batch = self.filling[node], batch.isFull {
-                self.full.append((node, batch))
-                self.filling[node] = nil
-            }
+        if connections.count == 1 {
+            self.append(frame, to: connections[0].node)
+        } else {
+            for node in Set(connections.map(\.node)) { self.append(frame, to: node) }
+        }
+    }
+
+    private mutating func append(_ frame: NodeFrame, to node: String) {
+        self.frameCount += 1
+        self.filling[node, default: NodeFrameBatch()].append(frame)
+        if let batch = self.filling[node], batch.isFull {
+            self.full.append((node, batch))
+            self.filling[node] = nil
         }
     }
 
