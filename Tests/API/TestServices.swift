@@ -99,7 +99,8 @@ enum TestServices {
             webhooks: WebhookStore(pool: pool),
             deadLetters: DeadLetterStore(pool: pool),
             statistics: StatisticsStore(pool: pool),
-            clientReports: ClientReportStore(pool: pool)
+            clientReports: ClientReportStore(pool: pool),
+            providers: KnownProviders()
         )
         let value: Value
         do {

@@ -145,7 +145,7 @@ struct KubernetesTests {
         #expect(scaler["spec"]?["minReplicaCount"]?.int == 2)
         let keys = Keyspace()
         var streams = Set(Lane.allCases.map { keys.jobs($0) })
-        for provider in Provider.allCases {
+        for provider in Provider.wellKnown {
             for lane in [Lane.critical, .normal] { streams.insert(keys.deliveries(provider, lane)) }
         }
         let triggers = scaler["spec"]?["triggers"]?.array ?? []

@@ -132,6 +132,29 @@ struct DeadLetterTests {
         }
     }
 
+    @Test("letters go back to jobs and to any provider's deliveries, and nowhere else")
+    func origins() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let elsewhere = ["carillon:presence:{ada}", "carillon:{Fcm}:deliveries:bulk", "elsewhere"]
+            for stream in elsewhere + ["carillon:jobs:bulk", "carillon:{pigeon}:deliveries:bulk"] {
+                try await Self.bury(stack, entry: "1795000000000-0", Self.job("ada", "back"), stream: stream)
+            }
+            let token = try await Self.admin()
+            let replayed = try await gateway.call(
+                .post, "/v1/admin/dead-letters/replay", token: token, json: #"{"all":true}"#)
+            #expect(replayed.status == 202)
+            #expect(replayed.body["count"]?.integer == 2)
+            let left = try await stack.query(
+                "SELECT id, stream FROM carillon.dead_letters WHERE replay_at IS NULL ORDER BY id")
+            #expect(try left.map { try $0.text(1) } == elsewhere)
+            for row in left {
+                let path = "/v1/admin/dead-letters/\(try row.int8(0))/replay"
+                #expect(try await gateway.call(.post, path, token: token).status == 422)
+            }
+        }
+    }
+
     @Test("a replayed delivery starts anew; what fails again becomes a letter again; the rate is kept")
     func deliveries() async throws {
         try await Stack.with { stack in

@@ -4,13 +4,17 @@
 import Fixtures
 import Foundation
 import JSON
+import Model
 import Postgres
 import ProviderSandbox
+import Providers
+import Redis
 import Services
+import Streams
 import Testing
 import Transfer
 
-/// What stands around the providers: apps, breakers, rates, unknown outcomes, retractions, test sends.
+/// What stands around the providers: who they are, apps, breakers, rates, unknown outcomes, retractions, test sends.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ProviderTests {
     private static func register(_ gateway: Gateway, _ user: String, app: String, token: String) async throws {
@@ -40,6 +44,21 @@ struct ProviderTests {
         var states: [String: String] = [:]
         for way in fcm?["ways"]?.array ?? [] { states[way["app"]?.string ?? ""] = way["breaker"]?.string }
         return states
+    }
+
+    @Test("a dispatcher announces what is built into it, be it in use or not, and again when Redis was emptied")
+    func announced() async throws {
+        try await Stack.with { stack in
+            let set = RedisArgument.text(Keyspace().knownProviders)
+            func words() async throws -> [String] {
+                try await stack.connection.send("SMEMBERS", set).strings().sorted()
+            }
+            let builtIn = ProviderKinds.providers.map(\.rawValue).sorted()
+            _ = try await stack.startDispatcher()
+            try await eventually("all are announced") { try await words() == builtIn }
+            try await stack.connection.send("FLUSHALL")
+            try await eventually("they are announced again") { try await words() == builtIn }
+        }
     }
 
     @Test(

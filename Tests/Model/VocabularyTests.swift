@@ -12,7 +12,7 @@ struct VocabularyTests {
         #expect(Severity.allCases.map(\.rawValue) == ["alert", "warning", "info"])
         #expect(DeliveryClass.allCases.map(\.rawValue) == ["push", "in_app"])
         #expect(Channel.allCases.map(\.rawValue) == ["in_app", "push", "email"])
-        #expect(Provider.allCases.map(\.rawValue) == ["fcm", "apns", "webpush", "email", "webhook"])
+        #expect(Provider.wellKnown.map(\.rawValue) == ["fcm", "apns", "webpush", "email", "webhook"])
         #expect(Platform.allCases.map(\.rawValue) == ["ios", "android", "web", "webhook"])
         #expect(Dialect.allCases.map(\.rawValue) == ["native", "socketio", "signalr", "sse"])
         #expect(
@@ -21,6 +21,33 @@ struct VocabularyTests {
             ]
         )
         #expect(Channel.allCases.map { Channels($0).rawValue } == [1, 2, 4])
+    }
+
+    @Test(
+        "A provider's word is short, plain, and begins with a letter",
+        arguments: ["a", "fcm", "webpush", "pigeon2", String(repeating: "x", count: 15)])
+    func providers(word: String) throws {
+        let provider = try #require(Provider(rawValue: word))
+        #expect(provider.rawValue == word)
+        #expect("\(provider)" == word)
+    }
+
+    @Test(
+        "What would break a key, a metric or a line is no provider's word",
+        arguments: [
+            "", "2fast", "Pigeon", "pi geon", "pi-geon", "pi_geon", "pi:geon", "pi}geon", "pi\"geon", "pigeon\n",
+            "pigéon", "ｆｃｍ", String(repeating: "x", count: 16),
+        ])
+    func noProviders(word: String) {
+        #expect(Provider(rawValue: word) == nil)
+    }
+
+    @Test("A word that is built in is the same as one that was read, and devices have any but e-mail")
+    func builtIn() {
+        #expect(Provider(rawValue: "fcm") == .fcm)
+        #expect(Provider(word: "pigeon") == Provider(rawValue: "pigeon"))
+        #expect(Provider(word: "pigeon").isOfDevices)
+        #expect(Provider.wellKnown.filter(\.isOfDevices) == [.fcm, .apns, .webpush, .webhook])
     }
 
     @Test("The more urgent lane comes first")

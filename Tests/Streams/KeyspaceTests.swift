@@ -25,6 +25,7 @@ struct KeyspaceTests {
         #expect(self.keys.nodeChannel("n1") == "carillon:{node:n1}")
         #expect(self.keys.allNodesChannel == "carillon:all")
         #expect(self.keys.unconfirmed(shard: 3) == "carillon:unconfirmed:{3}")
+        #expect(self.keys.knownProviders == "carillon:providers:known")
         #expect(Keyspace.group == "dispatchers")
     }
 
@@ -36,7 +37,7 @@ struct KeyspaceTests {
             + [
                 keys.deliveries(.fcm, .bulk), keys.retries(.apns, .normal), keys.dead, keys.presence("u"),
                 keys.nodeLease("n"), keys.dispatcherLease("d"), keys.nodeChannel("n"), keys.allNodesChannel,
-                keys.unconfirmed(shard: 0), keys.sweepTurn, keys.memory,
+                keys.unconfirmed(shard: 0), keys.sweepTurn, keys.memory, keys.knownProviders,
             ]
         #expect(names.allSatisfy { $0.hasPrefix("x:") && !$0.contains("carillon") })
         #expect(Set(names).count == names.count)
@@ -45,11 +46,30 @@ struct KeyspaceTests {
     @Test("What a script moves between lies in one slot of a cluster")
     func tags() {
         func tag(_ key: String) -> Substring { key.drop { $0 != "{" }.prefix { $0 != "}" } }
-        for provider in Provider.allCases {
+        for provider in Provider.wellKnown + [Provider(word: "pigeon")] {
             let keys = Lane.allCases.flatMap { [self.keys.deliveries(provider, $0), self.keys.retries(provider, $0)] }
             #expect(Set(keys.map(tag)) == ["{\(provider.rawValue)"])
             #expect(Set(keys).count == 6)
         }
+    }
+
+    @Test("What was set aside goes back to jobs and to any provider's deliveries", arguments: ["carillon:", "x:", ""])
+    func takesBack(prefix: String) {
+        let keys = Keyspace(prefix: prefix)
+        for lane in Lane.allCases {
+            #expect(keys.takesBack(keys.jobs(lane)))
+            for provider in Provider.wellKnown + [Provider(word: "pigeon")] {
+                #expect(keys.takesBack(keys.deliveries(provider, lane)))
+                #expect(!keys.takesBack(keys.retries(provider, lane)))
+                #expect(!keys.takesBack("other:" + keys.deliveries(provider, lane)))
+                #expect(!keys.takesBack(keys.deliveries(provider, lane) + "r"))
+            }
+        }
+        for name in [
+            "", "{", "{}", "jobs:urgent", "jobs:{overflow}:shop", "{fcm}:deliveries:urgent", "{fcm}:deliveries:",
+            "{Fcm}:deliveries:bulk", "{}:deliveries:bulk", "{two words}:deliveries:bulk", "{fcm:deliveries:bulk",
+            "fcm:deliveries:bulk", "{fcm}}:deliveries:bulk", "{{fcm}:deliveries:bulk", "presence:{fcm}",
+        ] { #expect(!keys.takesBack(prefix + name), "\(name)") }
     }
 
     @Test(

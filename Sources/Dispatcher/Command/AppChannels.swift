@@ -106,7 +106,7 @@ final class AppChannels: Sendable {
         }
     }
 
-    private static var names: String { ProviderKinds.all.map { $0.provider.rawValue }.joined(separator: ", ") }
+    private static var names: String { ProviderKinds.providers.map(\.rawValue).joined(separator: ", ") }
 
     private func apps(fault: (String, String) -> Void) -> [AppSettings] {
         var apps = [self.settings.defaultApp]

@@ -6,6 +6,7 @@ import Console
 import FoundationEssentials
 import JSON
 import Model
+import Providers
 import Stores
 import Streams
 import Telemetry
@@ -33,7 +34,7 @@ struct DeadCommand: AsyncParsableCommand {
         @Option(help: "How the reason begins.")
         var reason: String?
 
-        @Option(help: "The stream that it came from.", completion: .list(Keyspace().replayable))
+        @Option(help: "The stream that it came from.", completion: .list(DeadCommand.streams))
         var stream: String?
 
         @Option(help: "The job's type.", completion: .catalogTypes)
@@ -82,6 +83,15 @@ struct DeadCommand: AsyncParsableCommand {
             }
             return filter
         }
+    }
+
+    /// The streams that letters may have come from, for shells that complete their names.
+    private static var streams: [String] {
+        let keys = Keyspace()
+        let deliveries = ProviderKinds.providers.flatMap { provider in
+            Lane.allCases.map { keys.deliveries(provider, $0) }
+        }
+        return Lane.allCases.map { keys.jobs($0) } + deliveries
     }
 
     private static func with(_ options: CommonOptions, _ work: (DeadLetterStore) async throws -> Void) async throws {
@@ -222,7 +232,7 @@ struct DeadCommand: AsyncParsableCommand {
             let now = Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
             try await DeadCommand.with(self.options) { store in
                 let (count, until) = try await store.replay(
-                    filter, to: Keyspace().replayable, rate: self.rate, now: now)
+                    filter, to: Keyspace().takesBack, rate: self.rate, now: now)
                 if self.output.json {
                     let end = until.map { "\"\($0.rfc3339)\"" } ?? "null"
                     Terminal.line(#"{"count":\#(count),"until":\#(end)}"#)

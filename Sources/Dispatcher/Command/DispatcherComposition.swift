@@ -98,12 +98,13 @@ enum DispatcherComposition {
             now: now,
             logger: logger
         )
-        for provider in Provider.allCases where !directory.providers.contains(provider) {
+        let providers = ProviderKinds.providers
+        for provider in providers where !directory.providers.contains(provider) {
             logger.notice("provider is off", metadata: ["provider": "\(provider.rawValue)"])
         }
 
         let lease = LeaseService(dispatcher: dispatcher)
-        let deliveries = try Provider.allCases.filter { directory.providers.contains($0) }.map { provider in
+        let deliveries = try providers.filter { directory.providers.contains($0) }.map { provider in
             DeliveriesService(
                 dispatcher: dispatcher,
                 provider: provider,
@@ -163,7 +164,7 @@ enum DispatcherComposition {
         services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
         services.append(ScheduleService(dispatcher: dispatcher))
         services.append(contentsOf: deliveries)
-        services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries))
+        services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries, providers: providers))
         services.append(
             TestSendService(
                 dispatcher: dispatcher, devices: DeviceStore(pool: pool), reader: try connect(eventLoops.next())))

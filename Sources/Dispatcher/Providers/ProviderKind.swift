@@ -5,8 +5,9 @@ package import Model
 
 /// A kind of provider: how an app's settings become a way to it.
 ///
-/// All that a provider is lies in one folder; its kind is named in ``ProviderKinds/all``.
+/// All that a provider is lies in one folder; its kind is named in ``ProviderKinds/all``, and nowhere else.
 package protocol ProviderKind {
+    /// Its word, which no other kind has; it is part of Redis keys and of rows in the database, so it never changes.
     static var provider: Provider { get }
     /// The names of the settings it takes.
     static var settings: [String] { get }

@@ -3,7 +3,10 @@
 
 package import Model
 
-/// The kinds of providers that there are.
+/// The kinds of providers that are built in.
+///
+/// A line here is all that names a provider outside its folder: a dispatcher announces those of this list, and whoever has
+/// to know which there are goes by what was announced.
 package enum ProviderKinds {
     package static var all: [any ProviderKind.Type] {
         [
@@ -14,6 +17,9 @@ package enum ProviderKinds {
             WebhookProvider.self,
         ]
     }
+
+    /// The providers of these kinds, in the order of ``all``.
+    package static var providers: [Provider] { self.all.map { $0.provider } }
 
     /// The kind of a provider; nil if none is built in.
     package static func kind(of provider: Provider) -> (any ProviderKind.Type)? {

@@ -63,6 +63,7 @@ package struct APIServices: Sendable {
     /// The catalog of this moment; what answers one call takes it once.
     package var catalog: Catalog { self.catalogs.current }
 
+    /// - Parameter providers: those that devices may name.
     package init(
         credentials: CredentialResolver,
         tickets: SocketTickets,
@@ -103,7 +104,8 @@ package struct APIServices: Sendable {
         deadLetters: DeadLetterStore,
         webhookOptions: WebhookOptions = WebhookOptions(),
         statistics: StatisticsStore,
-        clientReports: ClientReportStore
+        clientReports: ClientReportStore,
+        providers: KnownProviders
     ) {
         self.credentials = credentials
         self.tickets = tickets
@@ -145,7 +147,8 @@ package struct APIServices: Sendable {
         self.statisticsStore = statistics
         self.statistics = StatisticsService(store: statistics, now: now)
         self.clientReports = clientReports
-        self.userFields = UserFields(catalogs: catalogs, now: now, webPushOrigins: webPushOrigins)
+        self.userFields = UserFields(
+            catalogs: catalogs, now: now, webPushOrigins: webPushOrigins, providers: providers)
     }
 
     /// Asserts that the lanes take more jobs.

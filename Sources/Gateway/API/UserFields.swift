@@ -4,6 +4,7 @@
 package import Catalog
 package import JSON
 package import Model
+package import Services
 package import Stores
 import Zones
 
@@ -20,16 +21,21 @@ package struct UserFields: Sendable {
     private let catalogs: CatalogRegister
     private let now: @Sendable () -> Timestamp
     private let webPushOrigins: WebPushOrigins
+    private let providers: KnownProviders
 
-    /// - Parameter webPushOrigins: the push services that subscriptions may name.
+    /// - Parameters:
+    ///   - webPushOrigins: the push services that subscriptions may name.
+    ///   - providers: those that devices may name.
     package init(
         catalogs: CatalogRegister,
         now: @escaping @Sendable () -> Timestamp,
-        webPushOrigins: WebPushOrigins = .any
+        webPushOrigins: WebPushOrigins = .any,
+        providers: KnownProviders
     ) {
         self.catalogs = catalogs
         self.now = now
         self.webPushOrigins = webPushOrigins
+        self.providers = providers
     }
 
     /// The catalog of this moment.
@@ -130,7 +136,7 @@ package struct UserFields: Sendable {
             "platform", "provider", "token", "app", "environment", "name", "device_id", "app_version", "locale",
         ])
         let platform = body.choice("platform", of: Platform.self, isRequired: true)
-        var provider = body.choice("provider", of: Provider.self)
+        var provider = self.provider(&body)
         var token = body.text("token", limit: Self.longestToken, isRequired: true)
         let app = body.text("app", limit: 64) ?? "default"
         let environment = body.choice("environment", of: ProviderEnvironment.self) ?? .production
@@ -138,8 +144,8 @@ package struct UserFields: Sendable {
         let deviceID = body.text("device_id", limit: 128)
         let appVersion = body.text("app_version", limit: 64)
         let locale = Self.locale(&body)
-        if provider == nil, let platform { provider = platform.provider }
-        Self.checkIsOfDevices(provider, &body)
+        // One that is at fault says nothing of what its token looks like.
+        if provider == nil, let platform, body.value["provider"]?.string == nil { provider = platform.provider }
         if let token, !token.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) {
             body.fault("token", "must be printable ASCII")
         }
@@ -165,10 +171,13 @@ package struct UserFields: Sendable {
         return device
     }
 
-    /// Notes a provider that no device can be registered with.
-    static func checkIsOfDevices(_ provider: Provider?, _ body: inout JSONBody) {
-        guard let provider, !Provider.ofDevices.contains(provider) else { return }
-        body.fault("provider", "must be one of " + Provider.ofDevices.map(\.rawValue).joined(separator: ", "))
+    /// Reads `provider`, which must be one that devices are registered with; nil if it is absent or at fault.
+    func provider(_ body: inout JSONBody) -> Provider? {
+        guard let text = body.text("provider", limit: 64) else { return nil }
+        let providers = self.providers.ofDevices
+        if let provider = providers.first(where: { $0.rawValue == text }) { return provider }
+        body.fault("provider", "must be one of " + providers.map(\.rawValue).joined(separator: ", "))
+        return nil
     }
 
     /// A subscription of Web Push in its one form; nil with a fault if it cannot be sent to.

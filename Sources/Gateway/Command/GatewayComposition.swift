@@ -161,6 +161,7 @@ enum GatewayComposition {
             logger: logger
         )
         let survey = StreamSurvey(connection: redis, keys: keys)
+        let providers = KnownProviders()
         let router = APIRouter.make(
             APIServices(
                 credentials: credentials,
@@ -222,7 +223,8 @@ enum GatewayComposition {
                     allowsPrivate: settings.common.allowsPrivateWebhooks
                 ),
                 statistics: StatisticsStore(pool: pool),
-                clientReports: ClientReportStore(pool: pool)
+                clientReports: ClientReportStore(pool: pool),
+                providers: providers
             )
         ) { router, services in
             let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production
@@ -240,7 +242,8 @@ enum GatewayComposition {
             eventLoop: eventLoops.next(),
             logger: logger
         )
-        let surveyService = SurveyService(survey: survey, connection: redis, now: now, logger: logger)
+        let surveyService = SurveyService(
+            survey: survey, connection: redis, providers: providers, now: now, logger: logger)
         let spans = try settings.common.traces.map {
             try SpanExport.start(
                 endpoint: $0.endpoint, headers: $0.headers, service: $0.service ?? "carillon-gateway", logger: logger)

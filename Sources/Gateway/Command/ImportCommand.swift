@@ -10,8 +10,11 @@ import Glibc
 import JSON
 import Model
 import Postgres
+import Redis
+import Services
 import Settings
 import Stores
+import Streams
 import Telemetry
 
 /// `gateway import`.
@@ -24,7 +27,8 @@ struct ImportCommand: AsyncParsableCommand {
             A line at fault is reported on standard error by its number and left out; the
             others are stored, and the exit code is 65. The same file may be imported
             again. Needs DATABASE_URL and CATALOG, and a database that is migrated. A file
-            that cannot be opened ends with 66.
+            that cannot be opened ends with 66. With REDIS_URL a device may also have a
+            provider that only dispatchers know.
 
             Example line:
               {"user_id":"u1","settings":{"zone":"Europe/Zurich"},"topics":["news"]}
@@ -49,17 +53,39 @@ struct ImportCommand: AsyncParsableCommand {
             let reader = try await self.options.reader()
             let configuration = CommandClients.database(reader, name: "import")
             let catalog = await CommandClients.catalog(reader, isRequired: true)
+            var redis: RedisConfiguration?
+            if reader.text("REDIS_URL") != nil { redis = await CommandClients.redis(reader, name: "import") }
             try reader.finish()
             guard let catalog else { return }
-            try await CommandClients.withDatabase(configuration) { pool in try await self.take(catalog, pool) }
+            let providers = await self.providers(redis)
+            try await CommandClients.withDatabase(configuration) { pool in
+                try await self.take(catalog, providers, pool)
+            }
         }
     }
 
-    private func take(_ catalog: Catalog, _ pool: PostgresPool) async throws {
+    /// The providers that devices may have; without Redis, which an import can do without, those that everybody knows.
+    private func providers(_ configuration: RedisConfiguration?) async -> KnownProviders {
+        let providers = KnownProviders()
+        guard let configuration else { return providers }
+        do {
+            let announced = try await CommandClients.withRedis(configuration) { connection in
+                try await ProviderRoster(connection: connection, keys: Keyspace()).all()
+            }
+            providers.add(announced)
+        } catch {
+            let known = providers.ofDevices.map(\.rawValue).joined(separator: ", ")
+            Terminal.error("no providers but \(known) are known: \(error)")
+        }
+        return providers
+    }
+
+    private func take(_ catalog: Catalog, _ providers: KnownProviders, _ pool: PostgresPool) async throws {
         let now: @Sendable () -> Timestamp = {
             Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
         }
-        let fields = UserFields(catalogs: CatalogRegister(catalog, now: now), now: now)
+        let fields = UserFields(
+            catalogs: CatalogRegister(catalog, now: now), now: now, providers: providers)
         let isTerminal = isatty(STDERR_FILENO) == 1
         var lines: LineReader
         do {

@@ -5,9 +5,10 @@ import CoreMetrics
 import Metrics
 import Model
 import Streams
+import Synchronization
 
 /// What a survey of Redis sets, each made once.
-struct SurveyMetrics: Sendable {
+final class SurveyMetrics: Sendable {
     /// How one stream stands.
     struct Stream: Sendable {
         let length: Gauge
@@ -16,10 +17,12 @@ struct SurveyMetrics: Sendable {
         let oldest: Gauge
         let retries: Gauge
 
-        init(_ stream: String, _ lane: Lane) {
-            func gauge(_ name: String) -> Gauge {
+        init(_ stream: StreamSurvey.Stream) {
+            let name = stream.provider?.rawValue ?? "jobs"
+            func gauge(_ value: String) -> Gauge {
                 Gauge(
-                    label: "carillon.stream." + name, dimensions: [("stream", stream), ("lane", lane.rawValue)])
+                    label: "carillon.stream." + value,
+                    dimensions: [("stream", name), ("lane", stream.lane.rawValue)])
             }
             self.length = gauge("length")
             self.lag = gauge("lag")
@@ -29,8 +32,8 @@ struct SurveyMetrics: Sendable {
         }
     }
 
-    /// In the order of ``StreamSurvey/streams()``.
-    let streams: [Stream]
+    // By key. As many as there are streams of the providers that are known, and so bounded.
+    private let streams = Mutex<[String: Stream]>([:])
     let dispatchers = Gauge(label: "carillon.dispatchers.alive")
     let gateways = Gauge(label: "carillon.gateways.alive")
     let memory = Gauge(label: "carillon.redis.memory_bytes")
@@ -38,8 +41,13 @@ struct SurveyMetrics: Sendable {
     /// 1 if what Redis has answered is on its disk, and nothing is evicted.
     let durable = Gauge(label: "carillon.redis.durable")
 
-    init() {
-        let names = ["jobs"] + Provider.allCases.map(\.rawValue)
-        self.streams = names.flatMap { name in Lane.allCases.map { Stream(name, $0) } }
+    /// The gauges of a stream, made when it is first seen.
+    func gauges(of stream: StreamSurvey.Stream) -> Stream {
+        self.streams.withLock { streams in
+            if let known = streams[stream.name] { return known }
+            let made = Stream(stream)
+            streams[stream.name] = made
+            return made
+        }
     }
 }

@@ -8,25 +8,29 @@ package import Redis
 import ServiceLifecycle
 package import Streams
 
-/// Looks now and then at how much waits where and who works, for the metrics of a gateway, which are there also where no
-/// dispatcher is.
+/// Looks now and then at which providers there are, how much waits where and who works: for what reads bodies, and for the
+/// metrics of a gateway, which are there also where no dispatcher is.
 package struct SurveyService: Service {
     private static let interval: Duration = .seconds(15)
 
     private let survey: StreamSurvey
     private let connection: RedisConnection
+    private let providers: KnownProviders
     private let now: @Sendable () -> Timestamp
     private let logger: Logger
     private let metrics = SurveyMetrics()
 
+    /// - Parameter providers: are told of those that were announced.
     package init(
         survey: StreamSurvey,
         connection: RedisConnection,
+        providers: KnownProviders,
         now: @escaping @Sendable () -> Timestamp,
         logger: Logger
     ) {
         self.survey = survey
         self.connection = connection
+        self.providers = providers
         self.now = now
         self.logger = logger
     }
@@ -37,6 +41,7 @@ package struct SurveyService: Service {
             var faults: [String] = []
             while !Task.isCancelled {
                 do throws(RedisError) {
+                    self.providers.add(try await self.survey.providers())
                     try await self.lookAtStreams()
                     self.metrics.dispatchers.record(try await self.survey.dispatchers().count(where: \.isAlive))
                     self.metrics.gateways.record(try await self.survey.nodes().count(where: \.isAlive))
@@ -62,7 +67,8 @@ package struct SurveyService: Service {
 
     private func lookAtStreams() async throws(RedisError) {
         let now = self.now()
-        for (stream, gauges) in zip(try await self.survey.streams(), self.metrics.streams) {
+        for stream in try await self.survey.streams(of: self.providers.all) {
+            let gauges = self.metrics.gauges(of: stream)
             gauges.length.record(stream.length)
             gauges.pending.record(stream.pending)
             gauges.lag.record(stream.lag ?? max(0, stream.length - stream.pending))

@@ -112,15 +112,17 @@ extension DeadLetterStore {
     /// Lets letters go back to their streams, one after the other; those that do so already go on as they were.
     ///
     /// - Parameters:
-    ///   - streams: where letters can go back to; the others stay.
+    ///   - takesBack: whether letters can go back to a stream; the others stay.
     ///   - rate: how many a second.
     /// - Returns: how many there are, and when the last of them goes.
     package func replay(
         _ filter: Filter,
-        to streams: [String],
+        to takesBack: (String) -> Bool,
         rate: Int,
         now: Timestamp
     ) async throws(PostgresError) -> (count: Int, until: Timestamp?) {
+        let streams = try await self.origins(filter).filter(takesBack)
+        guard !streams.isEmpty else { return (0, nil) }
         let statement = PostgresStatement(
             """
             WITH wanted AS (
@@ -143,6 +145,20 @@ extension DeadLetterStore {
         return (
             Int(try row.int8(0)), row.isNull(1) ? nil : Timestamp(microseconds: try row.timestamptz(1))
         )
+    }
+
+    /// The streams that letters came from which do not go back yet.
+    private func origins(_ filter: Filter) async throws(PostgresError) -> [String] {
+        let statement = PostgresStatement(
+            """
+            SELECT DISTINCT d.stream FROM carillon.dead_letters d WHERE d.replay_at IS NULL AND \(Self.condition)
+            """,
+            filter.parameters
+        )
+        guard let result = try await self.pool.run([statement], timeout: .seconds(60)).first else { return [] }
+        var streams: [String] = []
+        for row in result { streams.append(try row.text(0)) }
+        return streams
     }
 
     /// Deletes letters.

@@ -56,10 +56,13 @@ package struct Keyspace: Sendable {
     /// Whose turn it is to take away what has been kept long enough.
     package var retentionTurn: String { self.prefix + "retention" }
 
-    /// The streams that take work back that was set aside.
-    package var replayable: [String] {
-        Lane.allCases.map { self.jobs($0) }
-            + Provider.allCases.flatMap { provider in Lane.allCases.map { self.deliveries(provider, $0) } }
+    /// Whether a stream takes work back that was set aside: one of jobs, or of any provider's deliveries.
+    package func takesBack(_ stream: String) -> Bool {
+        if self.lane(ofJobs: stream) != nil { return true }
+        // By its form: who has the letter of a provider need not have heard of it.
+        let word = stream.dropFirst(self.prefix.count + 1).prefix { $0 != "}" }
+        guard let provider = Provider(rawValue: String(word)) else { return false }
+        return Lane.allCases.contains { self.deliveries(provider, $0) == stream }
     }
 
     /// Is there as long as Redis remembers what it was given.
@@ -80,6 +83,9 @@ package struct Keyspace: Sendable {
 
     /// What dispatchers say about their providers.
     var providers: String { "\(self.prefix)providers" }
+
+    /// The set of providers that dispatchers have announced.
+    package var knownProviders: String { "\(self.prefix)providers:known" }
 
     /// Requests for sends that somebody waits for.
     var testSends: String { "\(self.prefix)test-sends" }

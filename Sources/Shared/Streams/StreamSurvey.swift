@@ -64,10 +64,12 @@ package struct StreamSurvey: Sendable {
 
     private let connection: RedisConnection
     private let keys: Keyspace
+    private let roster: ProviderRoster
 
     package init(connection: RedisConnection, keys: Keyspace) {
         self.connection = connection
         self.keys = keys
+        self.roster = ProviderRoster(connection: connection, keys: keys)
     }
 
     /// What Redis's own clock shows, by which entries are dated.
@@ -77,13 +79,23 @@ package struct StreamSurvey: Sendable {
         return Timestamp(microseconds: parts[0] * 1_000_000 + parts[1])
     }
 
+    /// The providers that there are.
+    package func providers() async throws(RedisError) -> [Provider] {
+        try await self.roster.all()
+    }
+
     /// The streams of jobs and of each provider's deliveries, the most urgent lane first.
     package func streams() async throws(RedisError) -> [Stream] {
+        try await self.streams(of: try await self.providers())
+    }
+
+    /// The streams of jobs and of these providers' deliveries, the most urgent lane first.
+    package func streams(of providers: [Provider]) async throws(RedisError) -> [Stream] {
         var streams: [Stream] = []
         for lane in Lane.allCases {
             streams.append(try await self.read(Stream(name: self.keys.jobs(lane), lane: lane, provider: nil)))
         }
-        for provider in Provider.allCases {
+        for provider in providers {
             for lane in Lane.allCases {
                 let name = self.keys.deliveries(provider, lane)
                 streams.append(try await self.read(Stream(name: name, lane: lane, provider: provider)))

@@ -12,10 +12,12 @@ package struct UserTraces: Sendable {
 
     private let connection: RedisConnection
     private let keys: Keyspace
+    private let roster: ProviderRoster
 
     package init(connection: RedisConnection, keys: Keyspace) {
         self.connection = connection
         self.keys = keys
+        self.roster = ProviderRoster(connection: connection, keys: keys)
     }
 
     /// Removes the user's presence.
@@ -36,7 +38,7 @@ package struct UserTraces: Sendable {
     package func eraseRetries(user: String) async throws(RedisError) -> Int {
         var count = 0
         let pattern = "1 * " + Self.escaped(user)
-        for provider in Provider.allCases {
+        for provider in try await self.roster.all() {
             for lane in Lane.allCases {
                 let key = self.keys.retries(provider, lane)
                 var cursor = "0"

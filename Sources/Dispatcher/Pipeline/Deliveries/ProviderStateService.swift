@@ -3,31 +3,38 @@
 
 import Logging
 import Metrics
-import Model
+package import Model
 import Providers
 import ServiceLifecycle
 import Streams
 
-/// Tells how the ways to providers stand: to admins by Redis, to Prometheus as gauges.
+/// Tells which providers there are, to gateways by Redis; and how the ways to them stand, to admins by Redis, to Prometheus
+/// as gauges.
 package struct ProviderStateService: Service {
     private static let interval: Duration = .seconds(5)
 
     private let dispatcher: Dispatcher
     private let deliveries: [DeliveriesService]
+    private let providers: [Provider]
 
-    package init(dispatcher: Dispatcher, deliveries: [DeliveriesService]) {
+    /// - Parameter providers: those that are built in, be they in use or not.
+    package init(dispatcher: Dispatcher, deliveries: [DeliveriesService], providers: [Provider]) {
         self.dispatcher = dispatcher
         self.deliveries = deliveries
+        self.providers = providers
     }
 
     package func run() async throws {
         let board = ProviderBoard(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let roster = ProviderRoster(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         let survey = StreamSurvey(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         while goesOn {
             let now = self.dispatcher.now()
             let states = self.deliveries.flatMap { self.states(of: $0) }
             for state in states { self.show(state) }
             do {
+                // Each time: Redis may have been emptied.
+                try await roster.announce(self.providers)
                 try await board.put(states, dispatcher: self.dispatcher.name, now: now)
                 for service in self.deliveries {
                     let oldest = try await survey.oldestWaiting(service.provider)

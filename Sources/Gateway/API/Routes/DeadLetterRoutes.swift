@@ -96,7 +96,7 @@ struct DeadLetterRoutes {
 
     private func replay(_ filter: DeadLetterStore.Filter, rate: Int64) async throws -> (count: Int, until: Timestamp?) {
         try await self.services.deadLetters.replay(
-            filter, to: Keyspace().replayable, rate: Int(rate), now: self.services.now())
+            filter, to: Keyspace().takesBack, rate: Int(rate), now: self.services.now())
     }
 
     private static func answer(_ replayed: (count: Int, until: Timestamp?)) -> Response {

@@ -22,7 +22,7 @@ struct ProviderRoutes {
         let now = self.services.now()
         let states = try await self.services.providerBoard.states(now: now)
         var waiting: [(provider: Provider, length: Int, retries: Int, oldest: Timestamp?)] = []
-        for provider in Provider.allCases {
+        for provider in try await self.services.survey.providers() {
             let (length, retries) = try await self.services.survey.waiting(provider)
             waiting.append((provider, length, retries, try await self.services.survey.oldestWaiting(provider)))
         }

@@ -162,9 +162,8 @@ struct StatisticsRoutes {
         body.allow(["kind", "outcome", "provider", "reason"])
         let kind = body.choice("kind", of: ClientReportStore.Kind.self, isRequired: true)
         let outcome = body.choice("outcome", of: ClientReportStore.Outcome.self, isRequired: true)
-        let provider = body.choice("provider", of: Provider.self) ?? .webpush
+        let provider = self.services.userFields.provider(&body) ?? .webpush
         let reason = body.text("reason", limit: Self.longestReason)
-        UserFields.checkIsOfDevices(provider, &body)
         if let kind, let outcome, (kind == .registration) != (outcome == .failed) {
             let outcomes = kind == .registration ? "failed" : "one of granted, denied, dismissed"
             body.fault("outcome", "must be \(outcomes) for a \(kind.rawValue)")
