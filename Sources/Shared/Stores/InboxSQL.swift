@@ -45,6 +45,36 @@ enum InboxSQL {
         )
     }
 
+    /// For several inboxes at once.
+    ///
+    /// $1 to $6: of each the user, the version, unread and total that the caller has seen, or
+    /// below zero, then the end, and the type or null; $7: limit. The first column numbers the inboxes from 1.
+    static let pages = Self.pages(where: "x.deleted_at IS NULL")
+    static let unreadPages = Self.pages(where: "x.deleted_at IS NULL AND x.read_at IS NULL")
+
+    /// As it is read part by part for each inbox, the server sets up all parts, but only once.
+    private static func pages(where condition: String) -> String {
+        """
+        SELECT u.number, page.*
+        FROM unnest($1, $2, $3, $4, $5, $6) WITH ORDINALITY
+            AS u (user_id, version, unread, total, before, type, number)
+        CROSS JOIN LATERAL (
+            SELECT b.version, b.unread, b.total, b.floor, \(InboxRow.nulls)
+            FROM carillon.inboxes b WHERE b.user_id = u.user_id
+            UNION ALL (
+                SELECT NULL, NULL, NULL, NULL, \(InboxRow.list(of: "x")) FROM carillon.notifications x
+                WHERE x.user_id = u.user_id AND x.id < u.before AND \(condition) AND x.version > 0
+                    AND (u.type IS NULL OR x.type = u.type)
+                    AND (u.version < 0 OR NOT EXISTS (
+                        SELECT FROM carillon.inboxes s WHERE s.user_id = u.user_id
+                            AND s.version = u.version AND s.unread = u.unread AND s.total = u.total
+                    ))
+                ORDER BY x.id DESC LIMIT $7
+            )
+        ) page
+        """
+    }
+
     private static let isAsSeen = "s.version = $2::int8 AND s.unread = $3::int4 AND s.total = $4::int4"
 
     /// A row of the state alone, if there is an inbox, then rows of a notification each, without the state: what is null

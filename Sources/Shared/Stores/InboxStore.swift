@@ -16,12 +16,12 @@ package struct InboxStore: Sendable {
 
         package init() {}
 
-        /// Reads a state that begins at a row's first column.
-        init(_ row: PostgresRow) throws(PostgresError) {
-            self.version = try row.int8(0)
-            self.unread = try row.int4(1)
-            self.total = try row.int4(2)
-            self.floor = try row.int8(3)
+        /// Reads a state whose columns begin at `first`.
+        init(_ row: PostgresRow, at first: Int = 0) throws(PostgresError) {
+            self.version = try row.int8(first)
+            self.unread = try row.int4(first + 1)
+            self.total = try row.int4(first + 2)
+            self.floor = try row.int8(first + 3)
         }
     }
 
@@ -53,6 +53,16 @@ package struct InboxStore: Sendable {
     package struct Page: Sendable {
         package var state = State()
         package var notifications: [InboxRow] = []
+
+        /// Takes a row, of the state or of a notification, whose columns begin at `first`.
+        mutating func add(_ row: PostgresRow, at first: Int = 0) throws(PostgresError) {
+            // Who never had a notification has no inbox, and no row of the state.
+            if row.isNull(first) {
+                self.notifications.append(try InboxRow(row, at: first + InboxSQL.stateColumns))
+            } else {
+                self.state = try State(row, at: first)
+            }
+        }
     }
 
     /// Which notifications a list shows.
@@ -72,29 +82,25 @@ package struct InboxStore: Sendable {
     }
 
     let pool: PostgresPool
+    private let reads: InboxReads
 
     package init(pool: PostgresPool) {
         self.pool = pool
+        self.reads = InboxReads(pool: pool)
     }
 
     // MARK: Reading
 
+    /// The state of one inbox; one that nobody has written to is at version 0.
+    ///
+    /// Many who ask at the same time are asked for in one statement.
+    package func state(of user: String) async throws(PostgresError) -> State {
+        try await self.reads.states.value(user)
+    }
+
     /// The state of each inbox, in the same order; an inbox that nobody has written to is at version 0.
     package func states(_ users: [String]) async throws(PostgresError) -> [State] {
-        let result = try await self.pool.query(
-            "SELECT user_id, version, unread, total, floor FROM carillon.inboxes WHERE user_id = ANY($1)",
-            .array(PostgresArray(texts: users))
-        )
-        var byUser: [ExactText: State] = [:]
-        for row in result {
-            var state = State()
-            state.version = try row.int8(1)
-            state.unread = try row.int4(2)
-            state.total = try row.int4(3)
-            state.floor = try row.int8(4)
-            byUser[ExactText(try row.text(0))] = state
-        }
-        return users.map { byUser[ExactText($0)] ?? State() }
+        try await InboxReads.states(users, self.pool)
     }
 
     /// The newest unread of each user, at most `limit` each, the newest first; and with them the states that they belong to.
@@ -174,20 +180,12 @@ package struct InboxStore: Sendable {
 
     /// A page of the inbox, the newest first, and the state that it belongs to, in one round trip.
     ///
+    /// Pages that are asked for at the same time are read in one statement.
+    ///
     /// - Parameter known: the state that the caller has seen; where the inbox still stands like that, no notification is
     ///   read.
     package func page(user: String, filter: Filter, unless known: State? = nil) async throws(PostgresError) -> Page {
-        let before = filter.before ?? NotificationID(high: .max, low: .max)
-        return try Self.page(
-            try await self.pool.run([
-                PostgresStatement(
-                    (filter.unreadOnly ? InboxSQL.unreadPage : InboxSQL.page)[InboxPart.number(of: user)],
-                    Self.parameters(user, known) + [
-                        .uuid(before.halves), .text(filter.type), .int4(Int32(clamping: filter.limit)),
-                    ]
-                )
-            ])
-        )
+        try await self.reads.pages.value(InboxReads.PageRequest(user: user, filter: filter, known: known))
     }
 
     /// What changed after `version`, deleted rows included, in the order of the changes, and the state of the inbox, in
@@ -210,25 +208,18 @@ package struct InboxStore: Sendable {
         )
     }
 
-    private static func parameters(_ user: String, _ known: State?) -> [PostgresValue] {
+    static func parameters(_ user: String, _ known: State?) -> [PostgresValue] {
         [
             .text(user), known.map { .int8($0.version) } ?? .null(.int8),
             known.map { .int4($0.unread) } ?? .null(.int4), known.map { .int4($0.total) } ?? .null(.int4),
         ]
     }
 
-    private static func page(_ results: [PostgresResult]) throws(PostgresError) -> Page {
+    static func page(_ results: [PostgresResult]) throws(PostgresError) -> Page {
         guard let result = results.first else { throw PostgresError(.decoding, "a page gave no result") }
         var page = Page()
         page.notifications.reserveCapacity(result.count)
-        for row in result {
-            // Who never had a notification has no inbox, and no row of the state.
-            if row.isNull(0) {
-                page.notifications.append(try InboxRow(row, at: InboxSQL.stateColumns))
-            } else {
-                page.state = try State(row)
-            }
-        }
+        for row in result { try page.add(row) }
         return page
     }
 

@@ -105,7 +105,7 @@ struct InboxRoutes {
     }
 
     private func unreadCount(_ request: Request, _ context: APIContext) async throws -> Response {
-        let state = try await self.services.inbox.states([try context.user()]).first ?? InboxStore.State()
+        let state = try await self.services.inbox.state(of: try context.user())
         return InboxTag.answer(state, unless: InboxTag.known(request)) {
             Response.object { self.write(state, to: &$0) }
         }

@@ -44,6 +44,6 @@ struct InboxKeeper {
     }
 
     func unread(user: String) async throws -> Int32 {
-        try await self.services.inbox.states([user]).first?.unread ?? 0
+        try await self.services.inbox.state(of: user).unread
     }
 }
