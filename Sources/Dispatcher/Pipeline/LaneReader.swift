@@ -9,13 +9,6 @@ import Redis
 import ServiceLifecycle
 import Streams
 
-/// Entries that were taken together from one lane.
-struct LaneBatch: Sendable {
-    let lane: Lane
-    let group: ConsumerGroup
-    let entries: [StreamEntry]
-}
-
 /// Takes batches from one stream and offers them to the workers, until the process shuts down.
 struct LaneReader: Sendable {
     private static let block: Duration = .seconds(1)
@@ -38,10 +31,8 @@ struct LaneReader: Sendable {
                 failures = 0
                 guard !entries.isEmpty else { continue }
                 self.inHand.take(entries.lazy.map(\.id), of: self.group.stream)
-                await self.queue.send(
-                    LaneBatch(lane: self.lane, group: self.group, entries: entries),
-                    lane: self.lane
-                )
+                let batch = LaneBatch(lane: self.lane, group: self.group, entries: entries)
+                for part in batch.parts() { await self.queue.send(part, lane: self.lane) }
             } catch {
                 if failures == 0 {
                     self.logger.warning(

@@ -50,7 +50,8 @@ struct OverflowReader: Sendable {
             count += entries.count
             PipelineMetrics.returned.increment(by: entries.count)
             self.dispatcher.inHand.take(entries.lazy.map(\.id), of: group.stream)
-            await self.queue.send(LaneBatch(lane: .bulk, group: group, entries: entries), lane: .bulk)
+            let batch = LaneBatch(lane: .bulk, group: group, entries: entries)
+            for part in batch.parts() { await self.queue.send(part, lane: .bulk) }
         }
         return count
     }

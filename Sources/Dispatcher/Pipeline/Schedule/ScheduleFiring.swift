@@ -69,10 +69,12 @@ struct ScheduleFiring: Sendable {
         let entries = firings.map(\.entry)
         let areRepeats = firings.contains { $0.schedule.attempts > 1 }
         let batch = LaneBatch(lane: lane, group: self.dispatcher.group(Self.stream), entries: entries)
-        var stored = try await JobIntake(dispatcher: self.dispatcher).take(batch, areRepeats: areRepeats)
-        // No stream waits for an acknowledgement.
-        stored.finished = []
-        try await Router(dispatcher: self.dispatcher).finish(stored)
+        for part in batch.parts() {
+            var stored = try await JobIntake(dispatcher: self.dispatcher).take(part, areRepeats: areRepeats)
+            // No stream waits for an acknowledgement.
+            stored.finished = []
+            try await Router(dispatcher: self.dispatcher).finish(stored)
+        }
         PipelineMetrics.fired.increment(by: firings.count)
     }
 

@@ -1,0 +1,49 @@
+// Carillon · LaneBatch.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Streams
+
+/// Entries that were taken together from one lane.
+struct LaneBatch: Sendable {
+    /// How many recipients are worked on at once, unless one job alone names more.
+    static let mostRecipients = 2_000
+
+    let lane: Lane
+    let group: ConsumerGroup
+    let entries: [StreamEntry]
+
+    /// The batch in parts that name ``mostRecipients`` at most, in order; those of one entry stay together.
+    ///
+    /// An entry may name a thousand users. Without parts, what is more urgent would wait for all the users of a whole batch.
+    func parts() -> [LaneBatch] {
+        let ranges = Self.parts(of: self.entries, recipients: Self.mostRecipients)
+        // Most batches have one part.
+        guard ranges.count > 1 else { return [self] }
+        return ranges.map { LaneBatch(lane: self.lane, group: self.group, entries: Array(self.entries[$0])) }
+    }
+
+    /// Where to part entries so that none but a single one names more than `limit` recipients.
+    static func parts(of entries: [StreamEntry], recipients limit: Int) -> [Range<Int>] {
+        var parts: [Range<Int>] = []
+        var first = 0
+        var count = 0
+        for (index, entry) in entries.enumerated() {
+            let recipients = Self.recipients(entry)
+            if index > first, count + recipients > limit {
+                parts.append(first..<index)
+                first = index
+                count = 0
+            }
+            count += recipients
+        }
+        if first < entries.count { parts.append(first..<entries.count) }
+        return parts
+    }
+
+    /// How many users an entry names, at most: names are not looked into, and so a comma in one counts.
+    private static func recipients(_ entry: StreamEntry) -> Int {
+        guard let users = entry.fields?.first(where: { $0.name == "users" })?.value else { return 1 }
+        return 1 + users.count { $0 == UInt8(ascii: ",") }
+    }
+}
