@@ -73,6 +73,18 @@ struct RequestFieldsTests {
         #expect(fields.faults.map(\.field) == ["bad", "text", "ids"])
     }
 
+    @Test("A topic of FCM's cannot be registered as a token, but one that was can be named")
+    func topics() throws {
+        var fields = try Self.fields(#"{"a":"/topics/news","b":"phone:/topics/","c":"/topic"}"#)
+        #expect(fields.token("a") == "/topics/news")
+        #expect(fields.newToken("b") == "phone:/topics/")
+        #expect(fields.newToken("c") == "/topic")
+        #expect(fields.faults.isEmpty)
+        _ = fields.newToken("a")
+        _ = fields.newToken("absent", isRequired: false)
+        #expect(fields.faults.map(\.field) == ["a"])
+    }
+
     @Test(
         "Times of day",
         arguments: [

@@ -35,6 +35,42 @@ struct SettingsRestTests {
         }
     }
 
+    @Test("a topic of FCM's stands for others' devices: a service registers it, a user on no path at all")
+    func topics() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = try await Stack.token(user: "ada")
+            let topic = #"{"platform":"android","token":"/topics/news"}"#
+            let ios = #"{"platform":"ios","provider":"fcm","token":"/topics/news"}"#
+            for body in [topic, ios] {
+                let answer = try await gateway.call(.post, "/v1/devices", token: ada, json: body)
+                #expect(answer.status == 422)
+                #expect(answer.faults == ["token"])
+            }
+            let named = #"{"fcm_token":"/topics/news","platform":"android"}"#
+            let rows = "/rest/v1/user_push_tokens"
+            let others: [(TransferRequest.Method, String, String)] = [
+                (.post, "/api/push/register", named), (.post, "/device-token/register", named),
+                (.post, "/api/v1/devices", #"{"token":"/topics/news","platform":2}"#),
+                (.post, "/api/push/gcm/", #"{"registration_id":"/topics/news"}"#), (.post, rows, "[\(topic)]"),
+                (.patch, "\(rows)?platform=eq.android", #"{"token":"/topics/news"}"#),
+            ]
+            // A row that the last of them could change.
+            let phone = #"{"platform":"android","token":"phone"}"#
+            #expect(try await gateway.call(.post, "/v1/devices", token: ada, json: phone).status == 201)
+            for (method, path, body) in others {
+                let answer = try await gateway.call(method, path, token: ada, json: body)
+                #expect([400, 422].contains(answer.status), "\(path): \(answer.status)")
+            }
+            #expect(try await stack.query("SELECT FROM carillon.devices WHERE token <> 'phone'").count == 0)
+
+            let service = try await Stack.token(user: "backend", scope: .service)
+            #expect(try await gateway.call(.post, "/v1/devices", token: service, json: topic).status == 201)
+            let record = #"{"devices":[{"platform":"android","token":"/topics/sport"}]}"#
+            #expect(try await gateway.call(.put, "/v1/users/eve", token: service, json: record).status == 200)
+        }
+    }
+
     @Test("Web Push without a key is no riddle")
     func webPushKey() async throws {
         try await Stack.with { stack in

@@ -37,6 +37,9 @@ package struct APIContext: RequestContext {
         return caller
     }
 
+    /// Whether the caller may act for the system, beyond sending some jobs.
+    var isService: Bool { self.caller.map { $0.isService && !$0.allowance.isLimited } ?? false }
+
     /// Asserts that the caller may see the system's insides.
     ///
     /// - Throws: ``Problem`` 401 or 403.

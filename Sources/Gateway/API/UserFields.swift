@@ -131,7 +131,10 @@ package struct UserFields: Sendable {
     // MARK: Devices
 
     /// Reads a device as an app registers it; nil with a fault if it cannot be one.
-    func device(_ body: inout JSONBody, user: String) -> Device? {
+    ///
+    /// - Parameter allowsTopics: whether the token may stand for a topic of FCM's. Not where users speak for themselves:
+    ///   their notifications would go to all who have subscribed to it.
+    func device(_ body: inout JSONBody, user: String, allowsTopics: Bool) -> Device? {
         body.allow([
             "platform", "provider", "token", "app", "environment", "name", "device_id", "app_version", "locale",
         ])
@@ -148,6 +151,9 @@ package struct UserFields: Sendable {
         if provider == nil, let platform, body.value["provider"]?.string == nil { provider = platform.provider }
         if let token, !token.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) {
             body.fault("token", "must be printable ASCII")
+        }
+        if provider == .fcm, !allowsTopics, let token, Device.isTopic(token) {
+            body.fault("token", "stands for a topic, which a service alone may register")
         }
         if provider == .apns, let token, !token.utf8.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) {
             body.fault("token", "must be hexadecimal for apns")
@@ -199,6 +205,8 @@ package struct UserFields: Sendable {
 
     /// Reads a record: `settings`, `preferences`, `categories`, `devices` and `topics`, each as its own call takes it.
     ///
+    /// Only services and operators bring records, so that devices may stand for topics of FCM's.
+    ///
     /// - Parameter user: the user; nil if the record says it as `user_id`.
     /// - Throws: ``JobFaults`` with every fault.
     package func record(_ value: JSONValue, user: String?) throws(JobFaults) -> UserRecord {
@@ -220,7 +228,9 @@ package struct UserFields: Sendable {
         record.preferences.merge(self.categoryPreferences("categories", &body)) { one, _ in one }
         for (index, element) in body.elements("devices", limit: DeviceStore.limit).enumerated() {
             var part = JSONBody(element, at: "devices[\(index)]")
-            if element.object != nil, let device = self.device(&part, user: user) { record.devices.append(device) }
+            if element.object != nil, let device = self.device(&part, user: user, allowsTopics: true) {
+                record.devices.append(device)
+            }
             for fault in part.faults { body.fault(fault.field, fault.reason) }
         }
         for (index, element) in body.elements("topics", limit: Self.mostTopics).enumerated() {

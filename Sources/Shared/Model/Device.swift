@@ -6,6 +6,9 @@ package struct Device: Sendable, Equatable {
     /// What stands for the user's e-mail address where a device's id stands: the same for everyone.
     package static let emailAddress = NotificationID(high: 0x8000, low: 0x8000_0065_6D61_696C)
 
+    /// How a token begins that stands for a topic of FCM's, and so for everyone who has subscribed to it.
+    package static let topicPrefix = "/topics/"
+
     package let id: NotificationID
     package let user: String
     package var platform: Platform
@@ -44,4 +47,7 @@ package struct Device: Sendable, Equatable {
         self.registeredAt = registeredAt
         self.lastUsedAt = registeredAt
     }
+
+    /// Whether a token stands for a topic of FCM's: who registers one passes a user's notifications on to others.
+    package static func isTopic(_ token: String) -> Bool { token.utf8.starts(with: Self.topicPrefix.utf8) }
 }

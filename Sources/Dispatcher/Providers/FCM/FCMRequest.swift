@@ -10,7 +10,6 @@ package struct FCMRequest {
     private static let sizeLimit = 4_096
     /// The same for a topic.
     private static let topicSizeLimit = 2_048
-    private static let topicPrefix = "/topics/"
 
     private let message: PushMessage
     private let token: String
@@ -57,7 +56,7 @@ package struct FCMRequest {
     }
 
     private var topic: Substring? {
-        self.token.hasPrefix(Self.topicPrefix) ? self.token.dropFirst(Self.topicPrefix.count) : nil
+        self.token.hasPrefix(Device.topicPrefix) ? self.token.dropFirst(Device.topicPrefix.count) : nil
     }
 
     /// The body within FCM's limit: data gives way first, then the image, then the end of the text.

@@ -24,7 +24,7 @@ struct DeviceRoutes {
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
-        let device = self.services.userFields.device(&body, user: user)
+        let device = self.services.userFields.device(&body, user: user, allowsTopics: context.isService)
         try body.finish()
         guard let device else { throw Problem(.badRequest, "fields are missing") }
         let stored = try await self.services.devices.register(device)

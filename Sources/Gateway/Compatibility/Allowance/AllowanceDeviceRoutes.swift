@@ -24,7 +24,7 @@ struct AllowanceDeviceRoutes {
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
-        let token = fields.token("token")
+        let token = fields.newToken("token")
         let platform = AllowanceShape.platform(fields.value["platform"])
         if platform == nil { fields.fault("platform", "must be 1 (iOS), 2 (Android) or 3 (Web)") }
         let name = fields.text("deviceName", limit: DeviceKeeper.longestName)

@@ -27,7 +27,7 @@ struct NewsDeviceRoutes {
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
-        let token = fields.token("fcm_token")
+        let token = fields.newToken("fcm_token")
         let platform = fields.choice("platform", of: Platform.self) ?? .ios
         if platform == .webhook { fields.fault("platform", "must be one of ios, android, web") }
         let version = fields.text("app_version", limit: 64)

@@ -42,7 +42,7 @@ enum EdgeRequests {
             try self.requireOwner(&fields, user: user)
             let platform = fields.choice("platform", of: Platform.self, isRequired: true)
             if platform == .web || platform == .webhook { fields.fault("platform", "must be ios or android") }
-            let token = fields.token("token")
+            let token = fields.newToken("token")
             let deviceID = fields.text("device_id", limit: DeviceKeeper.longestName)
             guard let platform, let token else { return nil }
             if platform == .ios, !token.utf8.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) {
@@ -59,7 +59,7 @@ enum EdgeRequests {
         let changes = try self.rows(body) { fields in
             try self.requireOwner(&fields, user: user)
             return Change(
-                token: fields.token("token", isRequired: false),
+                token: fields.newToken("token", isRequired: false),
                 deviceID: fields.text("device_id", limit: DeviceKeeper.longestName)
             )
         }

@@ -49,6 +49,14 @@ struct DeviceKeeper {
 }
 
 extension RequestFields {
+    /// A token that is to be registered: one app's on one device, and no topic of FCM's, which would pass the user's
+    /// notifications on to all who have subscribed to it.
+    mutating func newToken(_ name: String, isRequired: Bool = true) -> String? {
+        guard let token = self.token(name, isRequired: isRequired) else { return nil }
+        if Device.isTopic(token) { self.fault(name, "stands for a topic, and not for a device") }
+        return token
+    }
+
     /// A token of FCM or of a browser.
     mutating func token(_ name: String, isRequired: Bool = true) -> String? {
         self.text(name, limit: DeviceKeeper.longestToken, isRequired: isRequired)

@@ -23,7 +23,7 @@ struct HybridDeviceRoutes {
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
-        let token = fields.token("fcm_token")
+        let token = fields.newToken("fcm_token")
         let platform = fields.choice("platform", of: Platform.self, isRequired: true)
         if platform == .webhook { fields.fault("platform", "must be one of ios, android, web") }
         let deviceID = fields.text("device_id", limit: DeviceKeeper.longestName)

@@ -27,7 +27,7 @@ enum TaskShape {
         platform: Platform,
         provider: Provider
     ) -> DeviceKeeper.Registration {
-        let token = fields.token("registration_id")
+        let token = fields.newToken("registration_id")
         if provider == .apns, let token, !Self.isHexadecimal(token) {
             fields.fault("registration_id", "must be hexadecimal")
         }

@@ -1,0 +1,25 @@
+// Carillon · FCMChannelTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import JSON
+import Model
+import ProviderSandbox
+import Providers
+import Testing
+
+/// What FCM alone has, over real connections.
+@Suite("The way to FCM", .timeLimit(.minutes(10)))
+struct FCMChannelTests {
+    @Test("A topic gets what is sent to its token, within its own limit")
+    func topic() async throws {
+        try await ProviderBench.with(.fcm) { bench in
+            let message = ProviderBench.message { $0.body = String(repeating: "b", count: 4_000) }
+            let reply = await bench.channel.send(message, to: bench.device(token: "/topics/news"))
+            #expect(reply.isAccepted, "\(reply)")
+            let received = try #require(bench.sandbox.received().first)
+            let sent = try JSONParser.parse(received.payload)["message"]
+            #expect(sent?["topic"]?.string == "news")
+            #expect(sent?["token"] == nil)
+        }
+    }
+}
