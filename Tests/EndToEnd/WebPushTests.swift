@@ -118,11 +118,11 @@ struct WebPushTests {
         }
     }
 
-    @Test("a service that does not know our key is no reason to give the subscription up")
+    @Test("a service that does not know our key is no reason to give the subscription up, but one to tell")
     func anotherKey() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let dispatcher = try await stack.startDispatcher()
             let other = await stack.http.perform(
                 .init(.get, url: "\(stack.sandbox.controlURL)/subscriptions?id=other&key=\(Self.otherKey)"))
             guard case .answered(let answer) = other, answer.status == 200 else {
@@ -135,6 +135,18 @@ struct WebPushTests {
             try await eventually("it is kept") { try await Self.attempts(stack) == ["retry HTTP_403"] }
             let list = try await gateway.call(.get, "/v1/devices", token: try await Stack.token(user: "ada"))
             #expect(list.body["devices"]?.array?.first?["active"]?.bool == true)
+            try await eventually("it is told") {
+                dispatcher.errors().contains("provider does not accept our configuration")
+            }
+            let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
+            let page = await stack.http.perform(
+                .init(.get, url: "\(metrics)/metrics", maximumResponseBytes: 1_048_576))
+            guard case .answered(let response) = page else {
+                Issue.record("the dispatcher shows no metrics")
+                return
+            }
+            let samples = try MetricsText(String(decoding: response.body, as: UTF8.self)).samples
+            #expect(samples[#"carillon_provider_misconfigured{provider="webpush",app="default"}"#] ?? 0 >= 1)
         }
     }
 

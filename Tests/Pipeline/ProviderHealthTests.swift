@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Fixtures
+import Logging
 import Model
 import Providers
+import Synchronization
 import Testing
 
 @testable import Pipeline
@@ -48,6 +50,53 @@ struct ProviderHealthTests {
         let admitted = (0..<calls).count { _ in health.admit("app", isShared: true, now: Self.now) == .yes }
         #expect(admitted == calls * 3 / 4)
         #expect(health.admit("other", isShared: true, now: Self.now) == .yes)
+    }
+
+    @Test("a configuration that is not accepted for single devices is an error in the log, once a minute for an app")
+    func partialConfiguration() {
+        let lines = Journal.Lines()
+        let logger = Logger(label: "test") { _ in Journal(lines: lines) }
+        let health = ProviderHealth(.webpush, calls: 512, logger: logger)
+        let reply = ProviderReply(.answered(.configuration(reason: "HTTP_403", concernsAll: false)))
+        func note(_ reply: ProviderReply, _ app: String, after delay: Duration) {
+            let now = Self.now + delay
+            #expect(health.admit(app, service: "https://push.example", isShared: false, now: now) == .yes)
+            health.note(reply, app: app, service: "https://push.example", since: now, now: now)
+        }
+        for _ in 0..<20 { note(reply, "one", after: .zero) }
+        note(reply, "one", after: .seconds(59))
+        #expect(lines.all == ["error one HTTP_403"])
+        note(ProviderReply(.answered(.accepted(id: "1"))), "two", after: .seconds(59))
+        note(reply, "two", after: .seconds(59))
+        note(reply, "one", after: .seconds(60))
+        #expect(lines.all == ["error one HTTP_403", "error two HTTP_403", "error one HTTP_403"])
+    }
+
+    /// Keeps level, app and answer of what is logged.
+    private struct Journal: LogHandler {
+        final class Lines: Sendable {
+            private let lines = Mutex<[String]>([])
+
+            var all: [String] { self.lines.withLock { $0 } }
+
+            func add(_ line: String) {
+                self.lines.withLock { $0.append(line) }
+            }
+        }
+
+        let lines: Lines
+        var logLevel = Logger.Level.trace
+        var metadata: Logger.Metadata = [:]
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { self.metadata[key] }
+            set { self.metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) {
+            let words = ["app", "answer"].map { event.metadata?[$0]?.description ?? "" }
+            self.lines.add(([event.level.rawValue] + words).joined(separator: " "))
+        }
     }
 
     @Test("a provider is out of use when it is for all of its apps, until the first of them may probe")

@@ -67,7 +67,8 @@ enum DispatcherMetrics {
             MetricFamily("carillon_provider_in_flight", .gauge, by: ["provider", "app"], "calls under way"),
             MetricFamily(
                 "carillon_provider_misconfigured", .counter, by: ["provider", "app"],
-                "times that a provider went out of use as it does not accept our configuration"),
+                "times that a provider did not accept our configuration; once a minute where it concerns single devices"
+            ),
             MetricFamily(
                 "carillon_outbox_moved", .counter, by: ["database"],
                 "rows moved to their streams; own is Carillon's database, others are numbered as they are listed"),

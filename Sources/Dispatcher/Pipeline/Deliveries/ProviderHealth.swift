@@ -12,6 +12,8 @@ import Synchronization
 final class ProviderHealth: Sendable {
     /// How many breakers are kept: services are what devices say, and those that work and are not in use are forgotten.
     private static let capacity = 1_000
+    /// How long nothing more is said of an app whose configuration is not accepted for single devices.
+    private static let silence: Duration = .seconds(60)
 
     /// Whether there is any use in looking at a provider's work.
     enum Standing: Equatable {
@@ -32,6 +34,8 @@ final class ProviderHealth: Sendable {
     private let share: Int
     private let logger: Logger
     private let breakers = Mutex<[Scope: CircuitBreaker]>([:])
+    /// When it was last said of an app that its configuration is not accepted for single devices.
+    private let saidAt = Mutex<[String: Timestamp]>([:])
 
     /// - Parameter calls: how many to the provider are under way at most.
     init(_ provider: Provider, calls: Int, logger: Logger) {
@@ -77,7 +81,8 @@ final class ProviderHealth: Sendable {
         self.breakers.withLock { $0[Scope(app: app, service: service)]?.withdraw() }
     }
 
-    /// Notes what came of a call; tells once when an app's provider goes out of use or comes back.
+    /// Notes what came of a call; tells once when an app's provider goes out of use or comes back, and once a minute when
+    /// it does not accept our configuration for single devices, which puts it out of use for nobody.
     ///
     /// - Parameter start: when the call was admitted.
     func note(
@@ -92,17 +97,21 @@ final class ProviderHealth: Sendable {
             breakers[scope] = breaker
             return (before, breaker.state)
         }
-        guard before != after else { return }
+        let isToldApart = reply.concernsConfigurationInPart && self.isTimeToSay(app, now: now)
+        guard before != after || isToldApart else { return }
         var metadata: Logger.Metadata = [
             "provider": "\(self.provider.rawValue)", "app": "\(app)", "answer": "\(reply.summary)",
         ]
         if let service { metadata["service"] = "\(service)" }
+        if isToldApart {
+            self.countMisconfigured(app)
+            self.logger.error(
+                "provider does not accept our configuration for some devices; their work is kept", metadata: metadata)
+        }
+        guard before != after else { return }
         switch after {
         case .open(let until) where verdict == .misconfigured:
-            Counter(
-                label: "carillon.provider.misconfigured",
-                dimensions: [("provider", self.provider.rawValue), ("app", app)]
-            ).increment()
+            self.countMisconfigured(app)
             self.logger.error(
                 "provider does not accept our configuration; its work is kept",
                 metadata: metadata.merging(["until": "\(until.rfc3339)"]) { $1 })
@@ -113,6 +122,22 @@ final class ProviderHealth: Sendable {
         case .closed where before == .probing: self.logger.notice("provider is back", metadata: metadata)
         case .closed, .probing: break
         }
+    }
+
+    private func isTimeToSay(_ app: String, now: Timestamp) -> Bool {
+        self.saidAt.withLock { saidAt in
+            // Calls end in any order, so that a moment may be a little earlier than the last.
+            if let last = saidAt[app], max(now - last, last - now) < Self.silence { return false }
+            saidAt[app] = now
+            return true
+        }
+    }
+
+    private func countMisconfigured(_ app: String) {
+        Counter(
+            label: "carillon.provider.misconfigured",
+            dimensions: [("provider", self.provider.rawValue), ("app", app)]
+        ).increment()
     }
 
     /// What each app's breaker is doing.
@@ -136,6 +161,11 @@ extension CircuitBreaker.Verdict {
 }
 
 extension ProviderReply {
+    /// Whether our configuration is not accepted for this device, while it may be for others.
+    fileprivate var concernsConfigurationInPart: Bool {
+        if case .answered(.configuration(_, concernsAll: false)) = self.result { true } else { false }
+    }
+
     /// The answer in a word or two.
     var summary: String {
         switch self.result {
