@@ -9,11 +9,15 @@ struct RetryPolicy: Sendable, Equatable {
     let backoff: Backoff
     /// How many tries there are in all.
     let tries: Int
+    /// Whether tries are counted only where the notification never expires.
+    var endsByExpiry = false
 
     static func of(_ lane: Lane, _ provider: Provider) -> RetryPolicy {
         if provider == .email { return self.ofMail(lane) }
         return switch lane {
-        case .critical: RetryPolicy(backoff: Backoff(base: .seconds(1), limit: .seconds(15)), tries: 40)
+        // As long as it matters, however long its provider is out of order.
+        case .critical:
+            RetryPolicy(backoff: Backoff(base: .seconds(1), limit: .seconds(15)), tries: 40, endsByExpiry: true)
         case .normal: RetryPolicy(backoff: Backoff(base: .seconds(15), limit: .seconds(16 * 60)), tries: 8)
         case .bulk: RetryPolicy(backoff: Backoff(base: .seconds(60), limit: .seconds(2 * 3_600)), tries: 16)
         }
@@ -22,7 +26,8 @@ struct RetryPolicy: Sendable, Equatable {
     /// Relays take minutes where push services take seconds, and wait for hours for a full mailbox to empty.
     private static func ofMail(_ lane: Lane) -> RetryPolicy {
         switch lane {
-        case .critical: RetryPolicy(backoff: Backoff(base: .seconds(60), limit: .seconds(15 * 60)), tries: 40)
+        case .critical:
+            RetryPolicy(backoff: Backoff(base: .seconds(60), limit: .seconds(15 * 60)), tries: 40, endsByExpiry: true)
         case .normal: RetryPolicy(backoff: Backoff(base: .seconds(2 * 60), limit: .seconds(60 * 60)), tries: 24)
         case .bulk: RetryPolicy(backoff: Backoff(base: .seconds(5 * 60), limit: .seconds(2 * 3_600)), tries: 16)
         }
@@ -40,7 +45,8 @@ struct RetryPolicy: Sendable, Equatable {
         expiresAt: Timestamp?,
         using generator: inout some RandomNumberGenerator
     ) -> Timestamp? {
-        guard tried < self.tries else { return nil }
+        let isCounted = !self.endsByExpiry || expiresAt == nil
+        guard !isCounted || tried < self.tries else { return nil }
         let jittered = self.backoff.delay(attempt: tried - 1, using: &generator)
         // What the provider asks for is a floor; jitter above it keeps its clients apart.
         let delay = minimum.map { max(jittered, $0 + jittered / 10) } ?? jittered
