@@ -83,7 +83,10 @@ struct RetryPolicyTests {
         #expect(RetryPolicy.of(lane, provider) == RetryPolicy.of(lane, .fcm))
     }
 
-    @Test("what is critical is tried until it expires, and by count if it never does", arguments: [Provider.fcm, .email])
+    @Test(
+        "what is critical is tried until it expires, and by count where it never does",
+        arguments: [Provider.fcm, .email]
+    )
     func critical(provider: Provider) throws {
         var generator = SystemRandomNumberGenerator()
         let policy = RetryPolicy.of(.critical, provider)

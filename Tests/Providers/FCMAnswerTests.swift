@@ -24,7 +24,17 @@ struct FCMAnswerTests {
     func accepted() {
         let body = Array(#"{"name":"projects/p/messages/0:1"}"#.utf8)
         #expect(FCMAnswer.read(status: 200, body: body, retryAfter: nil) == .accepted(id: "projects/p/messages/0:1"))
-        #expect(FCMAnswer.read(status: 200, body: [], retryAfter: nil) == .accepted(id: nil))
+    }
+
+    @Test(
+        "A success without FCM's name for the message says nothing of what became of it",
+        arguments: [
+            "", "<html><body>Welcome</body></html>", #"{"name":"projects/p/mess"#, "{}", #"{"name":""}"#,
+            #"{"name":7}"#, #"["name"]"#,
+        ]
+    )
+    func unknown(body: String) {
+        #expect(FCMAnswer.read(status: 200, body: Array(body.utf8), retryAfter: nil) == nil)
     }
 
     @Test(

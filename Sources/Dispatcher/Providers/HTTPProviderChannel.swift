@@ -14,8 +14,8 @@ package protocol HTTPProviderChannel: ProviderChannel {
     /// - Throws: ``CredentialFault`` if there is no credential to be had now.
     func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest
 
-    /// What an answer means.
-    func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer
+    /// What an answer means; nil if it makes no sense, so that whether the provider has the message is not known.
+    func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer?
 
     /// The provider says that the credential in `request` has expired.
     ///
@@ -63,10 +63,11 @@ extension HTTPProviderChannel {
         switch await self.transfer.perform(TransferRequest(request, timeout: self.timeout ?? Self.patience)) {
         case .answered(let response):
             let sent = request
-            let reply = ProviderReply(
-                .answered(self.read(response, now: self.now())),
-                transcript: sent.withoutCredential(response.transcript))
-            return (reply, request)
+            let answer = self.read(response, now: self.now())
+            let result =
+                answer.map { ProviderReply.Result.answered($0) }
+                ?? .unanswered(reason: "not_understood", mayHaveBeenSent: true)
+            return (ProviderReply(result, transcript: sent.withoutCredential(response.transcript)), request)
         case .unanswered(let failure) where failure.reason == .privateAddress:
             // Another try would end the same way.
             return (ProviderReply(.answered(.refused(reason: "private_address")), transcript: "not sent"), nil)

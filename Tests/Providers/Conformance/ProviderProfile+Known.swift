@@ -31,6 +31,8 @@ extension ProviderProfile {
             "PERMISSION_DENIED": "permission-",
         ]),
         delayed: ["quota-", "devicequota-", "unavailable-"],
+        // A success counts by its body, which has FCM's name for the message.
+        nonsense: Self.usualNonsense + ["page-", "blank-", "torn-"],
         wrongFiles: [
             "[]", "{}", Self.otherCurve,
             #"{"project_id":"p","client_email":"e","private_key_id":"k","token_uri":"https://x","private_key":""#

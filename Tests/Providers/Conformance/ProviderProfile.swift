@@ -21,6 +21,8 @@ struct ProviderProfile: Sendable, CustomTestStringConvertible {
         var sandbox: (@Sendable (inout SandboxConfiguration) -> Void)?
     }
 
+    static let usualNonsense = ["html-", "half-", "empty-", "huge-", "echo-"]
+
     let provider: Provider
     let settings: @Sendable (ProviderSandbox) -> [String: String]
     /// A token that begins with a marker and is different each time.
@@ -30,7 +32,7 @@ struct ProviderProfile: Sendable, CustomTestStringConvertible {
     /// Markers of answers that say how long to wait.
     var delayed: [String] = []
     /// Markers of what is no answer at all.
-    var nonsense = ["html-", "half-", "empty-", "huge-", "echo-"]
+    var nonsense = Self.usualNonsense
     var silent = "silent-"
     var cut = "cut-"
     /// Ends the connection, the first time; nil where there is no such thing.

@@ -75,7 +75,7 @@ struct APNSChannel: HTTPProviderChannel {
             || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_")
     }
 
-    func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer {
+    func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
         guard response.version == .http2 else { return .retry(reason: "not_http2", after: nil) }
         return APNSAnswer.read(status: response.status, body: response.body, identifier: response.header("apns-id"))
     }

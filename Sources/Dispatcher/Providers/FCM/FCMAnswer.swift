@@ -42,12 +42,15 @@ package enum FCMAnswer {
 
     private static let byReason = Dictionary(uniqueKeysWithValues: rules.map { ($0.reason, $0) })
 
-    /// What an answer means.
+    /// What an answer means; nil for a success without FCM's name for the message: a proxy's page, or a body that was cut.
     ///
     /// - Parameter retryAfter: what the Retry-After header asks for.
-    package static func read(status: Int, body: [UInt8], retryAfter: Duration?) -> ProviderAnswer {
+    package static func read(status: Int, body: [UInt8], retryAfter: Duration?) -> ProviderAnswer? {
         let value = try? JSONParser.parse(body)
-        if status == 200 { return .accepted(id: value?["name"]?.string) }
+        if status == 200 {
+            guard let name = value?["name"]?.string, !name.isEmpty else { return nil }
+            return .accepted(id: name)
+        }
         let error = value?["error"]
         let details = error?["details"]?.array ?? []
         let specific = details.compactMap { detail -> String? in

@@ -63,7 +63,7 @@ struct FCMChannel: HTTPProviderChannel {
         )
     }
 
-    func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer {
+    func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
         FCMAnswer.read(status: response.status, body: response.body, retryAfter: response.retryAfter(now: now))
     }
 

@@ -79,7 +79,7 @@ package struct WebPushChannel: HTTPProviderChannel {
         return WebPushRequest.make(message, subscription: subscription, authorization: authorization, body: body)
     }
 
-    package func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer {
+    package func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
         WebPushAnswer.read(
             status: response.status,
             body: response.body,

@@ -34,7 +34,7 @@ struct WebhookChannel: HTTPProviderChannel {
             message, device: device, url: self.url, secret: self.secret, shape: self.shape, at: self.now())
     }
 
-    func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer {
+    func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
         WebhookAnswer.read(status: response.status, body: response.body, retryAfter: response.retryAfter(now: now))
     }
 

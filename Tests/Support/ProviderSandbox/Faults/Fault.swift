@@ -16,6 +16,12 @@ enum Fault: Sendable {
         case huge
         /// 502 with the request's own header in it, credential and all.
         case echo
+        /// 200 with a page of HTML, as a proxy that asks for a login gives.
+        case page
+        /// 200 without a body.
+        case blank
+        /// 200 with the beginning of a JSON object.
+        case torn
     }
 
     case fcm(FCMRefusal)
