@@ -9,8 +9,8 @@ import Testing
 @Suite("Requests to APNs", .timeLimit(.minutes(10)))
 struct APNSRequestTests {
     @Test("The least")
-    func least() {
-        let request = Messages.apns(Messages.make())
+    func least() throws {
+        let request = try Messages.apns(Messages.make())
         #expect(request.url == "https://apns.example/3/device/a1b2")
         #expect(
             Messages.headers(request) == [
@@ -26,25 +26,25 @@ struct APNSRequestTests {
     }
 
     @Test("A repeat has the delivery's id of the first try; another device, and what takes it away, have others")
-    func deliveryID() {
-        func id(_ device: UInt64, _ message: PushMessage) -> String? {
+    func deliveryID() throws {
+        func id(_ device: UInt64, _ message: PushMessage) throws -> String? {
             let device = Device(
                 id: NotificationID(high: 1, low: device), user: "u1", platform: .ios, provider: .apns, app: "default",
                 environment: .production, token: "a1b2", registeredAt: Messages.now)
-            let request = APNSRequest.make(
+            let request = try APNSRequest.make(
                 message, device: device, endpoint: "https://apns.example", topic: "t", providerToken: "jwt")
             return request.headers.first { $0.name == "apns-id" }?.value
         }
         let message = Messages.make()
         var retraction = message
         retraction.purpose = .retract
-        #expect(id(2, message) == id(2, Messages.make(unread: 9)))
-        #expect(Set([id(2, message), id(3, message), id(2, retraction), id(2, Messages.make())]).count == 3)
+        #expect(try id(2, message) == id(2, Messages.make(unread: 9)))
+        #expect(try Set([id(2, message), id(3, message), id(2, retraction), id(2, Messages.make())]).count == 3)
     }
 
     @Test("Everything; what is ours cannot be replaced by data")
-    func everything() {
-        let request = Messages.apns(
+    func everything() throws {
+        let request = try Messages.apns(
             Messages.make {
                 $0.severity = .alert
                 $0.category = "payments"
@@ -77,20 +77,20 @@ struct APNSRequestTests {
             ("a\r\napns-topic: other", false), ("a\u{7F}", false), ("order/5:1", true),
         ]
     )
-    func collapseID(key: String, isSent: Bool) {
-        let headers = Messages.headers(Messages.apns(Messages.make { $0.collapseKey = key }))
+    func collapseID(key: String, isSent: Bool) throws {
+        let headers = try Messages.headers(Messages.apns(Messages.make { $0.collapseKey = key }))
         #expect(headers.contains("apns-collapse-id: \(key)") == isSent)
         #expect(headers.count == (isSent ? 6 : 5))
     }
 
     @Test("Data that does not fit gives way; to the last byte what fits goes out")
     func dataGivesWay() throws {
-        func request(_ length: Int) -> ProviderRequest {
-            Messages.apns(
+        func request(_ length: Int) throws -> ProviderRequest {
+            try Messages.apns(
                 Messages.make { $0.data = Array(#"{"k":"\#(String(repeating: "a", count: length))"}"#.utf8) })
         }
-        let room = 4_096 - request(0).body.count
-        #expect(request(room).body.count == 4_096)
+        let room = 4_096 - (try request(0).body.count)
+        #expect(try request(room).body.count == 4_096)
         let reduced = try Messages.json(request(room + 1))
         #expect(reduced.object?.map(\.key) == ["aps", "notification_id", "type"])
         #expect(reduced["aps"]?["alert"]?["body"]?.string == "World")
@@ -102,7 +102,7 @@ struct APNSRequestTests {
     )
     func bodyIsShortened(character: String) throws {
         let body = String(String(repeating: character, count: 4_096).unicodeScalars.prefix(4_096))
-        let request = Messages.apns(
+        let request = try Messages.apns(
             Messages.make {
                 $0.title = String(repeating: "😀", count: 255)
                 $0.body = body
@@ -118,7 +118,7 @@ struct APNSRequestTests {
     @Test("A body that fits without the data is not shortened")
     func keepsBody() throws {
         let body = String(repeating: "a", count: 3_800)
-        let request = Messages.apns(
+        let request = try Messages.apns(
             Messages.make {
                 $0.body = body
                 $0.data = Array(#"{"k":"\#(String(repeating: "v", count: 400))"}"#.utf8)
@@ -126,9 +126,56 @@ struct APNSRequestTests {
         #expect(try Messages.json(request)["aps"]?["alert"]?["body"]?.string == body)
     }
 
+    @Test("An image that does not fit gives way after the data and before the body", arguments: [100, 3_700])
+    func imageGivesWay(length: Int) throws {
+        let body = String(repeating: "b", count: length)
+        func request(_ image: String) throws -> JSONValue {
+            try Messages.json(
+                Messages.apns(
+                    Messages.make {
+                        $0.body = body
+                        $0.data = Array(#"{"k":"v"}"#.utf8)
+                        $0.extras.image = image
+                    }))
+        }
+        let small = try request("https://example.org/i.png")
+        #expect(small["image"]?.string == "https://example.org/i.png")
+        #expect(small["aps"]?["mutable-content"]?.integer == 1)
+        let large = try request(String(repeating: "é", count: 2_048))
+        #expect(large.object?.map(\.key) == ["aps", "notification_id", "type"])
+        #expect(large["aps"]?["mutable-content"] == nil)
+        #expect(large["aps"]?["alert"]?["body"]?.string == body)
+    }
+
+    @Test("With the longest of everything that gives way it still fits")
+    func longest() throws {
+        let request = try Messages.apns(
+            Messages.make {
+                $0.title = String(repeating: "😀", count: 255)
+                $0.body = String(repeating: "é", count: 4_096)
+                $0.data = Array(#"{"k":"\#(String(repeating: "v", count: 16_000))"}"#.utf8)
+                $0.extras.image = String(repeating: "é", count: 2_048)
+            })
+        #expect((3_900...4_096).contains(request.body.count))
+    }
+
+    @Test(
+        "What nothing can be taken from is refused with what is too large",
+        arguments: [("platform.apns", 8_192, 5), ("title", 10, 1_000)]
+    )
+    func tooLarge(name: String, platform: Int, title: Int) throws {
+        let block = String(repeating: "x", count: platform)
+        let message = Messages.make {
+            // More than a job may hold.
+            $0.title = String(repeating: "\u{1}", count: title)
+            $0.extras.platform = Array(#"{"apns":{"aps":{"x":"\#(block)"}}}"#.utf8)
+        }
+        #expect(throws: MessageRefusal("too_large:\(name)")) { try Messages.apns(message) }
+    }
+
     @Test("A job's own words for APNs: short names, members of aps, headers")
     func overrides() throws {
-        let request = Messages.apns(
+        let request = try Messages.apns(
             Messages.make {
                 $0.severity = .alert
                 $0.extras.platform = Array(
@@ -155,7 +202,7 @@ struct APNSRequestTests {
 
     @Test("A background push shows nothing, and has Apple's priority for it")
     func background() throws {
-        let request = Messages.apns(
+        let request = try Messages.apns(
             Messages.make {
                 $0.severity = .alert
                 $0.extras.platform = Array(#"{"apns":{"push_type":"background","priority":10}}"#.utf8)
@@ -169,7 +216,7 @@ struct APNSRequestTests {
     func retraction() throws {
         var message = Messages.make { $0.collapseKey = "k" }
         message.purpose = .retract
-        let request = Messages.apns(message)
+        let request = try Messages.apns(message)
         #expect(Messages.headers(request).contains("apns-push-type: background"))
         #expect(!Messages.headers(request).contains { $0.hasPrefix("apns-collapse-id") })
         #expect(try Messages.json(request)["retract"]?.string == "k")

@@ -33,8 +33,8 @@ enum Messages {
             accessToken: "ya29")
     }
 
-    static func apns(_ message: PushMessage) -> ProviderRequest {
-        APNSRequest.make(
+    static func apns(_ message: PushMessage) throws -> ProviderRequest {
+        try APNSRequest.make(
             message, device: self.device(.apns, token: "a1b2"), endpoint: "https://apns.example",
             topic: "org.example.app",
             providerToken: "jwt")

@@ -64,7 +64,7 @@ struct PushShapeTests {
 
     @Test("APNs gets the same keys with their own kinds of value")
     func apns() throws {
-        let request = APNSRequest.make(
+        let request = try APNSRequest.make(
             Self.message(), device: Messages.device(.apns, token: "t"), endpoint: "e", topic: "t", providerToken: "p",
             shape: try #require(PushShape.named["allowance"]))
         let json = try Messages.json(request)

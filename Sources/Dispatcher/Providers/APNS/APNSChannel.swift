@@ -59,7 +59,7 @@ struct APNSChannel: HTTPProviderChannel {
         guard !device.token.isEmpty, device.token.utf8.allSatisfy({ Self.isTokenByte($0) }) else {
             throw MessageRefusal("token_malformed")
         }
-        return APNSRequest.make(
+        return try APNSRequest.make(
             message,
             device: device,
             endpoint: self.endpoints[device.environment] ?? "",

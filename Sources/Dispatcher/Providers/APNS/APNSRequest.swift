@@ -8,8 +8,8 @@ package import Model
 package struct APNSRequest {
     private static let sizeLimit = 4_096
 
-    private let message: PushMessage
-    private let overrides: APNSOverrides
+    private var message: PushMessage
+    private var overrides: APNSOverrides
     private let shape: PushShape
 
     /// The request that sends `message` to one token.
@@ -17,6 +17,7 @@ package struct APNSRequest {
     /// - Parameters:
     ///   - topic: the app's bundle id.
     ///   - shape: which data the app's clients read.
+    /// - Throws: ``MessageRefusal`` if it cannot be brought within Apple's limit, with what is too large.
     package static func make(
         _ message: PushMessage,
         device: Device,
@@ -24,13 +25,13 @@ package struct APNSRequest {
         topic: String,
         providerToken: String,
         shape: PushShape = .standard
-    ) -> ProviderRequest {
+    ) throws(MessageRefusal) -> ProviderRequest {
         let request = APNSRequest(
             message: message, overrides: APNSOverrides(message.overrides(.apns)), shape: shape)
         return ProviderRequest(
             url: "\(endpoint)/3/device/\(device.token)",
             headers: request.headers(topic: topic, providerToken: providerToken, device: device),
-            body: request.payload()
+            body: try request.payload()
         )
     }
 
@@ -60,16 +61,26 @@ package struct APNSRequest {
         return headers
     }
 
-    /// The payload within Apple's limit: data gives way first, then the end of the body.
-    private func payload() -> [UInt8] {
+    /// The payload within Apple's limit: data gives way first, then the image, then the end of the body.
+    ///
+    /// What the job asks of Apple goes in as it is, so that nothing may help.
+    private func payload() throws(MessageRefusal) -> [UInt8] {
         let body = self.message.notification.body
         let whole = self.encode(body: body, data: self.shape.data(of: self.message))
         if whole.count <= Self.sizeLimit { return whole }
         let essentials = self.shape.essentials(of: self.message)
         let bare = self.encode(body: body, data: essentials)
         if bare.count <= Self.sizeLimit { return bare }
-        let shortened = body.shortened(by: bare.count - Self.sizeLimit) { JSONWriter.length(of: $0) }
-        return self.encode(body: shortened, data: essentials)
+        var plain = self
+        plain.message.notification.extras.image = nil
+        let text = plain.encode(body: body, data: essentials)
+        if text.count <= Self.sizeLimit { return text }
+        let shortened = body.shortened(by: text.count - Self.sizeLimit) { JSONWriter.length(of: $0) }
+        let least = plain.encode(body: shortened, data: essentials)
+        if least.count <= Self.sizeLimit { return least }
+        plain.overrides = APNSOverrides(nil)
+        let isOurs = plain.encode(body: "", data: essentials).count > Self.sizeLimit
+        throw MessageRefusal(isOurs ? "too_large:title" : "too_large:platform.apns")
     }
 
     private func encode(body: String, data: [JSONMember]) -> [UInt8] {
