@@ -7,14 +7,14 @@ import Testing
 
 @Suite("Answers of APNs", .timeLimit(.minutes(10)))
 struct APNSAnswerTests {
-    private static func read(_ status: Int, _ body: String) -> ProviderAnswer {
-        APNSAnswer.read(status: status, body: Array(body.utf8), identifier: "id-1")
+    private static func read(_ status: Int, _ body: String, retryAfter: Duration? = nil) -> ProviderAnswer {
+        APNSAnswer.read(status: status, body: Array(body.utf8), identifier: "id-1", retryAfter: retryAfter)
     }
 
     @Test("Accepted, with the message's id")
     func accepted() {
         #expect(Self.read(200, "") == .accepted(id: "id-1"))
-        #expect(APNSAnswer.read(status: 200, body: [], identifier: nil) == .accepted(id: nil))
+        #expect(APNSAnswer.read(status: 200, body: [], identifier: nil, retryAfter: nil) == .accepted(id: nil))
     }
 
     @Test(
@@ -88,6 +88,24 @@ struct APNSAnswerTests {
             default: .retry(reason: reason, after: delay)
             }
         #expect(Self.read(status, #"{"reason":"\#(reason)"}"#) == expected)
+    }
+
+    @Test(
+        "Retry-After is obeyed, but shortens none of Apple's own waits",
+        arguments: [
+            (503, "ServiceUnavailable", 7, 7), (500, "SomethingNew", 7, 7), (429, "TooManyRequests", 7, 60),
+            (429, "TooManyRequests", 90, 90), (429, "SomethingNew", 7, 60), (429, "SomethingNew", 90, 90),
+            (429, "TooManyProviderTokenUpdates", 7, 1_200), (429, "TooManyProviderTokenUpdates", 1_800, 1_800),
+        ]
+    )
+    func retryAfter(status: Int, reason: String, asked: Int, seconds: Int) {
+        let expected: ProviderAnswer =
+            switch (status, reason) {
+            case (429, "TooManyProviderTokenUpdates"): .slowDown(reason: reason, after: .seconds(seconds))
+            case (429, _): .retryDevice(reason: reason, after: .seconds(seconds))
+            default: .retry(reason: reason, after: .seconds(seconds))
+            }
+        #expect(Self.read(status, #"{"reason":"\#(reason)"}"#, retryAfter: .seconds(asked)) == expected)
     }
 
     @Test("A body that is no JSON leaves the status to speak", arguments: ["", "<html>", "{}", #"{"reason":1}"#])

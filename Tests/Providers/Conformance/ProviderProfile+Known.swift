@@ -66,6 +66,7 @@ extension ProviderProfile {
                 "TooManyProviderTokenUpdates": "2a", "InternalServerError": "50", "ServiceUnavailable": "53",
                 "Shutdown": "54",
             ].mapValues { "dead\($0)00" }),
+        delayed: ["dead5300", "dead5400"],
         nonsense: ["deade600", "deade700", "deade800", "deade900", "deadea00"],
         silent: "deade200",
         cut: "deade300",

@@ -65,8 +65,15 @@ package enum APNSAnswer {
 
     /// What an answer means.
     ///
-    /// - Parameter identifier: the header `apns-id`.
-    package static func read(status: Int, body: [UInt8], identifier: String?) -> ProviderAnswer {
+    /// - Parameters:
+    ///   - identifier: the header `apns-id`.
+    ///   - retryAfter: what the Retry-After header asks for; no less than Apple's own rules do.
+    package static func read(
+        status: Int,
+        body: [UInt8],
+        identifier: String?,
+        retryAfter: Duration?
+    ) -> ProviderAnswer {
         if status == 200 { return .accepted(id: identifier) }
         let value = try? JSONParser.parse(body)
         let reason = String((value?["reason"]?.string ?? "HTTP_\(status)").prefix(64))
@@ -74,14 +81,15 @@ package enum APNSAnswer {
             // In milliseconds: until then Apple knows that the token was not valid.
             let isDated = reason == "Unregistered" || reason == "ExpiredToken"
             let moment = isDated ? value?["timestamp"]?.integer : nil
-            return rule.answer(evidence: moment.map { Timestamp(milliseconds: $0) })
+            let delay = retryAfter.map { max($0, rule.after ?? .zero) }
+            return rule.answer(after: delay, evidence: moment.map { Timestamp(milliseconds: $0) })
         }
         return switch status {
         case 410: .deadToken(reason: reason, evidence: nil)
         case 403: .configuration(reason: reason)
-        case 429: .retryDevice(reason: reason, after: Self.deviceDelay)
+        case 429: .retryDevice(reason: reason, after: max(retryAfter ?? .zero, Self.deviceDelay))
         case 400..<500: .refused(reason: reason)
-        default: .retry(reason: reason, after: nil)
+        default: .retry(reason: reason, after: retryAfter)
         }
     }
 }

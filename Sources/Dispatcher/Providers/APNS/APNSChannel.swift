@@ -77,7 +77,12 @@ struct APNSChannel: HTTPProviderChannel {
 
     func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
         guard response.version == .http2 else { return .retry(reason: "not_http2", after: nil) }
-        return APNSAnswer.read(status: response.status, body: response.body, identifier: response.header("apns-id"))
+        return APNSAnswer.read(
+            status: response.status,
+            body: response.body,
+            identifier: response.header("apns-id"),
+            retryAfter: response.retryAfter(now: now)
+        )
     }
 
     func renewCredential(of request: ProviderRequest) async -> Bool {

@@ -45,10 +45,11 @@ struct APNSEndpoint: Sendable {
             return answer ?? .respond(self.accept(token, request, headers, at: now))
         } catch {
             self.log.refuse(.apns, name: error.reason.rawValue)
+            var fields = [Self.identifier(headers)]
+            if error.reason.status == 503 { fields.append(("retry-after", String(self.configuration.retryAfter))) }
             return .respond(
                 SandboxResponse(
-                    status: error.reason.status, headers: [Self.identifier(headers)],
-                    body: ByteBuffer(string: error.body(at: now))))
+                    status: error.reason.status, headers: fields, body: ByteBuffer(string: error.body(at: now))))
         }
     }
 
