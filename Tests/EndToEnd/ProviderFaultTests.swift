@@ -43,6 +43,24 @@ struct ProviderFaultTests {
         }
     }
 
+    @Test("one that meets two servers that go, one after the other, arrives all the same")
+    func goAwayTwice() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await gateway.register(user: "ada", platform: "android", token: "goaway-2x-ada")
+            // Of the normal lane, where what may have arrived is repeated but once.
+            try await stack.append([("user", "ada"), ("type", "invoice_overdue"), ("title", "Overdue")])
+            try await eventually("it is there", within: .seconds(120)) {
+                stack.pushed() == ["goaway-2x-ada": ["Overdue"]]
+            }
+            try await eventually("it is on record as sent") {
+                try await stack.statuses(user: "ada") == ["Overdue": "sent"]
+            }
+            #expect(try await stack.deadReasons().isEmpty)
+        }
+    }
+
     @Test("a provider with another host's certificate gets nothing, is told in the log, and its work is kept")
     func certificate() async throws {
         var configuration = SandboxConfiguration()

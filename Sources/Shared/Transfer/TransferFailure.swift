@@ -22,7 +22,8 @@ package struct TransferFailure: Error, Sendable, Equatable, CustomStringConverti
         case connectionLost
         /// The server reset this stream after accepting it.
         case streamReset
-        /// The server closes the connection and says that it did not get to this stream (RFC 9113 section 6.8).
+        /// The server closes the connection and says that it did not get to this stream (RFC 9113 section 6.8); now and
+        /// then libcurl says the same of a stream whose answer it did not read before, so that it may have been sent.
         case goAway
         /// The caller's task was cancelled.
         case cancelled

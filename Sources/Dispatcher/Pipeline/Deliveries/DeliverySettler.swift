@@ -9,6 +9,7 @@ import Providers
 import Redis
 import Stores
 import Streams
+import Transfer
 
 /// Records outcomes in batches: PostgreSQL first, then retries and dead letters, then the acknowledgement.
 struct DeliverySettler: Sendable {
@@ -106,7 +107,7 @@ struct DeliverySettler: Sendable {
         case .answered(let answer):
             self.note(answer, outcome, work, in: &ledger)
         case .unanswered(let reason, mayHaveBeenSent: true):
-            self.noteUnknown(outcome, work, reason: "unknown_outcome:\(reason)", in: &ledger)
+            self.noteUnknown(outcome, work, reason, in: &ledger)
         case .unanswered(let reason, mayHaveBeenSent: false):
             ledger.failures += 1
             self.retry(outcome, work.afterTry, reason: "not_sent:\(reason)", after: nil, in: &ledger)
@@ -224,14 +225,21 @@ struct DeliverySettler: Sendable {
 
     /// Repeats once what may or may not have arrived, with the same ids and keys, so that the device shows one.
     ///
-    /// What is critical goes on, since an alert that does not come is worse than one that comes twice.
+    /// What is critical goes on, since an alert that does not come is worse than one that comes twice. So does what met a
+    /// server that goes: it has as a rule not been looked at (RFC 9113 section 6.8), and a service whose servers are
+    /// replaced one after the other says so many times.
     private func noteUnknown(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
-        reason: String,
+        _ cause: String,
         in ledger: inout Ledger
     ) {
+        let reason = "unknown_outcome:\(cause)"
         ledger.failures += 1
+        if cause == TransferFailure.Reason.goAway.rawValue {
+            self.retry(outcome, work.afterTry, reason: reason, after: nil, in: &ledger)
+            return
+        }
         guard work.wasUnknown, outcome.lane != .critical else {
             self.retry(outcome, work.afterUnknown, reason: reason, after: nil, in: &ledger)
             return
