@@ -99,10 +99,9 @@ struct FCMAnswerTests {
     @Test("Retry-After is obeyed", arguments: [429, 500, 503])
     func retryAfter(status: Int) {
         let answer = FCMAnswer.read(status: status, body: Self.body("X"), retryAfter: .seconds(7))
-        #expect(
-            answer
-                == (status == 429
-                    ? .slowDown(reason: "X", after: .seconds(7)) : .retry(reason: "X", after: .seconds(7))))
+        let expected: ProviderAnswer =
+            status == 429 ? .slowDown(reason: "X", after: .seconds(7)) : .retry(reason: "X", after: .seconds(7))
+        #expect(answer == expected)
     }
 
     @Test("A reason on record is bounded")

@@ -71,6 +71,18 @@ struct FCMRequestTests {
         #expect(data?["type"]?.string == "greeting")
     }
 
+    @Test(
+        "A name that stands for one of FCM's own is there once, with the value that the job gave it",
+        arguments: [
+            #"{"from":1,"data_from":2}"#, #"{"data_from":2,"from":1}"#,
+        ])
+    func renamed(data: String) throws {
+        let request = Messages.fcm(Messages.make { $0.data = Array(data.utf8) })
+        let sent = try #require(try Messages.json(request)["message"]?["data"])
+        #expect(sent.object?.map(\.key) == ["notification_id", "type", "data_from"])
+        #expect(sent["data_from"]?.string == "2")
+    }
+
     @Test("The url goes with the data")
     func url() throws {
         let request = Messages.fcm(Messages.make { $0.extras.url = "app://x" })

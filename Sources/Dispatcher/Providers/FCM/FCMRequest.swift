@@ -94,14 +94,17 @@ package struct FCMRequest {
 
 /// Data as FCM takes it.
 enum FCMData {
-    /// Values must be strings, and some names are FCM's own.
+    /// Values must be strings, and some names are FCM's own: those get `data_` before them, unless the result is a name that
+    /// is there already, which stays.
     static func strings(_ members: [JSONMember]) -> [(key: String, value: String)] {
-        members.map { member in
+        members.compactMap { member -> (key: String, value: String)? in
             let isReserved =
                 ["", "from", "message_type", "collapse_key"].contains(member.key)
                 || member.key.hasPrefix("google") || member.key.hasPrefix("gcm")
             let text = member.value.string ?? String(decoding: JSONWriter.bytes(of: member.value), as: UTF8.self)
-            return (isReserved ? "data_" + member.key : member.key, text)
+            guard isReserved else { return (member.key, text) }
+            let key = "data_" + member.key
+            return members.contains { ExactText($0.key) == ExactText(key) } ? nil : (key, text)
         }
     }
 }
