@@ -146,7 +146,8 @@ struct WebPushTests {
                 return
             }
             let samples = try MetricsText(String(decoding: response.body, as: UTF8.self)).samples
-            #expect(samples[#"carillon_provider_misconfigured{provider="webpush",app="default"}"#] ?? 0 >= 1)
+            let count = samples[#"carillon_provider_misconfigured{provider="webpush",app="default"}"#] ?? 0
+            #expect(count >= 1)
         }
     }
 

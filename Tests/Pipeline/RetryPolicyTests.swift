@@ -88,10 +88,10 @@ struct RetryPolicyTests {
         arguments: [Provider.fcm, .email]
     )
     func critical(provider: Provider) throws {
-        var generator = SystemRandomNumberGenerator()
         let policy = RetryPolicy.of(.critical, provider)
         func next(tried: Int, expiresAt: Timestamp?) -> Timestamp? {
-            policy.next(tried: tried, minimum: nil, now: Self.now, expiresAt: expiresAt, using: &generator)
+            var generator = SystemRandomNumberGenerator()
+            return policy.next(tried: tried, minimum: nil, now: Self.now, expiresAt: expiresAt, using: &generator)
         }
         let tomorrow = Self.now + .seconds(86_400)
         for tried in [39, 40, 41, 5_000] {
