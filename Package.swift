@@ -398,7 +398,9 @@ let package = Package(
             name: "DecisionTests", dependencies: ["Decision", "Model", "Randomness", "Zones"], path: "Tests/Decision"),
         .testTarget(
             name: "ProvidersTests",
-            dependencies: ["JSON", "Model", "Providers", "ProviderSandbox", "Transfer", crypto, cryptoExtras, logging],
+            dependencies: [
+                "Fixtures", "JSON", "Model", "Providers", "ProviderSandbox", "Transfer", crypto, cryptoExtras, logging,
+            ],
             path: "Tests/Providers"
         ),
         .testTarget(

@@ -3,6 +3,7 @@
 
 import Fixtures
 import JSON
+import Services
 import Testing
 import Transfer
 

@@ -80,6 +80,24 @@ struct ControlTests {
         }
     }
 
+    @Test(
+        "Access tokens are withheld as it is told, and handed out again",
+        arguments: [
+            ("unavailable", 502), ("limited", 429), ("refused", 400),
+        ])
+    func withholds(fault: String, status: Int) async throws {
+        try await self.withSandbox { client in
+            #expect(try await client.control("/tokens?fault=\(fault)", method: "PUT").status == 204)
+            #expect(try await SandboxClient.token(client.sandbox).status == status)
+            #expect(client.sandbox.accessTokenCounts.asked == 2)
+            #expect(client.sandbox.accessTokenCounts.issued == 1)
+            #expect(try await client.control("/tokens", method: "PUT").status == 204)
+            #expect(try await SandboxClient.token(client.sandbox).status == 200)
+            #expect(client.sandbox.accessTokenCounts.issued == 2)
+            #expect(try await client.control("/tokens?fault=none", method: "PUT").status == 400)
+        }
+    }
+
     @Test("The providers' faces are not served without TLS")
     func separate() async throws {
         try await self.withSandbox { client in

@@ -37,4 +37,12 @@ package struct ChannelContext: Sendable {
         self.timeout = timeout
         self.unsubscribe = unsubscribe
     }
+
+    /// One whose lines name the provider, and the app if it is of one alone.
+    func logger(of provider: Provider, app: String? = nil) -> Logger {
+        var logger = self.logger
+        logger[metadataKey: "provider"] = "\(provider.rawValue)"
+        logger[metadataKey: "app"] = app.map { "\($0)" }
+        return logger
+    }
 }

@@ -11,7 +11,8 @@ package protocol HTTPProviderChannel: ProviderChannel {
 
     /// The request for one device.
     ///
-    /// - Throws: ``CredentialFault`` if there is no credential to be had now.
+    /// - Throws: ``CredentialFault`` if there is no credential to be had, ``CredentialOutage`` if there is none for now, or
+    ///   ``MessageRefusal``.
     func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest
 
     /// What an answer means; nil if it makes no sense, so that whether the provider has the message is not known.
@@ -57,6 +58,9 @@ extension HTTPProviderChannel {
             }
         } catch let refusal as MessageRefusal {
             return (ProviderReply(.answered(.refused(reason: refusal.reason)), transcript: "not sent"), nil)
+        } catch let outage as CredentialOutage {
+            let result = ProviderReply.Result.unanswered(reason: outage.reason, mayHaveBeenSent: false)
+            return (ProviderReply(result, transcript: "not sent: \(outage.reason)"), nil)
         } catch {
             return (ProviderReply(.noCredential(reason: "\(error)")), nil)
         }

@@ -18,16 +18,20 @@ struct ProviderBench: Sendable {
     let sandbox: ProviderSandbox
     let channel: any ProviderChannel
 
+    static var now: Timestamp { Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000)) }
+
     /// Runs the body with a sandbox and a channel of its own.
     ///
     /// - Parameters:
     ///   - row: what is to be other than usual.
     ///   - change: how the sandbox is to be.
+    ///   - now: the channel's clock; the sandbox has its own.
     static func with<Result>(
         _ profile: ProviderProfile,
         _ row: ProviderProfile.Row = .init(),
         timeout: Duration = .seconds(20),
         change: (inout SandboxConfiguration) -> Void = { _ in },
+        now: @escaping @Sendable () -> Timestamp = { ProviderBench.now },
         _ body: (ProviderBench) async throws -> Result
     ) async throws -> Result {
         var configuration = SandboxConfiguration()
@@ -36,7 +40,7 @@ struct ProviderBench: Sendable {
         row.sandbox?(&configuration)
         change(&configuration)
         return try await ProviderSandbox.with(configuration: configuration) { sandbox in
-            try await Self.withContext(sandbox, timeout: timeout) { context in
+            try await Self.withContext(sandbox, timeout: timeout, now: now) { context in
                 var settings = profile.settings(sandbox)
                 row.settings(&settings, sandbox)
                 let channel = try await profile.kind.channel(
@@ -51,6 +55,7 @@ struct ProviderBench: Sendable {
         _ sandbox: ProviderSandbox,
         timeout: Duration = .seconds(20),
         read: @escaping @Sendable (String) throws(CredentialFault) -> [UInt8] = ProviderBench.contents,
+        now: @escaping @Sendable () -> Timestamp = { ProviderBench.now },
         _ body: (ChannelContext) async throws -> Result
     ) async throws -> Result {
         var configuration = TransferConfiguration()
@@ -61,7 +66,7 @@ struct ProviderBench: Sendable {
         let transfers = TransferPool(configuration: configuration, allowsPrivateAddresses: true, logger: logger)
         let context = ChannelContext(
             transfers: transfers,
-            now: { Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000)) },
+            now: now,
             logger: logger, read: read, caFile: sandbox.caPath, timeout: timeout)
         do {
             let result = try await body(context)
@@ -92,7 +97,7 @@ struct ProviderBench: Sendable {
 
     /// A message of this moment: servers look at the clock.
     static func message(_ change: (inout Notification) -> Void = { _ in }) -> PushMessage {
-        let now = Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
+        let now = Self.now
         var notification = Messages.make(change).notification
         notification.expiresAt = now + .seconds(600)
         return PushMessage(notification: notification, unread: 3, now: now)

@@ -157,6 +157,14 @@ package final class ProviderSandbox: Sendable {
         self.accessTokens.revokeAll()
     }
 
+    /// What the token endpoint does from now on with valid requests; nil lets it hand out tokens.
+    package func failTokens(_ fault: TokenFault?) {
+        self.accessTokens.fault = fault
+    }
+
+    /// How often an access token was asked for with all that it takes, and how many were given out.
+    package var accessTokenCounts: (asked: Int, issued: Int) { self.accessTokens.counts }
+
     /// Closes the listeners and every connection; what it received can still be asked.
     package func stopListening() async throws {
         try await self.server.stop()

@@ -41,7 +41,7 @@ struct APNSChannel: HTTPProviderChannel {
         self.topic = topic
         self.shape = shape
         self.credentials = context.credentials.cache(of: key.identity) {
-            CredentialCache(leastAge: Self.leastAge, now: context.now) { moment in
+            CredentialCache(leastAge: Self.leastAge, now: context.now, logger: context.logger(of: .apns)) { moment in
                 CredentialCache.Credential(
                     text: try await key.token(now: moment),
                     renewAt: moment + Self.renewal,

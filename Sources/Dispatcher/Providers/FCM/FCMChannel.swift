@@ -6,6 +6,9 @@ import Transfer
 
 /// FCM for one project.
 struct FCMChannel: HTTPProviderChannel {
+    /// How long an access token is waited for.
+    private static let tokenPatience: Duration = .seconds(10)
+
     let provider = Provider.fcm
     let app: String
     let transfer: TransferClient
@@ -34,9 +37,12 @@ struct FCMChannel: HTTPProviderChannel {
         self.account = account
         self.shape = shape
         self.androidChannel = androidChannel
-        self.credentials = CredentialCache(now: context.now) { moment in
+        let patience = min(context.timeout ?? Self.tokenPatience, Self.tokenPatience)
+        self.credentials = CredentialCache(now: context.now, logger: context.logger(of: .fcm, app: app)) { moment in
             let request = try await account.tokenRequest(now: moment)
-            switch await transfer.perform(TransferRequest(request, timeout: .seconds(10))) {
+            switch await transfer.perform(TransferRequest(request, timeout: patience)) {
+            case .answered(let response) where FCMServiceAccount.isOutage(response.status):
+                throw CredentialOutage("\(response.status)")
             case .answered(let response):
                 let (token, lifetime) = try FCMServiceAccount.token(status: response.status, body: response.body)
                 // Five minutes ahead of its end.
@@ -45,8 +51,10 @@ struct FCMChannel: HTTPProviderChannel {
                     renewAt: moment + max(lifetime - .seconds(300), lifetime / 2),
                     expiresAt: moment + lifetime
                 )
+            case .unanswered(let failure) where failure.reason == .invalidRequest:
+                throw CredentialFault("the token endpoint's URL cannot be called")
             case .unanswered(let failure):
-                throw CredentialFault("the token endpoint gave no answer: \(failure.reason.rawValue)")
+                throw CredentialOutage(failure.reason.rawValue)
             }
         }
     }
@@ -79,6 +87,8 @@ struct FCMChannel: HTTPProviderChannel {
         var fault: String?
         do {
             _ = try await self.credentials.get()
+        } catch let outage as CredentialOutage {
+            fault = outage.cause
         } catch {
             fault = "\(error)"
         }

@@ -74,6 +74,10 @@ package struct FCMServiceAccount: Sendable {
         )
     }
 
+    /// Whether the token endpoint says by its status that it is out of order or asked too often: nothing is wrong with the
+    /// account then.
+    package static func isOutage(_ status: Int) -> Bool { status >= 500 || status == 429 || status == 408 }
+
     /// Reads the token endpoint's answer.
     ///
     /// - Returns: the token and how long it lasts.

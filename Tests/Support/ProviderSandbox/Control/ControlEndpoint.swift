@@ -19,6 +19,9 @@ struct ControlEndpoint: Sendable {
                                digits, - and _, and &key=PUBLIC-KEY, the VAPID key in
                                base64url; the same name has the same keys each time
           DELETE /tokens       revokes the access tokens: FCM answers 401 to them
+          PUT /tokens          hands out none from now on: ?fault=unavailable (502),
+                               limited (429), silent or refused (400 invalid_grant);
+                               without fault it does again
         """
 
     private let log: ReceivedLog
@@ -61,6 +64,12 @@ struct ControlEndpoint: Sendable {
             return .json(200, subscription.json)
         case ("DELETE", "/tokens"):
             self.tokens.revokeAll()
+            return SandboxResponse(status: 204)
+        case ("PUT", "/tokens"):
+            let word = request.text(inQuery: "fault")
+            let fault = word.flatMap { TokenFault(rawValue: $0) }
+            guard word == nil || fault != nil else { return .plain(400, "There is no such fault.") }
+            self.tokens.fault = fault
             return SandboxResponse(status: 204)
         default:
             return .plain(404, "The requested URL was not found on this server.")

@@ -12,13 +12,38 @@ final class AccessTokens: Sendable {
     static let lifetime = 3599
     private static let limit = 10_000
 
+    private struct Desk {
+        var asked = 0
+        var issued = 0
+        var fault: TokenFault?
+    }
+
     /// The `Authorization` value that carries a token, with the time of its end.
     private let live = Mutex<[String: Date]>([:])
+    private let desk = Mutex(Desk())
+
+    /// What becomes of requests; nil for tokens.
+    var fault: TokenFault? {
+        get { self.desk.withLock { $0.fault } }
+        set { self.desk.withLock { $0.fault = newValue } }
+    }
+
+    /// How many valid requests there were, and how many tokens were given out.
+    var counts: (asked: Int, issued: Int) { self.desk.withLock { ($0.asked, $0.issued) } }
+
+    /// Counts a valid request and tells what becomes of it.
+    func ask() -> TokenFault? {
+        self.desk.withLock { desk in
+            desk.asked += 1
+            return desk.fault
+        }
+    }
 
     /// Makes a new token.
     func issue(at now: Date) -> String {
         let random = (0..<8).map { _ in String(UInt64.random(in: .min ... .max), radix: 36) }
         let token = "ya29.c." + random.joined(separator: "-")
+        self.desk.withLock { $0.issued += 1 }
         self.live.withLock { live in
             if live.count >= Self.limit {
                 live = live.filter { $0.value > now }

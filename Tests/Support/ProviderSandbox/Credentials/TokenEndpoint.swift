@@ -27,16 +27,24 @@ struct TokenEndpoint: Sendable {
         self.clock = configuration.clock
     }
 
-    func respond(to request: SandboxRequest) -> SandboxResponse {
+    func answer(_ request: SandboxRequest) -> SandboxAnswer {
         let now = self.clock()
         do throws(Refusal) {
             try self.check(request, at: now)
+            switch self.tokens.ask() {
+            case .unavailable: return .respond(SandboxResponse(.html, to: request))
+            case .limited: return .respond(.json(429, #"{"error":"rate_limit_exceeded"}"#))
+            case .silent: return .silence
+            case .refused: throw Refusal(error: "invalid_grant", description: "Invalid JWT Signature.")
+            case nil: break
+            }
             let token = self.tokens.issue(at: now)
-            return .json(
-                200, #"{"access_token":"\#(token)","expires_in":\#(AccessTokens.lifetime),"token_type":"Bearer"}"#)
+            return .respond(
+                .json(
+                    200, #"{"access_token":"\#(token)","expires_in":\#(AccessTokens.lifetime),"token_type":"Bearer"}"#))
         } catch {
-            return .json(
-                400, JSONText.object([("error", error.error), ("error_description", error.description)]))
+            return .respond(
+                .json(400, JSONText.object([("error", error.error), ("error_description", error.description)])))
         }
     }
 

@@ -32,7 +32,7 @@ final class SandboxService: Sendable {
         if request.path.hasPrefix("/v1/projects/") { return self.fcm.answer(request) }
         if request.path.hasPrefix(SandboxSubscription.path) { return self.webPush.answer(request) }
         if request.path == WebhookEndpoint.path { return self.webhook.answer(request) }
-        if request.path == "/token" { return .respond(self.tokens.respond(to: request)) }
+        if request.path == "/token" { return self.tokens.answer(request) }
         return .respond(self.control.respond(to: request))
     }
 }
