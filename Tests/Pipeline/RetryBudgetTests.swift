@@ -30,14 +30,58 @@ struct RetryBudgetTests {
         #expect(budget.allowance(now: Self.start + .seconds(60)) == 100)
     }
 
-    @Test("a few go out in any case, and all again once it works")
-    func recovers() {
+    /// One that fails: 20 are sent in 10 s, all of them in vain.
+    private static func failing() -> RetryBudget {
         var budget = RetryBudget()
         budget.note(sent: 0, failed: 0, now: Self.start)
         budget.note(sent: 20, failed: 20, now: Self.start + .seconds(10))
         _ = budget.allowance(now: Self.start + .seconds(10))
-        #expect(budget.allowance(now: Self.start + .seconds(11)) == 20)
+        return budget
+    }
+
+    /// What may be moved at each of these seconds, if all of it is.
+    private static func allowances(_ budget: inout RetryBudget, _ seconds: ClosedRange<Int>) -> [Int] {
+        seconds.map { second in
+            let count = budget.allowance(now: Self.start + .seconds(second))
+            budget.spend(count)
+            return count
+        }
+    }
+
+    @Test("a few go out in any case; once it works, twice as many every 5 s, and all once nothing is due any more")
+    func recovers() {
+        var budget = Self.failing()
+        #expect(Self.allowances(&budget, 11...19) == Array(repeating: 20, count: 9))
+        // What is due while it fails is not all that is.
+        budget.noteEmpty()
         budget.note(sent: 200, failed: 0, now: Self.start + .seconds(20))
-        #expect(budget.allowance(now: Self.start + .seconds(20)) == .max)
+        #expect(
+            Self.allowances(&budget, 20...35)
+                == Array(repeating: 20, count: 5) + Array(repeating: 40, count: 5) + Array(repeating: 80, count: 5)
+                + [160])
+        budget.noteEmpty()
+        #expect(budget.allowance(now: Self.start + .seconds(36)) == .max)
+    }
+
+    @Test("one that fails again while it recovers begins anew")
+    func failsAgain() {
+        var budget = Self.failing()
+        budget.note(sent: 200, failed: 0, now: Self.start + .seconds(20))
+        #expect(Self.allowances(&budget, 20...25).last == 40)
+        budget.note(sent: 300, failed: 60, now: Self.start + .seconds(26))
+        #expect(budget.allowance(now: Self.start + .seconds(26)) == 20)
+    }
+
+    @Test("what gathers while a provider is out of use comes back by steps too, the first a tenth of what it had")
+    func outage() {
+        var budget = RetryBudget()
+        budget.note(sent: 0, failed: 0, now: Self.start)
+        budget.note(sent: 3_000, failed: 20, now: Self.start + .seconds(10))
+        #expect(budget.allowance(now: Self.start + .seconds(10)) == .max)
+        budget.noteOutage(now: Self.start + .seconds(11))
+        budget.noteOutage(now: Self.start + .seconds(30))
+        #expect(Self.allowances(&budget, 31...36) == Array(repeating: 30, count: 4) + [60, 60])
+        budget.noteOutage(now: Self.start + .seconds(37))
+        #expect(Self.allowances(&budget, 38...38) == [30])
     }
 }

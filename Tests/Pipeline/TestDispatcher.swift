@@ -13,7 +13,7 @@ import Zones
 
 @testable import Pipeline
 
-/// A dispatcher whose time stands still.
+/// A dispatcher whose time stands still, or is set by the test.
 enum TestDispatcher {
     static let now = Timestamp(seconds: 1_795_000_000)
 
@@ -22,10 +22,10 @@ enum TestDispatcher {
         _ redis: RedisConnection,
         _ keys: Keyspace,
         _ types: [NotificationType],
-        _ channels: any ProviderChannel...
+        _ channels: any ProviderChannel...,
+        now: @escaping @Sendable () -> Timestamp = { TestDispatcher.now }
     ) throws -> Dispatcher {
-        let now: @Sendable () -> Timestamp = { Self.now }
-        return Dispatcher(
+        Dispatcher(
             name: "test",
             catalogs: CatalogRegister(try Catalog(types), now: now),
             keys: keys,

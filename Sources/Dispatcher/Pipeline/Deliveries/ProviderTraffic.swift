@@ -31,6 +31,16 @@ final class ProviderTraffic: Sendable {
         }
     }
 
+    /// Notes that the provider is out of use, so that what gathers comes back by steps.
+    func noteOutage(now: Timestamp) {
+        self.counts.withLock { $0.budget.noteOutage(now: now) }
+    }
+
+    /// Notes that no retry is due any more.
+    func noteEmpty() {
+        self.counts.withLock { $0.budget.noteEmpty() }
+    }
+
     func spend(_ count: Int) {
         self.counts.withLock { $0.budget.spend(count) }
     }

@@ -32,18 +32,26 @@ package struct RetryService: Service {
     }
 
     /// Moves what is due of one provider, the urgent first, as far as its failures leave room.
-    private func move(_ service: DeliveriesService, _ set: RetrySet) async {
+    func move(_ service: DeliveriesService, _ set: RetrySet) async {
         let apps = self.dispatcher.channels.apps(of: service.provider)
         let standing = service.health.standing(of: apps, now: self.dispatcher.now())
-        // It would only come back.
-        if case .outOfUse = standing { return }
+        if case .outOfUse = standing {
+            // It would only come back.
+            service.traffic.noteOutage(now: self.dispatcher.now())
+            return
+        }
+        var isEmpty = true
         for lane in Lane.allCases {
             // What is critical never waits for others' failures.
             var room = lane == .critical ? Int.max : service.traffic.allowance(now: self.dispatcher.now())
             if standing == .probing { room = min(room, Self.probes) }
             do {
-                while room > 0 {
+                while true {
                     let limit = min(Self.batchSize, room)
+                    guard limit > 0 else {
+                        isEmpty = false
+                        break
+                    }
                     let moved = try await set.moveDue(
                         provider: service.provider,
                         lane: lane,
@@ -57,8 +65,10 @@ package struct RetryService: Service {
                     guard moved == limit else { break }
                 }
             } catch {
+                isEmpty = false
                 self.dispatcher.logger.warning("retries cannot be moved", metadata: ["error": "\(error)"])
             }
         }
+        if isEmpty { service.traffic.noteEmpty() }
     }
 }
