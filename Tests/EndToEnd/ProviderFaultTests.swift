@@ -20,7 +20,7 @@ struct ProviderFaultTests {
     func goAway() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            _ = try await stack.startDispatcher()
+            let dispatcher = try await stack.startDispatcher(environment: ["LOG_LEVEL": "debug"])
             let users = (0..<100).map { "u\($0)" }
             for user in users {
                 let token = user == "u50" ? "goaway-once-\(user)" : user
@@ -40,6 +40,11 @@ struct ProviderFaultTests {
             // libcurl sends some again by itself; those that were on their way when the connection ended are repeated by us.
             let words = try reasons.map { try $0.text(0).prefix { $0 != ":" } }
             #expect(Set(words).isSubset(of: ["unknown_outcome", "not_sent"]))
+            try await eventually("each is told as accepted") {
+                dispatcher.errors().split(separator: "\n").count {
+                    $0.contains("delivery ended") && $0.contains("outcome=accepted")
+                } == 101
+            }
         }
     }
 
@@ -72,7 +77,9 @@ struct ProviderFaultTests {
                     .joined().write(toFile: authorities, atomically: true, encoding: .utf8)
                 let gateway = try await stack.startGateway()
                 let dispatcher = try await stack.startDispatcher(
-                    environment: ["FCM_ENDPOINT": other.url, "PROVIDER_CA": authorities])
+                    environment: [
+                        "FCM_ENDPOINT": other.url, "PROVIDER_CA": authorities, "LOG_LEVEL": "debug",
+                    ])
                 let users = (0..<12).map { "u\($0)" }
                 for user in users { try await gateway.register(user: user, platform: "android", token: user) }
                 try await Self.notify(stack, users)
@@ -84,6 +91,11 @@ struct ProviderFaultTests {
                         "SELECT DISTINCT outcome || ' ' || reason FROM carillon.delivery_attempts")
                     return try rows.map { try $0.text(0) } == ["retry not_sent:tls"]
                 }
+                #expect(
+                    dispatcher.errors().split(separator: "\n").contains {
+                        $0.contains("delivery ended") && $0.contains("outcome=retry")
+                            && $0.contains("reason=not_sent:tls")
+                    })
                 #expect(other.received().isEmpty && stack.sandbox.received().isEmpty)
                 #expect(try await stack.deadReasons().isEmpty)
             }
