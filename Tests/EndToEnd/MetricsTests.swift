@@ -82,6 +82,45 @@ struct MetricsTests {
         }
     }
 
+    @Test("what is accepted, fails and is under way is counted, and a breaker that opens is shown")
+    func deliveries() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
+            func value(_ name: String, _ labels: String...) async throws -> Double {
+                let samples = try await Self.page("\(metrics)/metrics", stack).samples
+                let parts = labels + [#"provider="fcm""#]
+                return samples.first { key, _ in
+                    key.hasPrefix(name + "{") && parts.allSatisfy { key.contains($0) }
+                }?.value ?? 0
+            }
+            func push(_ tokens: [String]) async throws {
+                for token in tokens {
+                    try await gateway.register(user: token, platform: "android", token: token)
+                    try await stack.append([("user", token), ("type", "payment_received"), ("title", token)])
+                }
+            }
+            #expect(try await value("carillon_provider_in_flight") == 0)
+            #expect(try await value("carillon_provider_breaker") == 0)
+            try await push(["phone", "tablet", "unregistered-1", "silent-1"])
+            try await eventually("two are accepted and one failed") {
+                let accepted = try await value("carillon_deliveries_answered", #"outcome="accepted""#)
+                let failed = try await value("carillon_deliveries_failures", #"reason="UNREGISTERED""#)
+                return accepted == 2 && failed == 1
+            }
+            try await eventually("one is under way") { try await value("carillon_provider_in_flight") == 1 }
+            try await push((0..<12).map { "internal-\($0)" })
+            try await eventually("the breaker is open") { try await value("carillon_provider_breaker") == 2 }
+            try await eventually("what opened it is counted") {
+                let failed = try await value("carillon_deliveries_failures", #"reason="INTERNAL""#)
+                let retried = try await value("carillon_deliveries_answered", #"outcome="retry""#)
+                return failed >= 10 && retried >= 10
+            }
+            #expect(try await value("carillon_deliveries_answered", #"outcome="accepted""#) == 2)
+        }
+    }
+
     @Test(
         "rules and dashboard ask for metrics that are there",
         arguments: [

@@ -62,7 +62,8 @@ enum DispatcherMetrics {
                 "deliveries that had to wait: out_of_use, rate"),
             MetricFamily(
                 "carillon_deliveries_oldest_waiting_seconds", .gauge, by: ["provider"],
-                "age of the oldest delivery in the streams"),
+                "for how long at least a delivery waits: since it was appended to its stream, or since its retry was due"
+            ),
             MetricFamily("carillon_provider_breaker", .gauge, by: ["provider", "app"], "0 closed, 1 probing, 2 open"),
             MetricFamily("carillon_provider_in_flight", .gauge, by: ["provider", "app"], "calls under way"),
             MetricFamily(

@@ -195,14 +195,23 @@ package struct StreamSurvey: Sendable {
         return (streams, retries)
     }
 
-    /// When the delivery was appended that waits the longest in a provider's streams; nil if none does.
-    package func oldestWaiting(_ provider: Provider) async throws(RedisError) -> Timestamp? {
+    /// Since when at least a delivery of a provider's waits; nil if none does.
+    ///
+    /// One in a stream waits since it was appended. Of retries it is not known when they were appended first: they count from
+    /// when they were due, and as of now before that.
+    package func oldestWaiting(_ provider: Provider, now: Timestamp) async throws(RedisError) -> Timestamp? {
         var oldest: Timestamp?
         for lane in Lane.allCases {
-            let reply = try await self.connection.send(
-                "XRANGE", .text(self.keys.deliveries(provider, lane)), "-", "+", "COUNT", "1")
-            guard let moment = try Self.first(reply) else { continue }
-            oldest = min(oldest ?? moment, moment)
+            var batch = RedisBatch()
+            batch.append("XRANGE", .text(self.keys.deliveries(provider, lane)), "-", "+", "COUNT", "1")
+            batch.append("ZRANGE", .text(self.keys.retries(provider, lane)), "0", "0", "WITHSCORES")
+            let replies = try await self.connection.send(batch)
+            guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected a reply a command") }
+            let appended = try Self.first(replies[0])
+            let due = try replies[1].strings().last.flatMap { Int64($0) }.map { Timestamp(milliseconds: $0) }
+            for moment in [appended, due.map { min($0, now) }].compactMap(\.self) {
+                oldest = min(oldest ?? moment, moment)
+            }
         }
         return oldest
     }

@@ -37,7 +37,7 @@ package struct ProviderStateService: Service {
                 try await roster.announce(self.providers)
                 try await board.put(states, dispatcher: self.dispatcher.name, now: now)
                 for service in self.deliveries {
-                    let oldest = try await survey.oldestWaiting(service.provider)
+                    let oldest = try await survey.oldestWaiting(service.provider, now: now)
                     let age = oldest.map { max(0, (now - $0) / .seconds(1)) } ?? 0
                     Gauge(
                         label: "carillon.deliveries.oldest_waiting_seconds",

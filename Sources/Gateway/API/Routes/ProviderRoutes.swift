@@ -24,7 +24,8 @@ struct ProviderRoutes {
         var waiting: [(provider: Provider, length: Int, retries: Int, oldest: Timestamp?)] = []
         for provider in try await self.services.survey.providers() {
             let (length, retries) = try await self.services.survey.waiting(provider)
-            waiting.append((provider, length, retries, try await self.services.survey.oldestWaiting(provider)))
+            let oldest = try await self.services.survey.oldestWaiting(provider, now: now)
+            waiting.append((provider, length, retries, oldest))
         }
         return Response.object { writer in
             writer.key("providers")
