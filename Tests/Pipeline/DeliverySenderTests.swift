@@ -139,6 +139,53 @@ struct DeliverySenderTests {
         }
     }
 
+    @Test("the inbox's count goes along with its version, but not where a newer one was sent to the device already")
+    func staleBadge() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                try await database.pool.query(
+                    "INSERT INTO carillon.inboxes (user_id, version, unread) VALUES ('ada', 7, 2)")
+                let keys = Keyspace(prefix: prefix)
+                let messages = Mutex<[PushMessage]>([])
+                let channel = RecordingChannel { message in messages.withLock { $0.append(message) } }
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], channel)
+                dispatcher.leaseClock.renewed(at: .now)
+                let sender = Self.sender(dispatcher, redis, keys)
+                let stream = keys.deliveries(.fcm, .normal)
+                for id in [Self.first, Self.second] {
+                    let work = DeliveryWork(
+                        notification: id, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                    let entry = try await redis.send(
+                        "XADD", .text(stream), "*", .text(DeliveryWork.field), .text(work.text)
+                    ).string()
+                    let taken = StreamEntry(
+                        id: entry ?? "", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                    let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [taken])
+                    try await sender.sendAlone(batch) { _ in }
+                    // Another push takes a newer count to the device before the second one's turn.
+                    #expect(dispatcher.badges.isNewest(8, for: Self.device))
+                }
+                let sent = messages.withLock { $0 }
+                #expect(sent.map(\.badge) == [2, nil])
+                #expect(sent.map(\.badgeVersion) == [7, nil])
+            }
+        }
+    }
+
+    /// A provider that notes what it is sent.
+    private struct RecordingChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app = "default"
+        let note: @Sendable (PushMessage) -> Void
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            self.note(message)
+            return ProviderReply(.answered(.accepted(id: "1")))
+        }
+    }
+
     private static func sender(
         _ dispatcher: Dispatcher,
         _ redis: RedisConnection,

@@ -81,6 +81,18 @@ struct PushShapeTests {
         #expect(try Self.data(shape) == ["a": "e7", "b": "fixed", "c": "5"])
     }
 
+    @Test("The badge's inbox version is there where the badge is the inbox's count")
+    func badgeVersion() throws {
+        let shape = try PushShape(members: [("seen", "badge_version")])
+        #expect(try Self.data(shape).isEmpty)
+        var message = Self.message()
+        message.badgeVersion = 41
+        let request = APNSRequest.make(
+            message, device: Messages.device(.apns, token: "t"), endpoint: "e", topic: "t", providerToken: "p",
+            shape: shape)
+        #expect(try Messages.json(request)["seen"]?.integer == 41)
+    }
+
     @Test("A source that is none is named")
     func fault() {
         let fault = #expect(throws: CredentialFault.self) { try PushShape(members: [("a", "entity")]) }

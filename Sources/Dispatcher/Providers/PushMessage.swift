@@ -17,6 +17,9 @@ package struct PushMessage: Sendable {
     package var notification: Notification
     /// What the app's icon shows; nil leaves what it shows.
     package var badge: Int64?
+    /// The inbox version at which the badge was counted, by which a client tells which of two is newer; nil if the badge is
+    /// no count of ours.
+    package var badgeVersion: Int64?
     /// The integer that clients know the type by.
     package var code: Int?
     /// What is asked of the device.

@@ -219,6 +219,8 @@ struct DeliverySender: Sendable {
         } else if !self.dispatcher.badges.isNewest(facts.inboxVersion, for: facts.device.id) {
             // A newer count is on its way already.
             message.badge = facts.notification.extras.badge
+        } else if facts.notification.extras.badge == nil {
+            message.badgeVersion = facts.inboxVersion
         }
         return message
     }

@@ -9,6 +9,8 @@ package struct PushShape: Sendable, Equatable {
     /// Where a key's value comes from.
     package enum Source: Sendable, Equatable {
         case id, type, code, severity, category, entityType, entityID, url, image, org, collapseKey, createdAt, version
+        /// The inbox version of the badge.
+        case badgeVersion
         /// A member of the notification's data.
         case data(String)
         /// Always the same text.
@@ -112,6 +114,7 @@ package struct PushShape: Sendable, Equatable {
         case .collapseKey: notification.collapseKey.map { .string($0) }
         case .createdAt: .string(notification.createdAt.rfc3339)
         case .version: .number(String(notification.version))
+        case .badgeVersion: message.badgeVersion.map { .number(String($0)) }
         case .data(let key): data.first { ExactText($0.key) == ExactText(key) }?.value
         case .text(let text): .string(text)
         }
@@ -157,6 +160,7 @@ extension PushShape.Source {
         ("notification_id", .id), ("type", .type), ("code", .code), ("severity", .severity), ("category", .category),
         ("entity_type", .entityType), ("entity_id", .entityID), ("url", .url), ("image", .image), ("org", .org),
         ("collapse_key", .collapseKey), ("created_at", .createdAt), ("version", .version),
+        ("badge_version", .badgeVersion),
     ]
 
     static var names: [String] { self.plain.map(\.name) }
