@@ -84,6 +84,33 @@ struct SocketFaultTests {
         }
     }
 
+    @Test("a peer that breaks the framing and keeps its half open is dropped, whichever protocol it speaks")
+    func halfOpen() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let hub = "?access_token=\(try await Stack.token(user: "rude"))"
+            for (path, query) in [
+                ("/v1/socket", ""), ("/socket.io/", "?EIO=4&transport=websocket"), ("/hubs/notifications", hub),
+            ] {
+                let socket = try await TestSocket.open(
+                    port: gateway.port, token: nil, query: query, path: path,
+                    behaviour: TestSocket.Behaviour(keepsHalfOpen: true))
+                try await eventually("\(path) is up") { socket.status == 101 }
+                try await socket.send(opcode: 3, payload: [])
+                #expect(try await socket.waitForClose() == 1002, "\(path)")
+                // The end shows to who goes on speaking only.
+                try await eventually("\(path) is dropped", within: .seconds(40)) {
+                    do {
+                        try await socket.send(raw: [0])
+                        return socket.isClosed
+                    } catch {
+                        return true
+                    }
+                }
+            }
+        }
+    }
+
     @Test("a client that says nothing, and one that never authenticates, are closed")
     func silence() async throws {
         try await Stack.with { stack in

@@ -4,7 +4,8 @@
 package import NIOCore
 package import WebSocket
 
-/// One WebSocket (RFC 6455): a channel handler on its event loop, no task, no timer of its own.
+/// One WebSocket (RFC 6455): a channel handler on its event loop, no task, and no timer of its own but for a peer that broke
+/// the protocol.
 ///
 /// What is written gathers until ``flush()``, and leaves in one write.
 package final class WebSocketHandler: ChannelInboundHandler {
@@ -111,7 +112,15 @@ package final class WebSocketHandler: ChannelInboundHandler {
             // What the peer says from now on is not read, its answer included (RFC 6455 section 7.1.7): so it is the server
             // that ends the connection, behind the close frame. The other half stays until the peer has seen that.
             self.context?.close(mode: .output, promise: nil)
+            self.dropLater()
         }
+    }
+
+    /// Drops a peer that keeps its own half open: not every application calls ``tick(now:)``.
+    private func dropLater() {
+        guard let eventLoop = self.context?.eventLoop else { return }
+        let reference = LoopReference(self, eventLoop: eventLoop)
+        eventLoop.scheduleTask(in: Self.closeTimeout) { reference.call { $0.drop() } }
     }
 
     /// A close frame is answered once, with its own code; then the connection ends.

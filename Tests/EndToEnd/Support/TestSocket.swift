@@ -15,6 +15,8 @@ final class TestSocket: Sendable {
     struct Behaviour: Sendable {
         var answersPings = true
         var isReading = true
+        /// It goes on speaking when the server has said its last word.
+        var keepsHalfOpen = false
     }
 
     private struct State {
@@ -44,6 +46,7 @@ final class TestSocket: Sendable {
         let handler = NIOLoopBoundHandlerBox()
         let channel = try await ClientBootstrap(group: group)
             .channelOption(.autoRead, value: behaviour.isReading)
+            .channelOption(.allowRemoteHalfClosure, value: behaviour.keepsHalfOpen)
             .channelOption(.socketOption(.so_rcvbuf), value: behaviour.isReading ? 262_144 : 4_096)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
