@@ -436,7 +436,10 @@ let package = Package(
         ),
         .testTarget(
             name: "SocketIOTransportTests",
-            dependencies: ["SocketIO", "SocketIOTransport", "Transports", nIOHTTP1],
+            dependencies: [
+                "SocketIO", "SocketIOTransport", "Transports", httpTypes, hummingbirdCore, logging, nioCore,
+                nioEmbedded, nIOHTTP1,
+            ],
             path: "Tests/SocketIOTransport"
         ),
         .testTarget(name: "SocketIOTests", dependencies: ["JSON", "Randomness", "SocketIO"], path: "Tests/SocketIO"),

@@ -13,7 +13,10 @@ final class EngineIOEcho: EngineIOApplication {
         EngineIOEndpoint(path: "/engine.io", configuration: options.engineIO, origins: .any) { _, _ in EngineIOEcho() }
     }
 
-    func engineIOOpened(_ connection: EngineIOConnection) { self.connection = connection }
+    func engineIOOpened(_ connection: EngineIOConnection) {
+        self.connection = connection
+        connection.welcome()
+    }
     func engineIOReceived(_ message: EngineIOMessage) { self.connection?.send([message]) }
     func engineIOIsTooSlow() { self.connection?.drop() }
     func engineIOClosed(_ reason: EngineIOCloseReason) { self.connection = nil }

@@ -141,6 +141,19 @@ struct SocketIOProtocolTests {
         }
     }
 
+    @Test("over polling: of a session that nobody joins nothing is left when its time is up")
+    func unjoined() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let engine = try await TestEngine.open(port: gateway.port, http: stack.http)
+            #expect(try await engine.post("6").body == "ok")
+            // It has 10 s; if it lingered, it would be known for 30 s more.
+            try await eventually("it is unknown", within: .seconds(30)) {
+                try await engine.post("6").body == #"{"code":1,"message":"Session ID unknown"}"#
+            }
+        }
+    }
+
     @Test("with recovery a client that comes back gets what it missed, and nobody else does")
     func recovery() async throws {
         try await Stack.with { stack in

@@ -33,6 +33,22 @@ struct EngineIOClosingTests {
         #expect(trace.session.nextDeadline == nil)
     }
 
+    @Test("Without the patience to linger it is over at once; a poll and a WebSocket that are there are told")
+    func impatient() {
+        var trace = SessionTrace()
+        _ = trace.send("a")
+        #expect(trace.close(lingers: false, at: 1_000) == ["over forcedClose"])
+        #expect(trace.session.nextDeadline == nil)
+        #expect(trace.get(1, at: 1_001) == [#"#1 400 {"code":1,"message":"Session ID unknown"}"#])
+
+        var polling = SessionTrace()
+        _ = polling.get(1)
+        #expect(polling.close(lingers: false) == ["#1 200 1", "over forcedClose"])
+
+        var upgrading = SessionTrace.probed()
+        #expect(upgrading.close(lingers: false) == ["~9 closed 1000", "over forcedClose"])
+    }
+
     @Test("What waits is fetched first, the close comes at its end")
     func waiting() {
         var trace = SessionTrace()

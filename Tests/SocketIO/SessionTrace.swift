@@ -89,8 +89,10 @@ struct SessionTrace {
         self.run { $0.send([.binary(bytes)], into: &$1) }
     }
 
-    mutating func close(_ reason: EngineIOCloseReason = .forcedClose, at now: Milliseconds = 0) -> [String] {
-        self.run { $0.close(reason, now: now, into: &$1) }
+    mutating func close(
+        _ reason: EngineIOCloseReason = .forcedClose, lingers: Bool = true, at now: Milliseconds = 0
+    ) -> [String] {
+        self.run { $0.close(reason, lingers: lingers, now: now, into: &$1) }
     }
 
     mutating func tick(_ now: Milliseconds) -> [String] {

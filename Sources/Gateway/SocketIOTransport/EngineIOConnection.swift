@@ -28,12 +28,25 @@ package final class EngineIOConnection {
     private var debts: [Debt] = []
     private var pending: [EngineIOAction] = []
     private var isPerforming = false
+    /// Whether the application knows whose connection it is.
+    private var isWelcome = false
+    /// The address for which it counts until then.
+    private var stranger: ClientAddress?
     /// When the next task of its own comes.
     private var scheduled: Milliseconds = .max
 
     /// Opens a connection by a poll.
-    init(_ server: EngineIOServer, _ roster: EngineIORoster, sid: String, polling exchange: EngineIOExchange) {
+    ///
+    /// - Parameter stranger: The client's address, for which the connection is counted already.
+    init(
+        _ server: EngineIOServer,
+        _ roster: EngineIORoster,
+        sid: String,
+        polling exchange: EngineIOExchange,
+        stranger: ClientAddress?
+    ) {
         self.server = server
+        self.stranger = stranger
         self.roster = roster
         self.sid = sid
         self.exchanges = [exchange]
@@ -74,6 +87,19 @@ package final class EngineIOConnection {
 
     package var transport: EngineIOTransport? { self.session.transport }
 
+    /// Says that the application knows whose connection it is: it counts for its address no more, and when it is closed over
+    /// polling it waits until the client has learnt that.
+    package func welcome() {
+        self.isWelcome = true
+        self.settle()
+    }
+
+    private func settle() {
+        guard let stranger = self.stranger else { return }
+        self.stranger = nil
+        self.server.strangers.giveBack(stranger)
+    }
+
     /// Sends messages, which stay together and in order.
     package func send(_ messages: [EngineIOMessage]) {
         self.run { session, _, actions in session.send(messages, into: &actions) }
@@ -102,9 +128,13 @@ package final class EngineIOConnection {
         for outlet in self.outlets { outlet.flush() }
     }
 
-    /// Closes the connection; over polling the client learns it by its next request.
+    /// Closes the connection; over polling a client that is welcome learns it by its next request.
     package func close(_ reason: EngineIOCloseReason) {
-        self.run { session, now, actions in session.close(reason, now: now, into: &actions) }
+        // Nothing is kept for strangers, or a flood of them would fill the node.
+        let lingers = self.isWelcome
+        self.run { session, now, actions in
+            session.close(reason, lingers: lingers, now: now, into: &actions)
+        }
         self.flush()
     }
 
@@ -278,6 +308,7 @@ package final class EngineIOConnection {
     private func end(_ reason: EngineIOCloseReason) {
         guard let application else { return }
         self.application = nil
+        self.settle()
         self.server.directory.remove(self.sid)
         self.roster.remove(self)
         application.engineIOClosed(reason)

@@ -8,8 +8,9 @@ package import Transports
 
 /// Engine.IO 4 at a path, with and without a slash at its end: polling, WebSockets, and the change from one to the other.
 ///
-/// Polling sessions are bounded in number; at the bound a new one is answered with 503, and the owner told. Sessions that begin on a WebSocket
-/// are not in that number, and are reached by their WebSocket only.
+/// Polling sessions are bounded in number, and so are an address's sessions whose application has not yet said who their
+/// client is (``EngineIOConnection/welcome()``); at a bound a new one is answered with 503, and the owner told. Sessions that
+/// begin on a WebSocket are not in these numbers, and are reached by their WebSocket only.
 package struct EngineIOEndpoint: TransportEndpoint {
     private let path: String
     private let server: EngineIOServer
@@ -19,6 +20,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
 
     /// - Parameters:
     ///   - path: Without a slash at its end.
+    ///   - maximumStrangers: Polling sessions of one address whose clients nobody knows yet.
     ///   - maximumOutbound: Bytes that wait for a slow WebSocket; beyond, the application is told.
     ///   - isFull: Called for each session that is one too many.
     ///   - open: Makes what speaks over a new connection, on the event loop given; nil refuses it with 503.
@@ -27,13 +29,18 @@ package struct EngineIOEndpoint: TransportEndpoint {
         configuration: EngineIOConfiguration,
         origins: EngineIOOrigins,
         maximumPollingSessions: Int = 100_000,
+        maximumStrangers: Int = 1_000,
         maximumOutbound: Int = 1024 * 1024,
         isFull: @escaping @Sendable () -> Void = {},
         open: @escaping @Sendable (EngineIOOpening, any EventLoop) -> (any EngineIOApplication)?
     ) {
         self.path = path
         self.server = EngineIOServer(
-            configuration: configuration, maximumPollingSessions: maximumPollingSessions, open: open)
+            configuration: configuration,
+            maximumPollingSessions: maximumPollingSessions,
+            maximumStrangers: maximumStrangers,
+            open: open
+        )
         self.limits = WebSocketLimits(
             maximumMessage: configuration.maximumPayload, maximumOutbound: maximumOutbound)
         self.origins = origins
@@ -147,10 +154,17 @@ package struct EngineIOEndpoint: TransportEndpoint {
         guard let application = self.server.open(opening, eventLoop) else {
             return exchange.respond(.problem(.serviceUnavailable, "try again later"))
         }
+        let stranger = exchange.client
+        if let stranger, !self.server.strangers.take(stranger) {
+            self.isFull()
+            return exchange.respond(
+                .problem(.serviceUnavailable, "too many sessions of this address have not joined, try again later"))
+        }
         let sid = self.server.makeSid()
         let roster = self.server.roster(on: eventLoop)
-        let connection = EngineIOConnection(self.server, roster, sid: sid, polling: request)
+        let connection = EngineIOConnection(self.server, roster, sid: sid, polling: request, stranger: stranger)
         guard self.server.directory.add(sid, LoopReference(connection, eventLoop: eventLoop)) else {
+            if let stranger { self.server.strangers.giveBack(stranger) }
             self.isFull()
             return exchange.respond(.problem(.serviceUnavailable, "too many sessions, try again later"))
         }

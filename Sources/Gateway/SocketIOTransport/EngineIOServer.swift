@@ -12,6 +12,8 @@ final class EngineIOServer: Sendable {
 
     let configuration: EngineIOConfiguration
     let directory: SessionDirectory<EngineIOConnection>
+    /// Counts the polling sessions of strangers, by their addresses.
+    let strangers: AddressTally
     let open: @Sendable (EngineIOOpening, any EventLoop) -> (any EngineIOApplication)?
     private let lastCarrier = Atomic<UInt64>(0)
     // Each roster is confined to its loop by the bound.
@@ -20,10 +22,12 @@ final class EngineIOServer: Sendable {
     init(
         configuration: EngineIOConfiguration,
         maximumPollingSessions: Int,
+        maximumStrangers: Int,
         open: @escaping @Sendable (EngineIOOpening, any EventLoop) -> (any EngineIOApplication)?
     ) {
         self.configuration = configuration
         self.directory = SessionDirectory(limit: maximumPollingSessions)
+        self.strangers = AddressTally(limit: maximumStrangers)
         self.open = open
     }
 

@@ -28,6 +28,7 @@ package final class SocketIOPeer: EngineIOApplication {
     package func accept(
         _ ticket: SocketIOConnectRequest.Ticket, sid: String, recovery: SocketIORecoveryGrant? = nil
     ) {
+        self.engine?.welcome()
         self.run { connection, actions in connection.accept(ticket, sid: sid, recovery: recovery, into: &actions) }
     }
 

@@ -74,11 +74,15 @@ extension DoorHandler {
         context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
     }
 
+    func client(of head: HTTPRequestHead) -> ClientAddress? {
+        self.policy.trustedProxies.client(of: head, peer: self.context?.remoteAddress)
+    }
+
     /// Counts a connection that holds a socket, a stream or polls for its client's address, once and as long as it lasts;
     /// false if there are too many.
     func countAddress(_ head: HTTPRequestHead) -> Bool {
         guard !self.isCounted, let context, let tally = self.policy.addresses,
-            let client = self.policy.trustedProxies.client(of: head, peer: context.remoteAddress)
+            let client = self.client(of: head)
         else { return true }
         guard tally.take(client) else {
             DoorMetrics.refusedAddresses.increment()

@@ -41,6 +41,9 @@ package final class HTTPExchange {
         self.respond(refusal.status, headers: refusal.headers, body: ByteBuffer(bytes: refusal.body))
     }
 
+    /// Who sent the request, as far as the proxies that are trusted say; nil for a Unix socket.
+    package var client: ClientAddress? { self.door?.client(of: self.head) }
+
     /// Counts the connection for its client's address, before a stream or a poll begins; false if the address has too
     /// many.
     package func countStream() -> Bool { self.door?.countAddress(self.head) ?? false }

@@ -7,14 +7,18 @@ extension EngineIOSession {
     /// A WebSocket is closed at once. Over polling the client learns it by the poll that waits, or by the next one within
     /// ``EngineIOConfiguration/closeLinger``, after what it has not yet fetched; until then nothing more is delivered or
     /// taken, and ``EngineIOAction/closed(_:)`` comes at the end.
+    ///
+    /// - Parameter lingers: Whether it waits for a poll; if not, only the one that waits already is told.
     package mutating func close(
         _ reason: EngineIOCloseReason,
+        lingers: Bool = true,
         now: Milliseconds,
         into actions: inout [EngineIOAction]
     ) {
         switch self.phase {
         case .closing, .closed: break
         case .webSocket: self.finish(reason, into: &actions)
+        case .polling where !lingers: self.finish(reason, into: &actions)
         case .polling:
             self.phase = .closing
             self.closeReason = reason
