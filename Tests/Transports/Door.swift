@@ -24,6 +24,19 @@ struct LengthEndpoint: TransportEndpoint {
     }
 }
 
+/// An endpoint that refuses in plain words.
+struct PlainEndpoint: TransportEndpoint {
+    func claims(_ path: Substring) -> Bool { path == "/plain" }
+
+    func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+        throw self.refusal(.badRequest, reason: "no sockets here")
+    }
+
+    func refusal(_ status: HTTPResponseStatus, reason: String) -> TransportRefusal {
+        TransportRefusal(status, headers: ["content-type": "text/plain"], body: Array(reason.utf8))
+    }
+}
+
 /// A connection to a door, without a network.
 final class Door {
     let channel = EmbeddedChannel()
@@ -31,7 +44,7 @@ final class Door {
     init(timeouts: DoorTimeouts = DoorTimeouts(), policy: DoorPolicy = DoorPolicy()) throws {
         let door = DoorChannel(
             responder: { _, _, _ in },
-            endpoints: [LengthEndpoint()],
+            endpoints: [LengthEndpoint(), PlainEndpoint()],
             timeouts: timeouts,
             policy: policy,
             http: HTTP1Channel.Configuration()

@@ -242,7 +242,12 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         }
         self.phase = .deciding
         if let fault = WebSocketHandshake.fault(head) {
-            self.answer(nil, endpoint.refusal(fault.status, reason: fault.reason))
+            var refusal = endpoint.refusal(fault.status, reason: fault.reason)
+            // The client is told which version would do, in whatever words it is refused (RFC 6455 section 4.4).
+            if fault.status == .upgradeRequired {
+                refusal.headers.replaceOrAdd(name: "sec-websocket-version", value: "13")
+            }
+            self.answer(nil, refusal)
         } else if !self.policy.admitsOrigin(head) {
             DoorMetrics.refusedOrigins.increment()
             self.answer(nil, endpoint.refusal(.forbidden, reason: "pages of this origin may not open sockets here"))

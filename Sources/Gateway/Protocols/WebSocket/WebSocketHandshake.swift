@@ -15,6 +15,9 @@ package enum WebSocketHandshake {
         guard head.method == .GET, head.version == .http1_1 else {
             return (.badRequest, "a socket begins with GET and HTTP/1.1")
         }
+        guard head.headers["host"].count == 1 else {
+            return (.badRequest, "the Host header must be there once")
+        }
         guard head.headers[canonicalForm: "connection"].contains(where: { $0.lowercased() == "upgrade" }) else {
             return (.badRequest, "the Connection header must name upgrade")
         }
