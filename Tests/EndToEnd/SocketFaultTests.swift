@@ -52,6 +52,12 @@ struct SocketFaultTests {
             let cases: [(String, [UInt8], UInt16)] = [
                 ("over 64 KB", TestSocket.frame(opcode: 1, payload: [UInt8](repeating: 0x61, count: 65_537)), 1009),
                 ("broken UTF-8", TestSocket.frame(opcode: 1, payload: [0xC3, 0x28]), 1007),
+                (
+                    "broken UTF-8 in a fragment",
+                    TestSocket.frame(opcode: 1, isFinal: false, payload: [0xC3])
+                        + TestSocket.frame(opcode: 0, isFinal: false, payload: [0x28]),
+                    1007
+                ),
                 ("not masked", [0x81, 0x01, 0x61], 1002),
                 ("reserved bits", [0xC1, 0x80, 0, 0, 0, 0], 1002),
                 ("unknown opcode", TestSocket.frame(opcode: 3, payload: text), 1002),
@@ -76,9 +82,12 @@ struct SocketFaultTests {
                     try await eventually("\(name) is closed", within: .seconds(30)) { socket.isClosed }
                 }
             }
-            let polite = try await TestSocket.synced(port: gateway.port, user: "polite")
-            try await polite.send(opcode: 8, payload: [0x03, 0xE8])
-            #expect(try await polite.waitForClose() == 1000)
+            // Registered codes and an app's own come back as they are.
+            for code in [1000, 1001, 1010, 3000, 4999] as [UInt16] {
+                let polite = try await TestSocket.synced(port: gateway.port, user: "polite")
+                try await polite.send(opcode: 8, payload: [UInt8(code >> 8), UInt8(code & 0xFF)])
+                #expect(try await polite.waitForClose() == code)
+            }
             try await stack.append([("user", "bystander"), ("type", "invoice_created"), ("title", "unharmed")])
             try await eventually("the bystander is served") { bystander.titles == ["unharmed"] }
         }

@@ -132,6 +132,46 @@ struct WebSocketParserTests {
         }
     }
 
+    @Test("A fragment that no text goes on with is answered with 1007 before the message ends")
+    func invalidFragments() {
+        let expected: [Event] = [.violation(.invalidPayload, "text is not valid UTF-8")]
+        let invalid: [[[UInt8]]] = [
+            [[0xFF]], [[0x61, 0x80]], [[0xC1]], [[0xF5]], [[0xE2, 0x28]], [[0xE2], [0x28]], [[0xE2, 0x82], [0x41]],
+            [[0xE0], [0x9F]], [[0xED], [0xA0]], [[0xF0], [0x8F]], [[0xF4], [0x90]], [[0xF0, 0x9F, 0x98], [], [0xC3]],
+            [[0xE2, 0x82, 0xAC], [0xAC]],
+        ]
+        for pieces in invalid {
+            let frames = pieces.enumerated().map { index, piece in
+                ClientFrame(index == 0 ? ClientFrame.text : 0, piece, isFinal: false)
+            }
+            var parser = WebSocketParser()
+            #expect(parser.events(frames.map(\.bytes)) == expected, "\(pieces)")
+            // Bytes may be anything.
+            var binary = WebSocketParser()
+            let bytes = frames.map { frame in
+                frame.with { if $0.opcode == ClientFrame.text { $0.opcode = ClientFrame.binary } }.bytes
+            }
+            #expect(binary.events(bytes) == [], "\(pieces)")
+        }
+    }
+
+    @Test("Every way to split a text of all lengths of sequences is good, and the next text begins anew")
+    func splitSequences() {
+        let text = "a\u{7F}\u{80}\u{7FF}\u{800}\u{D7FF}\u{E000}\u{FFFF}\u{10000}\u{FFFFF}\u{10FFFF}"
+        let bytes = Array(text.utf8)
+        var parser = WebSocketParser(maximumFragments: 1_000)
+        for size in 1...bytes.count {
+            let pieces = stride(from: 0, to: bytes.count, by: size).map { Array(bytes.dropFirst($0).prefix(size)) }
+            let frames = pieces.enumerated().map { index, piece in
+                ClientFrame(index == 0 ? ClientFrame.text : 0, piece, isFinal: index == pieces.count - 1)
+            }
+            #expect(parser.events(frames.map(\.bytes)) == [.text(text)], "\(size)")
+        }
+        let cut = WebSocketParser.events(
+            ClientFrame(ClientFrame.text, [0xE2], isFinal: false), .continuation([0x82], isFinal: true))
+        #expect(cut == [.violation(.invalidPayload, "text is not valid UTF-8")])
+    }
+
     @Test("A close frame has a code that may be sent and a reason in UTF-8, or nothing")
     func closes() {
         func close(_ payload: [UInt8]) -> [Event] { WebSocketParser.events(ClientFrame(ClientFrame.close, payload)) }

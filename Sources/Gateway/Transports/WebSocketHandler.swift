@@ -123,9 +123,9 @@ package final class WebSocketHandler: ChannelInboundHandler {
         eventLoop.scheduleTask(in: Self.closeTimeout) { reference.call { $0.drop() } }
     }
 
-    /// A close frame is answered once, with its own code; then the connection ends.
+    /// A close frame is answered once, with its own code, whatever that says; then the connection ends.
     private func answerClose(_ code: UInt16?) {
-        self.close(code.flatMap { WebSocketCloseCode(rawValue: $0) } ?? .normal, reason: "")
+        self.close(rawCode: code ?? WebSocketCloseCode.normal.rawValue, reason: "")
         self.flush()
         self.context?.close(promise: nil)
     }
@@ -188,6 +188,10 @@ package final class WebSocketHandler: ChannelInboundHandler {
 
     /// Adds a close frame; the connection is dropped when the peer answers, or after five seconds.
     package func close(_ code: WebSocketCloseCode, reason: String) {
+        self.close(rawCode: code.rawValue, reason: reason)
+    }
+
+    private func close(rawCode code: UInt16, reason: String) {
         guard !self.isClosing else { return }
         self.write { WebSocketFraming.writeClose(code, reason: reason, to: &$0) }
         self.closeDeadline = .now() + Self.closeTimeout

@@ -42,10 +42,15 @@ package enum WebSocketFraming {
     }
 
     package static func writeClose(_ code: WebSocketCloseCode, reason: String, to buffer: inout ByteBuffer) {
+        self.writeClose(code.rawValue, reason: reason, to: &buffer)
+    }
+
+    /// A close frame with a code that need be none of ours.
+    package static func writeClose(_ code: UInt16, reason: String, to buffer: inout ByteBuffer) {
         // A control frame's payload has at most 125 bytes; our reasons are short ASCII.
         let text = reason.utf8.prefix(123)
         self.writeHeader(opcode: 8, length: 2 + text.count, to: &buffer)
-        buffer.writeInteger(code.rawValue)
+        buffer.writeInteger(code)
         buffer.writeBytes(text)
     }
 

@@ -43,6 +43,8 @@ package struct WebSocketParser {
     private var messageKind: Opcode?
     private var message: [UInt8] = []
     private var fragmentCount = 0
+    /// Of a text in fragments, each is looked at as it comes, so that what is no text ends early (RFC 6455 section 8.1).
+    private var progress = UTF8Progress()
     private var isOver = false
 
     private let maximumMessage: Int
@@ -167,12 +169,15 @@ package struct WebSocketParser {
         case .text, .binary:
             guard header.isFinal else {
                 self.messageKind = header.opcode
+                self.progress = UTF8Progress()
+                try self.check(payload)
                 self.message = payload
                 self.fragmentCount = 1
                 return nil
             }
             return try Self.message(header.opcode, payload)
         case .continuation:
+            try self.check(payload)
             self.message += payload
             self.fragmentCount += 1
             guard header.isFinal, let kind = self.messageKind else { return nil }
@@ -185,11 +190,16 @@ package struct WebSocketParser {
         }
     }
 
+    private static let invalidText = Violation(code: .invalidPayload, reason: "text is not valid UTF-8")
+
+    private mutating func check(_ fragment: [UInt8]) throws(Violation) {
+        guard self.messageKind == .text else { return }
+        guard self.progress.take(fragment) else { throw Self.invalidText }
+    }
+
     private static func message(_ kind: Opcode, _ payload: [UInt8]) throws(Violation) -> Event {
         guard kind == .text else { return .binary(payload) }
-        guard let text = String(validating: payload, as: UTF8.self) else {
-            throw Violation(code: .invalidPayload, reason: "text is not valid UTF-8")
-        }
+        guard let text = String(validating: payload, as: UTF8.self) else { throw Self.invalidText }
         return .text(text)
     }
 
