@@ -79,8 +79,7 @@ package struct SocketService: SocketBackend {
 
     package func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? {
         do throws(TokenFault) {
-            let kinds: CredentialKinds = credentials.isCompatible ? .compatibleSocket : .socket
-            let caller = try await self.credentials.caller(PresentedCredentials(credentials), accepting: kinds)
+            let caller = try await self.credentials.caller(PresentedCredentials(credentials), accepting: .socket)
             return caller.map { SocketIdentity($0) }
         } catch {
             throw SocketRefusal(error)

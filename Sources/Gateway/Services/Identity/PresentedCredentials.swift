@@ -11,8 +11,7 @@ package struct PresentedCredentials: Sendable, CustomStringConvertible {
     package var origin: String?
     /// The field `Sec-Fetch-Site`, likewise.
     package var fetchSite: String?
-    /// False for GET and HEAD that open no socket: what they change is nothing, and their answer stays hidden from pages
-    /// of other origins.
+    /// False for GET and HEAD: what they change is nothing, and their answer stays hidden from pages of other origins.
     package var isUnsafe = true
     /// A token in the place that a dialect has for one: a subprotocol, the query, a message.
     package var token: String?
@@ -48,10 +47,8 @@ package struct CredentialKinds: OptionSet, Sendable {
     package static let canonical: CredentialKinds = [.bearer]
     /// What REST paths for existing clients take.
     package static let compatible: CredentialKinds = [.bearer, .token, .cookie]
-    /// What the native socket takes.
+    /// What native sockets and streams take; Socket.IO and SignalR bring their token in places of their own.
     package static let socket: CredentialKinds = [.bearer, .inline, .ticket]
-    /// What sockets of other dialects take.
-    package static let compatibleSocket: CredentialKinds = [.bearer, .token, .inline, .ticket, .cookie]
 
     /// Whether they open a socket: its token does not come with every message.
     var areOfSockets: Bool { !self.isDisjoint(with: [.inline, .ticket]) }

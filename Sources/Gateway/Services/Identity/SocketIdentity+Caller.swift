@@ -18,13 +18,10 @@ extension SocketRefusal {
 }
 
 extension PresentedCredentials {
-    /// Those of a socket, which any page can open: so a cookie counts for the origins that are allowed, and no others.
+    /// Those of a socket or a stream.
     package init(_ credentials: SocketCredentials) {
         self.init()
         self.authorization = credentials.authorization
-        self.cookies = credentials.cookies
-        self.origin = credentials.origin
-        self.fetchSite = credentials.fetchSite
         self.token = credentials.token
         self.ticket = credentials.ticket
     }
