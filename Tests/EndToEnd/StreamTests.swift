@@ -44,6 +44,64 @@ struct StreamTests {
         }
     }
 
+    @Test("what is read and deleted elsewhere comes as events, and a stream that has nothing to say is kept alive")
+    func changes() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let quiet = try await TestStream.open(port: gateway.port, user: "eve")
+            _ = try await quiet.first("sync")
+            let stream = try await TestStream.open(port: gateway.port, user: "ada")
+            _ = try await stream.first("sync")
+            for title in ["kept", "gone"] {
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
+            }
+            try await eventually("both come") { stream.titles == ["kept", "gone"] }
+            let ids = try stream.events.filter { $0.name == "notification" }.map { event in
+                try #require(try JSONParser.parse(Array(event.data.utf8))["notification"]?["id"]?.string)
+            }
+            let token = try await Stack.token(user: "ada")
+            let path = "/v1/notifications/\(ids[0])/read"
+            #expect(try await gateway.call(.post, path, token: token).status < 300)
+            let read = try await stream.first("read")
+            #expect(read.id == "3")
+            let change = try JSONParser.parse(Array(read.data.utf8))
+            #expect(change["type"]?.string == "read")
+            #expect(change["version"]?.integer == 3)
+            #expect(change["unread"]?.integer == 1)
+            #expect(change["change"]?["ids"]?.strings == [ids[0]])
+
+            let other = "/v1/notifications/\(ids[1])"
+            #expect(try await gateway.call(.delete, other, token: token).status < 300)
+            let deleted = try await stream.first("deleted")
+            #expect(deleted.id == "4")
+            let deletion = try JSONParser.parse(Array(deleted.data.utf8))
+            #expect(deletion["unread"]?.integer == 0)
+            #expect(deletion["change"]?["ids"]?.strings == [ids[1]])
+
+            // After 25 s of silence; a comment is no event.
+            func named() -> [String] { quiet.events.map(\.name).filter { !$0.isEmpty } }
+            let said = named()
+            try await eventually("a comment comes") { quiet.text.split(separator: "\n").contains { $0.hasPrefix(":") } }
+            #expect(!quiet.isOver)
+            #expect(named() == said)
+        }
+    }
+
+    @Test("a stream whose token expires says so and ends")
+    func expiry() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            // Tokens are taken for 30 seconds more.
+            let stream = try await TestStream.open(port: gateway.port, user: "ada", lifetime: .seconds(-25))
+            _ = try await stream.first("sync")
+            let goodbye = try JSONParser.parse(Array(try await stream.first("goodbye").data.utf8))
+            #expect(goodbye["code"]?.integer == 4401)
+            #expect(goodbye["reason"]?.string == "the token has expired")
+            try await eventually("it is over") { stream.isOver }
+        }
+    }
+
     @Test("requests that are no stream are refused with a reason, and the connection goes on")
     func refusals() async throws {
         try await Stack.with { stack in

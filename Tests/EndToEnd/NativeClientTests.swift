@@ -1,0 +1,107 @@
+// Carillon · NativeClientTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import JSON
+import Testing
+
+/// What a client of the native dialect says, and what comes of it.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct NativeClientTests {
+    private static func notify(_ stack: Stack, _ title: String) async throws {
+        try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
+    }
+
+    /// The titles of a sync.
+    private static func titles(_ sync: JSONValue) -> [String] {
+        (sync["notifications"]?.array ?? []).compactMap { $0["title"]?.string }
+    }
+
+    @Test("a resume as a message brings what changed since, from a version that never was everything, and goes on")
+    func resume() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            for number in 1...3 { try await Self.notify(stack, "n\(number)") }
+            try await eventually("all come") { socket.titles == ["n1", "n2", "n3"] }
+
+            try await socket.send(json: #"{"type":"resume","version":1}"#)
+            let changes = try await eventualValue("what changed comes") { socket.all("sync").dropFirst().first }
+            #expect(changes["version"]?.integer == 3)
+            #expect(changes["reset"]?.bool == false)
+            #expect(Self.titles(changes) == ["n2", "n3"])
+
+            try await socket.send(json: #"{"type":"resume","version":99}"#)
+            let everything = try await eventualValue("everything comes") { socket.all("sync").dropFirst(2).first }
+            #expect(everything["version"]?.integer == 3)
+            #expect(everything["reset"]?.bool == true)
+            #expect(Self.titles(everything).sorted() == ["n1", "n2", "n3"])
+
+            try await socket.send(json: #"{"type":"resume","version":-1,"ref":"r"}"#)
+            let fault = try await socket.first("error")
+            #expect(fault["reason"]?.string == "version must be a whole number from 0")
+            #expect(fault["ref"]?.string == "r")
+            try await Self.notify(stack, "n4")
+            try await eventually("it goes on") { socket.titles == ["n1", "n2", "n3", "n4"] }
+        }
+    }
+
+    @Test("an ack proves receipt by name where no ping is answered")
+    func acknowledge() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let socket = try await TestSocket.synced(
+                port: gateway.port, user: "ada", behaviour: TestSocket.Behaviour(answersPings: false))
+            for title in ["named", "unnamed"] { try await Self.notify(stack, title) }
+            try await eventually("both come, and their proof is asked for") {
+                socket.titles == ["named", "unnamed"] && socket.pings > 0
+            }
+            #expect(try await stack.statuses(user: "ada").values.contains("delivered") == false)
+            let id = try #require(socket.all("notification").first?["notification"]?["id"]?.string)
+            try await socket.send(json: #"{"type":"ack","ids":["\#(id)"],"ref":1}"#)
+            #expect(try await socket.first("done")["ref"]?.integer == 1)
+            try await eventually("it is delivered") { try await stack.statuses(user: "ada")["named"] == "delivered" }
+            #expect(try await stack.statuses(user: "ada")["unnamed"] != "delivered")
+        }
+    }
+
+    @Test("a fresh token prolongs an open socket; another user's and a bad one change nothing, and it ends with 4401")
+    func refresh() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            // Tokens are taken for 30 seconds more, so that these end in 8 and in 12 seconds.
+            let short = try await Stack.token(user: "ada", lifetime: .seconds(-22))
+            let longer = try await Stack.token(user: "ada", lifetime: .seconds(-18))
+            func open(_ token: String) async throws -> TestSocket {
+                let socket = try await TestSocket.open(port: gateway.port, token: token)
+                _ = try await socket.first("sync")
+                return socket
+            }
+            let prolonged = try await open(short)
+            let stubborn = try await open(short)
+            let last = try await open(longer)
+
+            let fresh = try await Stack.token(user: "ada")
+            try await prolonged.send(json: #"{"type":"auth","token":"\#(fresh)","ref":1}"#)
+            #expect(try await prolonged.first("done")["ref"]?.integer == 1)
+            let eve = try await Stack.token(user: "eve")
+            try await stubborn.send(json: #"{"type":"auth","token":"\#(eve)","ref":2}"#)
+            try await stubborn.send(json: #"{"type":"auth","token":"x.y.z","ref":3}"#)
+            try await eventually("both are refused") { stubborn.all("error").count == 2 }
+            func reason(_ reference: Int64) -> String? {
+                stubborn.all("error").first { $0["ref"]?.integer == reference }?["reason"]?.string
+            }
+            #expect(reason(2) == "the token is another user's")
+            #expect(reason(3)?.isEmpty == false)
+
+            #expect(try await stubborn.waitForClose() == 4401)
+            // By then the first token has been over for four seconds.
+            #expect(try await last.waitForClose() == 4401)
+            try await prolonged.send(json: #"{"type":"unread","ref":4}"#)
+            #expect(try await prolonged.first("unread")["ref"]?.integer == 4)
+            #expect(prolonged.closeCode == nil)
+        }
+    }
+}
