@@ -63,7 +63,8 @@ struct PresenceStateTests {
             }
             #expect(try await isOnline("gone") == true)
             doomed.process.send(SIGKILL)
-            try await eventually("it is offline") { try await isOnline("gone") == false }
+            // A lease lasts 15 s.
+            try await eventually("it is offline", within: .seconds(25)) { try await isOnline("gone") == false }
             #expect(try await isOnline("here") == true)
         }
     }

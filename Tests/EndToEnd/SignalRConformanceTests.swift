@@ -134,6 +134,12 @@ struct SignalRConformanceTests {
             try await eventually("it is up") { socket.status == 101 }
             try await socket.send(opcode: 1, payload: Array(#"{"type":"small"}"#.utf8))
             _ = try await socket.first("small")
+            // No text, and as long as the longest form of a length.
+            let binaries: [[UInt8]] = [[0xFF, 0xC3, 0x00], [UInt8](repeating: 0x80, count: 65_536), []]
+            for bytes in binaries { try await socket.send(opcode: 2, payload: bytes) }
+            try await eventually("they come back as binary") { socket.binaries.count == binaries.count }
+            #expect(socket.binaries == binaries)
+            #expect(socket.texts.count == 1)
             let long = String(repeating: "x", count: 16 * 1024 * 1024 - 64)
             try await socket.send(opcode: 1, payload: Array(#"{"type":"large","text":"\#(long)"}"#.utf8))
             try await eventually("it comes back", within: .seconds(60)) {

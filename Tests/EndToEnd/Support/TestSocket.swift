@@ -24,6 +24,7 @@ final class TestSocket: Sendable {
         var head = ""
         var messages: [JSONValue] = []
         var texts: [String] = []
+        var binaries: [[UInt8]] = []
         var pings = 0
         var closeCode: UInt16?
         var isClosed = false
@@ -138,6 +139,8 @@ final class TestSocket: Sendable {
     var messages: [JSONValue] { self.state.withLock { $0.messages } }
     /// The text messages as they came.
     var texts: [String] { self.state.withLock { $0.texts } }
+    /// The binary messages as they came.
+    var binaries: [[UInt8]] { self.state.withLock { $0.binaries } }
     var closeCode: UInt16? { self.state.withLock { $0.closeCode } }
     var isClosed: Bool { self.state.withLock { $0.isClosed } }
     var status: Int? { self.state.withLock { $0.status } }
@@ -182,6 +185,7 @@ final class TestSocket: Sendable {
                 for record in payload.split(separator: 0x1E) {
                     if let value = try? JSONParser.parse(Array(record)) { state.messages.append(value) }
                 }
+            case 2: state.binaries.append(payload)
             case 8: state.closeCode = payload.count >= 2 ? UInt16(payload[0]) << 8 | UInt16(payload[1]) : 1005
             case 9: state.pings += 1
             default: break
