@@ -5,6 +5,7 @@ import Fixtures
 import Redis
 import Services
 import Streams
+import Telemetry
 import Testing
 
 @Suite("Rates of users", .timeLimit(.minutes(10)))
@@ -31,17 +32,31 @@ struct UserRateTests {
         }
     }
 
-    @Test("While Redis is out of reach nobody waits")
+    /// The lots of calls that were not counted.
+    private static func unchecked(_ registry: PrometheusRegistry) -> Int {
+        let line = registry.render().split(separator: "\n").first {
+            $0.hasPrefix(#"carillon_rate_unchecked{kind="calls"} "#)
+        }
+        return line?.split(separator: " ").last.flatMap { Int($0) } ?? 0
+    }
+
+    @Test("While Redis is out of reach nobody waits, and each lot that is not counted there is counted here")
     func failsOpen() async throws {
         var configuration = RedisConfiguration(
             address: try RedisAddress(url: "redis://127.0.0.1:1/0"), clientName: "test")
         configuration.commandTimeout = .milliseconds(50)
         try await TestRedis.with(configuration) { connection in
             let buckets = TokenBuckets(connection: connection, keys: Keyspace())
-            let rate = UserRate(kind: .calls, perSecond: 1, burst: 4, buckets: buckets)
-            await withTaskGroup(of: Void.self) { group in
+            let registry = PrometheusRegistry()
+            let rate = UserRate(kind: .calls, perSecond: 1, burst: 4, buckets: buckets, metrics: registry)
+            try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask { await rate.run() }
+                // Of so small a burst each call is a lot.
+                for _ in 0..<20 { #expect(rate.delay("busy") == nil) }
+                try await eventually("all have failed") { Self.unchecked(registry) == 20 }
+                // Of so many not all can wait for Redis.
                 for _ in 0..<20_000 { #expect(rate.delay("busy") == nil) }
+                #expect(Self.unchecked(registry) > 20)
                 group.cancelAll()
             }
         }

@@ -1,7 +1,7 @@
 // Carillon · UserRate.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import CoreMetrics
+package import CoreMetrics
 import JSON
 import Metrics
 import ServiceLifecycle
@@ -59,6 +59,7 @@ package final class UserRate: Service {
         perSecond: Int,
         burst: Int,
         buckets: TokenBuckets,
+        metrics: any MetricsFactory = MetricsSystem.factory,
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) {
         self.kind = kind
@@ -70,8 +71,9 @@ package final class UserRate: Service {
         (self.reports, self.reporter) = AsyncStream.makeStream(
             bufferingPolicy: .bufferingOldest(Self.mostReports)
         )
-        self.refused = Counter(label: "carillon.rate.refused", dimensions: [("kind", kind.rawValue)])
-        self.unchecked = Counter(label: "carillon.rate.unchecked", dimensions: [("kind", kind.rawValue)])
+        let dimensions = [("kind", kind.rawValue)]
+        self.refused = Counter(label: "carillon.rate.refused", dimensions: dimensions, factory: metrics)
+        self.unchecked = Counter(label: "carillon.rate.unchecked", dimensions: dimensions, factory: metrics)
     }
 
     /// Notes what a user does, and tells how long it has to wait before that; nil if it need not.
