@@ -345,7 +345,7 @@ let package = Package(
         .executableTarget(
             name: "Fuzz",
             dependencies: [
-                "Randomness", "Model", "Redis", "Services", "SignalR", "SocketIO", "Transports", "WebSocket",
+                "API", "Randomness", "Model", "Redis", "Services", "SignalR", "SocketIO", "Transports", "WebSocket",
                 cryptoExtras, argumentParser, crypto, logging, nioCore, nioEmbedded,
             ],
             path: "Tests/Fuzz",
