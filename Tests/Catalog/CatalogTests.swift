@@ -126,4 +126,23 @@ struct CatalogTests {
         #expect(try Self.parse("types: {a: {}}").digest == digest)
         #expect(try Self.parse("types: {b: {}}").digest != digest)
     }
+
+    @Test("Caps have their names once each, those of categories that no type has left out")
+    func capNames() throws {
+        let text = """
+            types:
+              a: {category: news, cap: {count: 3, per: 1h}}
+              b: {category: news}
+              c: {cap: {count: 1, per: 1h}}
+            caps:
+              user: {count: 10, per: 24h}
+              categories:
+                news: {count: 5, per: 1h}
+                other: {count: 5, per: 1h}
+            """
+        let catalog = try Self.parse(text)
+        #expect(catalog.capNames == ["category:news", "type:a", "type:c", "user"])
+        #expect(catalog.caps(ofType: "a").map(\.name) == ["type:a", "category:news", "user"])
+        #expect(try Self.parse("types: {a: {}}").capNames == [])
+    }
 }

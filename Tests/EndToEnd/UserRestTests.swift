@@ -146,6 +146,9 @@ struct UserRestTests {
                 INSERT INTO carillon.token_revocations (user_id, revoked_before, version) VALUES ('ada', now(), 1)
                 """
             )
+            for user in ["ada", "eve"] {
+                try await stack.connection.send("SET", .text("carillon:rate:calls:{\(user)}"), "1")
+            }
             let answer = try await gateway.call(.delete, "/v1/users/ada", token: service)
             #expect(answer.status == 200)
             let rows = answer.body["postgres"]
@@ -156,6 +159,8 @@ struct UserRestTests {
             #expect(rows?["delivery_attempts"]?.integer == 1)
             #expect(rows?["dead_letters"]?.integer == 2)
             #expect(answer.body["redis"]?["presence"]?.integer == 1)
+            #expect(answer.body["redis"]?["usage"]?.integer == 1)
+            #expect(try await stack.connection.send("EXISTS", "carillon:rate:calls:{eve}").integer() == 1)
             #expect(answer.body["redis"]?["retries"]?.integer == 1)
             #expect(answer.body["redis"]?["unconfirmed"]?.integer == 1)
             #expect(answer.body["redis"]?["dead_letters"]?.integer == 2)

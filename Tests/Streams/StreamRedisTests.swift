@@ -223,4 +223,36 @@ struct StreamRedisTests {
             #expect(try await traces.erasePresence(user: "a*b") == 0)
         }
     }
+
+    @Test("what a user has used up of caps and rates is forgotten, and nobody else's")
+    func usage() async throws {
+        try await Self.with { connection, keys in
+            let traces = UserTraces(connection: connection, keys: keys)
+            let caps = UsageCaps(connection: connection, keys: keys)
+            let buckets = TokenBuckets(connection: connection, keys: keys)
+            let now = Timestamp(seconds: 1_795_000_000)
+            let limit = FrequencyCap(count: 1, window: .seconds(3_600))
+            let counted = ["type:news", "user"].map { UsageCaps.Cap(name: $0, limit: limit) }
+            let users = ["ada", "ada}", "eve"]
+            let uses = users.map {
+                UsageCaps.Use(user: $0, notification: NotificationID(high: 1, low: 1), caps: counted)
+            }
+            #expect(try await caps.use(uses, now: now) == [nil, nil, nil])
+            for user in users {
+                for _ in 0..<2 {
+                    _ = try await buckets.take(10, kind: "calls", user: user, perSecond: 1, burst: 10)
+                }
+            }
+            let names = ["category:none", "type:news", "user"]
+            #expect(try await traces.eraseUsage(user: "ada", caps: names, rates: ["calls", "messages"]) == 3)
+            #expect(try await traces.eraseUsage(user: "ada", caps: names, rates: ["calls", "messages"]) == 0)
+            #expect(try await traces.eraseUsage(user: "ada", caps: [], rates: []) == 0)
+            #expect(try await caps.reached(counted, user: "ada", now: now) == nil)
+            for user in ["ada}", "eve"] {
+                #expect(try await caps.reached(counted, user: user, now: now) == 0, "\(user)")
+                #expect(try await buckets.take(0, kind: "calls", user: user, perSecond: 1, burst: 10) > 0, "\(user)")
+            }
+            #expect(try await buckets.take(0, kind: "calls", user: "ada", perSecond: 1, burst: 10) == 0)
+        }
+    }
 }

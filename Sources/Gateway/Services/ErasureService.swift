@@ -35,7 +35,9 @@ package struct ErasureService: Sendable {
     }
 
     /// Erases the user from PostgreSQL, and then from Redis, where what is left would find no row.
-    package func erase(user: String) async throws -> Report {
+    ///
+    /// - Parameter caps: The names of all caps of the catalog.
+    package func erase(user: String, caps: [String]) async throws -> Report {
         let erasure = try await self.users.erase(user: user)
         var report = Report()
         // Schedules for several users name them in their fields only.
@@ -49,8 +51,10 @@ package struct ErasureService: Sendable {
                 part.map { UnconfirmedNotification(id: $0.id, user: user, lane: $0.lane) }
             )
         }
+        let rates = UserRate.Kind.allCases.map(\.rawValue)
         report.redis = [
             ("presence", try await self.traces.erasePresence(user: user)),
+            ("usage", try await self.traces.eraseUsage(user: user, caps: caps, rates: rates)),
             ("unconfirmed", unconfirmed),
             ("retries", try await self.traces.eraseRetries(user: user)),
             ("dead_letters", try await self.traces.eraseDeadLetters(user: user)),

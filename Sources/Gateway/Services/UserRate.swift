@@ -14,7 +14,7 @@ import Synchronization
 /// on. So a user gets a little more than its rate, most calls cost no round trip, and while Redis is out of reach nobody
 /// is bounded: that is counted.
 package final class UserRate: Service {
-    package enum Kind: String, Sendable {
+    package enum Kind: String, Sendable, CaseIterable {
         case calls, messages
     }
 

@@ -23,4 +23,7 @@ extension Catalog {
         if let limit = self.userCap { caps.append(AppliedCap(scope: .user, name: "user", limit: limit)) }
         return caps
     }
+
+    /// The names of all caps that notifications of any type count against.
+    package var capNames: [String] { Set(self.all.flatMap { self.caps(ofType: $0.name) }.map(\.name)).sorted() }
 }

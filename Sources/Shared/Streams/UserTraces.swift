@@ -4,9 +4,10 @@
 import Model
 package import Redis
 
-/// What Redis holds of one user beside streams that are worked off: presence, retries, dead letters.
+/// What Redis holds of one user beside streams that are worked off: presence, what is used up, retries, dead letters.
 ///
 /// Entries of the jobs and deliveries streams are not looked for: a delivery of a user who is gone finds no row, and goes.
+/// Nor are those of the event log and of webhooks' queues, which are bounded and go by themselves.
 package struct UserTraces: Sendable {
     private static let scanCount: Int64 = 1_000
 
@@ -30,6 +31,22 @@ package struct UserTraces: Sendable {
         let replies = try await self.connection.send(batch)
         for reply in replies { _ = try reply.checked() }
         return Int(try replies.first?.integer() ?? 0)
+    }
+
+    /// Removes what the user has used up of caps and rates.
+    ///
+    /// - Parameters:
+    ///   - caps: the names of all caps, such as `type:news`; what is left of others lapses with their spans.
+    ///   - rates: the kinds of all rates.
+    /// - Returns: how many of them the user had used.
+    package func eraseUsage(user: String, caps: [String], rates: [String]) async throws(RedisError) -> Int {
+        let names = caps.map { self.keys.usage($0, user) } + rates.map { self.keys.bucket($0, user) }
+        var count = 0
+        for start in stride(from: 0, to: names.count, by: 1_000) {
+            let part = names[start..<min(start + 1_000, names.count)].map { RedisArgument.text($0) }
+            count += Int(try await self.connection.send(["DEL"] + part).integer())
+        }
+        return count
     }
 
     /// Removes the user's deliveries from every retry set; each set is walked once, in steps.

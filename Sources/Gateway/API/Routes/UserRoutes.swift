@@ -1,6 +1,7 @@
 // Carillon · UserRoutes.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Catalog
 import Hummingbird
 import JSON
 import Model
@@ -81,7 +82,7 @@ struct UserRoutes {
 
     private func erase(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try self.user(context)
-        let report = try await self.services.erasure.erase(user: user)
+        let report = try await self.services.erasure.erase(user: user, caps: self.services.catalog.capNames)
         return Response.object { writer in
             writer.member("user_id", user)
             for (name, counts) in [("postgres", report.postgres), ("redis", report.redis)] {
