@@ -83,7 +83,7 @@ struct BroadcastExpansion: Sendable {
             let except = Set(job.except.map { ExactText($0) })
             let selected = except.isEmpty ? users : users.filter { !except.contains(ExactText($0)) }
             page.selected = selected.count
-            content = try intake.content(of: broadcast, job, catalog, users: selected)
+            content = try intake.content(of: chain, job, catalog, users: selected)
         } catch {
             // It was understood when it came; the catalog has changed since.
             try await self.giveUp(broadcast, reason: error.description)
@@ -95,8 +95,7 @@ struct BroadcastExpansion: Sendable {
                 page.counted = ["event": events.count]
                 try await self.dispatcher.broadcasts.store(page, of: chain)
                 try await Router(dispatcher: self.dispatcher).publish(events)
-            case .later(var waiting):
-                waiting.page = "\(chain.part)/\(chain.pages)"
+            case .later(let waiting):
                 let now = self.dispatcher.now()
                 // The same rows if it is done again; so they come first.
                 let dead = try await ScheduleIntake(dispatcher: self.dispatcher).store([waiting], now: now)
@@ -136,8 +135,11 @@ struct BroadcastExpansion: Sendable {
         for notification in all where notification.status != .pending {
             page.counted[notification.statusReason ?? notification.status.rawValue, default: 0] += 1
         }
-        // Held for a digest, or without words in the user's locale.
-        if all.count < page.selected { page.counted["held"] = page.selected - all.count }
+        // Who is in a letter, and whose waits for a digest.
+        let wordless = prepared.reduce(0) { $0 + $1.wordless }
+        if wordless > 0 { page.counted["text_failed"] = wordless }
+        let held = page.selected - all.count - wordless
+        if held > 0 { page.counted["held"] = held }
         page.stored = wanted.count
         guard !wanted.isEmpty else {
             try await self.dispatcher.broadcasts.store(page, of: chain)

@@ -87,13 +87,14 @@ extension JobIntake {
 
     /// What users of a broadcast get, what they want not yet known.
     ///
-    /// - Parameter users: a page of them.
+    /// - Parameter users: the chain's next page.
     func content(
-        of broadcast: Broadcast,
+        of chain: Broadcast.Chain,
         _ job: Job,
         _ catalog: Catalog,
         users: [String]
     ) throws(JobFaults) -> PageContent {
+        let broadcast = chain.broadcast
         switch job.payload {
         case .event(let name, let arguments):
             return .events(users.map { StoredBatch.Event(user: $0, name: name, arguments: arguments) })
@@ -102,16 +103,18 @@ extension JobIntake {
             job.audience = .users(users)
             job.except = []
             return .later(
-                ScheduleIntake.Waiting(origin: broadcast.origin, job: job, content: content, lane: broadcast.lane))
+                ScheduleIntake.Waiting(
+                    origin: broadcast.origin, job: job, content: content, lane: broadcast.lane,
+                    page: "\(chain.part)/\(chain.pages)"))
         case .notification(let content):
             var job = job
             // Notifications of a broadcast without an id are found by the broadcast's.
             job.id = broadcast.job
-            return .notifications(
-                try self.prepare(
-                    job, content, catalog, users: users, origin: broadcast.origin, lane: broadcast.lane,
-                    now: self.dispatcher.now())
-            )
+            var prepared = try self.prepare(
+                job, content, catalog, users: users, origin: broadcast.origin, lane: broadcast.lane,
+                now: self.dispatcher.now())
+            prepared.page = PreparedJob.Page(name: "\(chain.part).\(chain.pages)", job: broadcast.job)
+            return .notifications(prepared)
         }
     }
 }

@@ -159,8 +159,15 @@ struct JobIntake: Sendable {
             guard prepared[job].needsLocale else { continue }
             let locales = wishes[position..<position + count].map(\.settings.locale)
             guard let refusal = prepared[job].word(locales) else { continue }
-            let reason = refusal.faults.description
-            letters.append(self.letter(prepared[job].origin, reason: reason, now: now, refusal.fields))
+            letters.append(
+                DeadLetter(
+                    stream: prepared[job].origin.latestStream,
+                    entry: prepared[job].letterEntry,
+                    reason: refusal.faults.description,
+                    at: now,
+                    fields: refusal.fields
+                )
+            )
         }
         return letters
     }
@@ -200,18 +207,13 @@ struct JobIntake: Sendable {
         return false
     }
 
-    private func letter(
-        _ origin: JobOrigin,
-        reason: String,
-        now: Timestamp,
-        _ fields: [(name: String, value: ArraySlice<UInt8>)]? = nil
-    ) -> DeadLetter {
+    private func letter(_ origin: JobOrigin, reason: String, now: Timestamp) -> DeadLetter {
         DeadLetter(
             stream: origin.latestStream,
             entry: origin.latestEntry,
             reason: reason,
             at: now,
-            fields: fields ?? origin.latestFields
+            fields: origin.latestFields
         )
     }
 

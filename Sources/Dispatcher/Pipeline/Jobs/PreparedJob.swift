@@ -7,6 +7,14 @@ import Streams
 
 /// A job and the notifications that it asks for.
 struct PreparedJob: Sendable {
+    /// A page of a broadcast.
+    struct Page: Sendable {
+        /// Which of the broadcast's it is.
+        let name: String
+        /// The id of the broadcast's job.
+        let job: String
+    }
+
     /// The fields that name recipients.
     private static let audience: Set<String> = ["user", "users", "topic", "all", "except"]
 
@@ -16,6 +24,10 @@ struct PreparedJob: Sendable {
     private var wording: JobWording?
     /// The digest that they are gathered for; nil if they come on their own.
     let digest: (key: String, rule: DigestRule)?
+    /// Which page of a broadcast it is; nil for a job that names its users.
+    var page: Page?
+    /// How many have no notification, as their locale has no words.
+    private(set) var wordless = 0
 
     /// - Throws: `JobFaults` if the words are the same for all recipients and cannot be made.
     init(
@@ -40,6 +52,11 @@ struct PreparedJob: Sendable {
         self.needsLocale || self.digest != nil || self.notifications.contains { $0.collapseKey != nil }
     }
 
+    /// The entry as which a letter about it is kept: each page of a broadcast has its own.
+    var letterEntry: String {
+        self.page.map { "\(self.origin.latestEntry).\($0.name)" } ?? self.origin.latestEntry
+    }
+
     /// Puts the words in, and takes out the notifications whose locale has none.
     ///
     /// - Parameter locales: of the notifications, in their order.
@@ -60,15 +77,26 @@ struct PreparedJob: Sendable {
         }
         guard !faults.isEmpty else { return nil }
         let users = wordless.map { self.notifications[$0].user }
+        self.wordless = wordless.count
         for index in wordless.reversed() { self.notifications.remove(at: index) }
         return (JobFaults(faults), self.fields(for: users))
     }
 
     /// The fields of a job for these users alone: all of them as they came if there are no others.
+    ///
+    /// Those of a broadcast always name their users, as the broadcast is not expanded again. They have its id, so that nobody
+    /// is notified twice whose page is begun anew, and its first place, as the letter's name is no entry's.
     private func fields(for users: [String]) -> [(name: String, value: ArraySlice<UInt8>)] {
         let fields = self.origin.latestFields
-        guard !self.notifications.isEmpty else { return fields }
-        let named = JSONWriter.bytes(of: .array(users.map { .string($0) }))
-        return fields.filter { !Self.audience.contains($0.name) } + [("users", named[...])]
+        if self.page == nil, self.notifications.isEmpty { return fields }
+        let list = JSONWriter.bytes(of: .array(users.map { .string($0) }))
+        var named = fields.filter { !Self.audience.contains($0.name) }
+        named.append((name: "users", value: list[...]))
+        guard let page else { return named }
+        if !named.contains(where: { $0.name == "id" }) {
+            named.append((name: "id", value: Array(page.job.utf8)[...]))
+        }
+        named.append((name: JobOrigin.replayField, value: Array(self.origin.text.utf8)[...]))
+        return named
     }
 }
