@@ -163,6 +163,14 @@ struct BroadcastTests {
             #expect((1..<2_401).contains(stored))
             let answer = try await gateway.call(.delete, "/v1/jobs/b1", token: service)
             #expect(answer.status == 200)
+            // All have it unread in the inbox, or wait for it: none is too late, however far the withdrawal has come.
+            let first = try #require(answer.body["cancelled"]?.integer)
+            let withdrawing = try #require(answer.body["withdrawing"]?.integer)
+            #expect(first + withdrawing == stored)
+            #expect(answer.body["too_late"]?.integer == 0)
+            #expect(answer.body["not_sent"]?.integer == 0)
+            let status = answer.body["status"]?.string
+            #expect(status == "cancelling" || status == "cancelled" && withdrawing == 0)
             let report = try await eventualValue("it is withdrawn") {
                 let report = try await Self.report(gateway, "b1")
                 return report["final"]?.bool == true ? report : nil
@@ -173,6 +181,7 @@ struct BroadcastTests {
             let again = try await gateway.call(.delete, "/v1/jobs/b1", token: service)
             #expect(again.body["status"]?.string == "cancelled")
             #expect(again.body["cancelled"]?.integer == stored)
+            #expect(again.body["withdrawing"]?.integer == 0)
             #expect(again.body["too_late"]?.integer == 0)
             #expect(try await gateway.call(.post, "/v1/jobs/b1/resume", token: service).status == 409)
             let inboxes = "SELECT count(*) FROM carillon.inboxes WHERE unread > 0 OR total > 0"

@@ -45,6 +45,10 @@ struct CancellationStoreTests {
 
             let page = try await cancellations.page(org: "", job: "j", after: "", limit: 100)
             #expect(Set(page.map(\.user)) == Set(users))
+            let name = CancellationStore.Name(org: "", id: "j")
+            let before = try await cancellations.tally(name, tellsOpen: true)
+            #expect(before.counts == [.pending: 3, .sent: 2, .delivered: 1, .failed: 2])
+            #expect(before.open == [.pending: 3, .sent: 1, .failed: 1])
             let withdrawn = try await cancellations.cancel(page, at: Self.later)
             #expect(Set(withdrawn.map(\.user)) == ["open", "queued", "away", "tried", "unlisted"])
             for withdrawal in withdrawn {
@@ -55,11 +59,11 @@ struct CancellationStoreTests {
             let states = try await InboxStore(pool: pool).states(["open", "sent", "unlisted"])
             #expect(states.map(\.version) == [2, 1, 0])
             #expect(states.map(\.total) == [0, 1, 0])
-            let name = CancellationStore.Name(org: "", id: "j")
             var tally = CancellationStore.Tally()
             tally.counts = [.cancelled: 5, .sent: 1, .delivered: 1, .failed: 1]
             tally.inFlight = 1
             #expect(try await cancellations.tally(name) == tally)
+            #expect(try await cancellations.tally(name, tellsOpen: true) == tally)
             #expect(try await cancellations.cancel(page, at: Self.later).isEmpty)
         }
     }

@@ -123,7 +123,9 @@ package struct JobControl: Sendable {
     ) async throws -> Report {
         let own = CancellationStore.Name(org: progress.broadcast.org, id: progress.broadcast.job)
         let cancelledAt = try await self.cancellations.cancelledAt(own)
-        let tally = isCounted ? try await self.cancellations.tally(own) : nil
+        // What is being withdrawn is told apart from what is too late.
+        let isCancelling = progress.broadcast.state == .cancelling
+        let tally = isCounted ? try await self.cancellations.tally(own, tellsOpen: isCancelling) : nil
         let isSettled = tally.map { self.isSettled($0, cancelledAt) } ?? false
         return Report(
             name: name,

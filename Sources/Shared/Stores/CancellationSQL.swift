@@ -48,24 +48,31 @@ enum CancellationSQL {
         WHERE n.stored_at >= $3 AND n.stored_at < $4 AND n.org_id = $1 AND n.job_entry = ANY($2) LIMIT $5
         """
 
+    /// Whether a notification has reached nobody, so that it can be withdrawn.
+    ///
+    /// What a user who was offline has unread in the inbox has reached nobody either. A failed one counts if a device of it
+    /// still waits for its next try.
+    private static let isOpen = """
+        (n.status IN ('pending', 'deferred')
+            OR n.status = 'sent' AND n.sent_via = 'inbox' AND n.read_at IS NULL AND n.opened_at IS NULL
+            OR n.status = 'failed' AND EXISTS (
+                SELECT FROM carillon.delivery_attempts a WHERE a.notification_id = n.id AND a.outcome = 'retry'
+                    AND NOT EXISTS (
+                        SELECT FROM carillon.delivery_attempts l WHERE l.notification_id = n.id
+                            AND l.device_id = a.device_id AND l.at >= a.at AND l.outcome <> 'retry')))
+        """
+
     /// Cancels what nobody has got yet, and takes it out of the inboxes, which are locked by now.
     ///
     /// $1, $2: users and ids, no user twice; $3: when. What waits for a provider may be there already; `in_flight` says so
-    /// until its delivery settles. What a user who was offline has unread in the inbox has reached nobody either. A failed
-    /// one is cancelled if a device of it still waits for its next try.
+    /// until its delivery settles.
     /// Rows: the label's columns, and of those that were listed version and unread count.
     static let cancel = """
         WITH target AS MATERIALIZED (
             SELECT n.user_id, n.id, n.version > 0 AND n.deleted_at IS NULL AS is_listed, n.read_at IS NULL AS was_unread
             FROM unnest($1, $2) AS k (user_id, id)
             JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.id
-            WHERE n.status IN ('pending', 'deferred')
-                OR n.status = 'sent' AND n.sent_via = 'inbox' AND n.read_at IS NULL AND n.opened_at IS NULL
-                OR n.status = 'failed' AND EXISTS (
-                    SELECT FROM carillon.delivery_attempts a WHERE a.notification_id = n.id AND a.outcome = 'retry'
-                        AND NOT EXISTS (
-                            SELECT FROM carillon.delivery_attempts l WHERE l.notification_id = n.id
-                                AND l.device_id = a.device_id AND l.at >= a.at AND l.outcome <> 'retry'))
+            WHERE \(Self.isOpen)
             FOR UPDATE OF n
         ),
         changed AS (
@@ -92,15 +99,20 @@ enum CancellationSQL {
     /// $1: organisation, $2: the job's id.
     static let tally = Self.tally("n.org_id = $1 AND n.job_id = $2")
 
+    /// The same, with what can still be withdrawn told apart.
+    static let tallyWithOpen = Self.tally("n.org_id = $1 AND n.job_id = $2", isOpen: Self.isOpen)
+
     /// $1 to $4: as in ``ofEntry``.
     static let tallyOfEntry = Self.tally(
         "n.stored_at >= $3 AND n.stored_at < $4 AND n.org_id = $1 AND n.job_entry = ANY($2)"
     )
 
-    private static func tally(_ condition: String) -> String {
+    /// Rows: status, whether it may be with a provider, whether it can still be withdrawn, how many.
+    private static func tally(_ condition: String, isOpen: String = "false") -> String {
         """
-        SELECT n.status, (n.status = 'cancelled' AND n.status_reason = 'in_flight') IS TRUE, count(*)
-        FROM carillon.notifications n WHERE \(condition) GROUP BY 1, 2
+        SELECT n.status, (n.status = 'cancelled' AND n.status_reason = 'in_flight') IS TRUE, (\(isOpen)) IS TRUE,
+            count(*)
+        FROM carillon.notifications n WHERE \(condition) GROUP BY 1, 2, 3
         """
     }
 }

@@ -44,6 +44,8 @@ package struct CancellationStore: Sendable {
         package var counts: [NotificationStatus: Int64] = [:]
         /// Of those that are cancelled, how many may be with a provider.
         package var inFlight: Int64 = 0
+        /// Of each status, how many have reached nobody and can still be withdrawn; empty unless they were asked for.
+        package var open: [NotificationStatus: Int64] = [:]
 
         package init() {}
 
@@ -142,9 +144,12 @@ package struct CancellationStore: Sendable {
     }
 
     /// How the notifications of a job stand.
-    package func tally(_ name: Name) async throws(PostgresError) -> Tally {
+    ///
+    /// - Parameter tellsOpen: whether those with the job's id that can still be withdrawn are counted beside.
+    package func tally(_ name: Name, tellsOpen: Bool = false) async throws(PostgresError) -> Tally {
         var tally = Tally()
-        try tally.add(try await self.pool.query(CancellationSQL.tally, .text(name.org), .text(name.id)))
+        let sql = tellsOpen ? CancellationSQL.tallyWithOpen : CancellationSQL.tally
+        try tally.add(try await self.pool.query(sql, .text(name.org), .text(name.id)))
         guard tally.total == 0, !name.entries.isEmpty else { return tally }
         let statement = PostgresStatement(CancellationSQL.tallyOfEntry, Self.entryParameters(name))
         if let result = try await self.pool.run([statement]).first { try tally.add(result) }
@@ -171,9 +176,11 @@ package struct CancellationStore: Sendable {
 extension CancellationStore.Tally {
     fileprivate mutating func add(_ result: PostgresResult) throws(PostgresError) {
         for row in result {
-            let count = try row.int8(2)
-            self.counts[NotificationStatus(rawValue: try row.text(0)) ?? .pending, default: 0] += count
+            let count = try row.int8(3)
+            let status = NotificationStatus(rawValue: try row.text(0)) ?? .pending
+            self.counts[status, default: 0] += count
             if try row.bool(1) { self.inFlight += count }
+            if try row.bool(2) { self.open[status, default: 0] += count }
         }
     }
 }

@@ -48,13 +48,28 @@ struct JobControlRoutes {
         return Response.object { writer in
             Self.writeHead(report, to: &writer)
             let cancelled = tally.counts[.cancelled, default: 0]
-            let tooLate = [NotificationStatus.sent, .delivered].reduce(0) { $0 + tally.counts[$1, default: 0] }
-            let isPending = tally.total == 0 && report.progress == nil
-            writer.member("status", isPending ? "pending" : tooLate > 0 && cancelled == 0 ? "too_late" : "cancelled")
+            let withdrawing = tally.open.values.reduce(0, +)
+            let tooLate = [NotificationStatus.sent, .delivered].reduce(0) {
+                $0 + tally.counts[$1, default: 0] - tally.open[$1, default: 0]
+            }
+            writer.member("status", Self.outcome(report, tally, cancelled: cancelled, tooLate: tooLate))
             writer.member("cancelled", cancelled)
+            writer.member("withdrawing", withdrawing)
             writer.member("too_late", tooLate)
-            writer.member("not_sent", tally.total - cancelled - tooLate)
+            writer.member("not_sent", tally.total - cancelled - withdrawing - tooLate)
         }
+    }
+
+    /// What a cancellation has come to in a word.
+    private static func outcome(
+        _ report: JobControl.Report,
+        _ tally: CancellationStore.Tally,
+        cancelled: Int64,
+        tooLate: Int64
+    ) -> String {
+        if report.progress?.broadcast.state == .cancelling { return "cancelling" }
+        if tally.total == 0, report.progress == nil { return "pending" }
+        return tooLate > 0 && cancelled == 0 ? "too_late" : "cancelled"
     }
 
     private static func writeHead(_ report: JobControl.Report, to writer: inout JSONWriter) {
