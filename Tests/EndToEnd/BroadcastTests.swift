@@ -212,6 +212,36 @@ struct BroadcastTests {
         }
     }
 
+    @Test("a broadcast by each user's own clocks is not final while its parts wait, and all of them are called off")
+    func byOwnClocks() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 30) n")
+            _ = try await stack.startDispatcher()
+            let service = try await Self.service()
+            let entry = try await stack.append([
+                ("all", "true"), ("type", "invoice_created"), ("title", "Morning"),
+                ("deliver_local", "2099-06-01T08:30"),
+            ])
+            let report = try await Self.waitFor("done", gateway, entry)
+            let waiting = try await Schedules.count(stack)
+            #expect(waiting > 1)
+            #expect(report["scheduled"]?.integer == waiting)
+            #expect(report["broadcast"]?["not_stored"]?["scheduled"]?.integer == 30)
+            #expect(report["final"]?.bool == false)
+            let answer = try await gateway.call(.delete, "/v1/jobs/\(entry)", token: service)
+            #expect(answer.status == 200)
+            #expect(answer.body["too_late"]?.integer == 0)
+            let last = try await eventualValue("all of it is cancelled") {
+                let report = try await Self.report(gateway, entry)
+                return report["recipients"]?["cancelled"]?.integer == 30 && report["final"]?.bool == true ? report : nil
+            }
+            #expect(last["scheduled"]?.integer == 0)
+            #expect(last["broadcast"]?["state"]?.string == "cancelled")
+            #expect(try await Self.number(stack, "SELECT count(*) FROM carillon.notifications") == 30)
+        }
+    }
+
     private static func catalog(german: String) -> String {
         """
         types:

@@ -121,19 +121,22 @@ package struct JobControl: Sendable {
         _ progress: Broadcast.Progress,
         isCounted: Bool
     ) async throws -> Report {
-        let own = CancellationStore.Name(org: progress.broadcast.org, id: progress.broadcast.job)
+        let broadcast = progress.broadcast
+        let own = CancellationStore.Name(org: broadcast.org, id: broadcast.job)
         let cancelledAt = try await self.cancellations.cancelledAt(own)
         // What is being withdrawn is told apart from what is too late.
-        let isCancelling = progress.broadcast.state == .cancelling
+        let isCancelling = broadcast.state == .cancelling
         let tally = isCounted ? try await self.cancellations.tally(own, tellsOpen: isCancelling) : nil
         let isSettled = tally.map { self.isSettled($0, cancelledAt) } ?? false
+        let scheduled = try await self.schedules.count(
+            org: broadcast.org, job: broadcast.job, entries: [broadcast.entry])
         return Report(
             name: name,
             tally: tally,
             cancelledAt: cancelledAt,
             progress: progress,
-            scheduled: 0,
-            isFinal: progress.broadcast.state.isFinal && isSettled
+            scheduled: scheduled,
+            isFinal: broadcast.state.isFinal && scheduled == 0 && isSettled
         )
     }
 
@@ -174,6 +177,8 @@ package struct JobControl: Sendable {
                 to: .cancelling,
                 from: [.counting, .awaitingConfirmation, .expanding, .paused, .done, .failed]
             )
+            try await self.schedules.callOff(
+                org: broadcast.org, job: broadcast.job, entries: [broadcast.entry], at: at)
             return try await self.find(name)
         }
         var last = ""

@@ -95,11 +95,13 @@ extension JobIntake {
         users: [String]
     ) throws(JobFaults) -> PageContent {
         let broadcast = chain.broadcast
+        var job = job
+        // Notifications of a broadcast without an id are found by the broadcast's.
+        job.id = broadcast.job
         switch job.payload {
         case .event(let name, let arguments):
             return .events(users.map { StoredBatch.Event(user: $0, name: name, arguments: arguments) })
         case .notification(let content) where content.deliverLocal != nil:
-            var job = job
             job.audience = .users(users)
             job.except = []
             return .later(
@@ -107,9 +109,6 @@ extension JobIntake {
                     origin: broadcast.origin, job: job, content: content, lane: broadcast.lane,
                     page: "\(chain.part)/\(chain.pages)"))
         case .notification(let content):
-            var job = job
-            // Notifications of a broadcast without an id are found by the broadcast's.
-            job.id = broadcast.job
             var prepared = try self.prepare(
                 job, content, catalog, users: users, origin: broadcast.origin, lane: broadcast.lane,
                 now: self.dispatcher.now())

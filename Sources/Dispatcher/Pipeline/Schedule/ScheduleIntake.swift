@@ -126,12 +126,11 @@ struct ScheduleIntake: Sendable {
         )
         PipelineMetrics.unknownZones.increment(by: delivery.unknownZones)
         // Taken again after somebody has moved, a user may stand in two parts: the id makes it once.
-        let id =
-            item.job.id == nil
-            ? [(name: "id", value: Array(NotificationID(origin: origin, user: "").description.utf8))] : []
+        let id = item.job.id ?? NotificationID(origin: origin, user: "").description
+        let given = kept.contains { $0.name == "id" } ? [] : [(name: "id", value: Array(id.utf8))]
         return delivery.parts.map { part in
             let list = JSONWriter.bytes(of: .array(part.users.map { .string($0) }))
-            let fields = kept.filter { !Self.audience.contains($0.name) } + [(name: "users", value: list)] + id
+            let fields = kept.filter { !Self.audience.contains($0.name) } + [(name: "users", value: list)] + given
             let name = item.page.isEmpty ? part.zone : "\(part.zone) \(item.page)"
             var result = schedule(part: name, fields: fields, users: part.users, at: part.at)
             result.zone = part.zone
