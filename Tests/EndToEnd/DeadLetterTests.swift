@@ -155,6 +155,63 @@ struct DeadLetterTests {
         }
     }
 
+    private static func catalog(_ title: String) -> String {
+        """
+        types:
+          reminder:
+            lane: bulk
+            templates: {en: {title: "\(title)"}, de: {title: "Hallo"}}
+        """
+    }
+
+    @Test("a job that failed when it came due goes back to its lane's jobs, and is notified once")
+    func due() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog("Hello {{n}}{{late}}"))
+            let gateway = try await stack.startGateway(environment: environment)
+            let first = try await stack.startDispatcher(name: "first", environment: environment)
+            try await stack.append([
+                ("users", #"["ada","bob"]"#), ("type", "reminder"), ("vars", #"{"n":1}"#),
+                ("deliver_at", Schedules.later(.seconds(3_600))),
+            ])
+            try await eventually("it waits") { try await Schedules.count(stack) == 1 }
+            try await Schedules.makeDue(stack)
+            let letter = try await eventualValue("it is set aside") { try await Self.letters(gateway).first }
+            #expect(letter["stream"]?.string == "schedules")
+            #expect(letter["reason"]?.string?.hasPrefix("vars.late") == true)
+            try await first.stop()
+
+            try stack.catalog(Self.catalog("Hello {{n}}"))
+            _ = try await stack.startDispatcher(name: "second", environment: environment)
+            let id = try #require(letter["id"]?.integer)
+            let entry = try #require(letter["entry"]?.string)
+            let answer = try await gateway.call(
+                .post, "/v1/admin/dead-letters/\(id)/replay", token: try await Self.admin())
+            #expect(answer.status == 202)
+            #expect(answer.body["count"]?.integer == 1)
+            try await eventually("both have it, and the letter is gone") {
+                let ada = try await stack.texts(user: "ada")
+                let bob = try await stack.texts(user: "bob")
+                let left = try await Self.letters(gateway).count
+                return ada == [["Hello 1", ""]] && bob == ada && left == 0
+            }
+            let lanes = try await stack.query("SELECT DISTINCT lane FROM carillon.notifications")
+            #expect(try lanes.map { try $0.text(0) } == ["bulk"])
+            // As if its dispatcher had died after appending it.
+            let fields = try #require(letter["fields"]?.array).compactMap { $0.strings }
+            try await stack.append(
+                fields.map { ($0[0], $0[1]) } + [("carillon:replay", "schedules/\(entry)")],
+                stream: "carillon:jobs:bulk")
+            try await stack.append(
+                [("user", "last"), ("type", "reminder"), ("vars", #"{"n":2}"#)], stream: "carillon:jobs:bulk")
+            try await eventually("the last one has come") {
+                try await stack.texts(user: "last") == [["Hello 2", ""]]
+            }
+            let count = try await stack.query("SELECT count(*) FROM carillon.notifications")
+            #expect(try count.first?.int8(0) == 3)
+        }
+    }
+
     @Test("a replayed delivery starts anew; what fails again becomes a letter again; the rate is kept")
     func deliveries() async throws {
         try await Stack.with { stack in

@@ -53,9 +53,14 @@ struct KeyspaceTests {
         }
     }
 
-    @Test("What was set aside goes back to jobs and to any provider's deliveries", arguments: ["carillon:", "x:", ""])
+    @Test(
+        "What was set aside goes back to jobs, as what came due does, and to any provider's deliveries",
+        arguments: ["carillon:", "x:", ""]
+    )
     func takesBack(prefix: String) {
         let keys = Keyspace(prefix: prefix)
+        #expect(keys.takesBack(Keyspace.schedules))
+        #expect(!keys.takesBack("x" + Keyspace.schedules))
         for lane in Lane.allCases {
             #expect(keys.takesBack(keys.jobs(lane)))
             for provider in Provider.wellKnown + [Provider(word: "pigeon")] {

@@ -9,6 +9,8 @@ package import Model
 package struct Keyspace: Sendable {
     /// The consumer group of every stream.
     package static let group = "dispatchers"
+    /// What stands for a stream where a job came due instead of being taken from one.
+    package static let schedules = "schedules"
     /// Over how many sorted sets the unconfirmed are spread.
     package static let unconfirmedShards = 16
 
@@ -56,9 +58,10 @@ package struct Keyspace: Sendable {
     /// Whose turn it is to take away what has been kept long enough.
     package var retentionTurn: String { self.prefix + "retention" }
 
-    /// Whether a stream takes work back that was set aside: one of jobs, or of any provider's deliveries.
+    /// Whether work goes back that was set aside: from a stream of jobs or of any provider's deliveries to that stream, and a
+    /// job that came due to its lane's.
     package func takesBack(_ stream: String) -> Bool {
-        if self.lane(ofJobs: stream) != nil { return true }
+        if stream == Self.schedules || self.lane(ofJobs: stream) != nil { return true }
         // By its form: who has the letter of a provider need not have heard of it.
         let word = stream.dropFirst(self.prefix.count + 1).prefix { $0 != "}" }
         guard let provider = Provider(rawValue: String(word)) else { return false }

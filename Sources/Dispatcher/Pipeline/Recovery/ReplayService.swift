@@ -1,6 +1,7 @@
 // Carillon · ReplayService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Catalog
 import CoreMetrics
 import Logging
 import Model
@@ -45,7 +46,7 @@ package struct ReplayService: Service {
             let fields = self.fields(letter)
             batch.begin(argumentCount: 3 + fields.count * 2)
             batch.argument("XADD")
-            batch.argument(.text(letter.stream))
+            batch.argument(.text(self.stream(letter, fields)))
             batch.argument("*")
             for field in fields {
                 batch.argument(.text(field.name))
@@ -56,6 +57,18 @@ package struct ReplayService: Service {
         try await self.dispatcher.deadLetters.remove(letters.map(\.id))
         PipelineMetrics.replayed.increment(by: letters.count)
         return letters.count
+    }
+
+    /// Where a letter goes: back where it came from, or, where that was no stream as its job came due, to its lane's jobs.
+    private func stream(_ letter: DeadLetterStore.Letter, _ fields: [(name: String, value: [UInt8])]) -> String {
+        guard letter.stream == Keyspace.schedules else { return letter.stream }
+        let catalog = self.dispatcher.catalog
+        let job = try? catalog.job(fields.filter { $0.name != JobOrigin.replayField }.map { ($0.name, $0.value[...]) })
+        guard case .notification(let content)? = job?.payload else {
+            // Nobody can read it yet. No lane is less urgent than this one, so that the job has its own once somebody can.
+            return self.dispatcher.keys.jobs(.bulk)
+        }
+        return self.dispatcher.keys.jobs(content.lane ?? catalog[content.type]?.lane ?? .normal)
     }
 
     private func fields(_ letter: DeadLetterStore.Letter) -> [(name: String, value: [UInt8])] {

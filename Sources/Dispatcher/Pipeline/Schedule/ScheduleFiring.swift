@@ -13,7 +13,7 @@ import Streams
 /// the same entry, and so with the same ids.
 struct ScheduleFiring: Sendable {
     /// The stream that fired jobs seem to come from.
-    static let stream = "schedules"
+    static let stream = Keyspace.schedules
     private static let hold: Duration = .seconds(30)
     private static let renewal: Duration = .seconds(10)
     /// The first time in a batch, then three times alone.

@@ -115,13 +115,13 @@ struct ScheduleIntake: Sendable {
             if case .users(let named) = item.job.audience { users = named }
             return [schedule(part: "", fields: kept, users: users, at: item.content.deliverAt ?? now)]
         }
-        // A recurring schedule that was missed does not come hours late.
+        // A recurring schedule that was missed does not come hours late; one that is replayed does, as somebody wants it.
         let delivery = LocalDelivery(
             JobIntake.users(item.job).map { ($0, zones[ExactText($0)]) },
             at: wall,
             now: now,
             defaultZone: self.dispatcher.defaultZone,
-            lateness: stream == ScheduleFiring.stream ? Recurrence.missedLimit : nil,
+            lateness: item.origin.latestStream == ScheduleFiring.stream ? Recurrence.missedLimit : nil,
             rules: { self.dispatcher.zones.rules($0) }
         )
         PipelineMetrics.unknownZones.increment(by: delivery.unknownZones)
