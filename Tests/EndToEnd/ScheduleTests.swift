@@ -79,7 +79,7 @@ struct ScheduleTests {
         }
     }
 
-    @Test("a job that is called off while it waits is stored as cancelled, or gone where it has no id")
+    @Test("a job that is called off while it waits is stored as cancelled, with an id or without")
     func cancelled() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -98,15 +98,56 @@ struct ScheduleTests {
                 #expect(answer.body["final"]?.bool == false)
                 #expect(try await gateway.call(.delete, "/v1/jobs/\(name)", token: service).status == 200)
             }
-            try await eventually("nobody gets it, and the answer says so") {
-                let answer = try await gateway.call(.delete, "/v1/jobs/j1", token: service)
-                return answer.body["cancelled"]?.integer == 2 && answer.body["final"]?.bool == true
+            for (name, count) in [("j1", 2), (entry, 1)] as [(String, Int64)] {
+                try await eventually("nobody gets it, and the answer says so") {
+                    let answer = try await gateway.call(.delete, "/v1/jobs/\(name)", token: service)
+                    return answer.body["cancelled"]?.integer == count && answer.body["final"]?.bool == true
+                        && answer.body["status"]?.string == "cancelled"
+                }
             }
             try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
             let rows = try await stack.query("SELECT count(*) FROM carillon.notifications WHERE status = 'cancelled'")
-            #expect(try rows.first?.int8(0) == 2)
+            #expect(try rows.first?.int8(0) == 3)
             let all = try await stack.query("SELECT count(*) FROM carillon.notifications")
-            #expect(try all.first?.int8(0) == 2)
+            #expect(try all.first?.int8(0) == 3)
+        }
+    }
+
+    @Test("a job without an id is found and called off by its entry after it was fired; before it comes, too")
+    func calledOffByEntry() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let service = try await Stack.token(user: "app", scope: .service)
+            let fields = [
+                ("user", "ada"), ("type", "payment_received"), ("deliver_at", Schedules.later(.seconds(3_600))),
+            ]
+            let entry = try await stack.append(fields + [("title", "fired")])
+            let early = try await stack.append(fields + [("title", "early")])
+            let answer = try await gateway.call(.delete, "/v1/jobs/\(early)", token: service)
+            #expect(answer.body["status"]?.string == "pending")
+            _ = try await stack.startDispatcher()
+            try await eventually("both wait") { try await Schedules.count(stack) == 2 }
+            try await Schedules.makeDue(stack)
+            try await eventually("one is in the inbox, the other was called off") {
+                try await stack.statuses(user: "ada") == ["fired": "sent", "early": "cancelled"]
+            }
+            try await eventually("nothing waits") { try await Schedules.count(stack) == 0 }
+            for name in [entry, "carillon:jobs%2F\(entry)"] {
+                let report = try await gateway.call(.get, "/v1/jobs/\(name)", token: service)
+                #expect(report.body["recipients"]?["sent"]?.integer == 1)
+                #expect(report.body["final"]?.bool == true)
+            }
+            let elsewhere = try await gateway.call(
+                .get, "/v1/jobs/carillon:jobs:bulk%2F\(entry)", token: service)
+            #expect(elsewhere.status == 404)
+            let cancelled = try await gateway.call(.delete, "/v1/jobs/\(entry)", token: service)
+            #expect(cancelled.body["status"]?.string == "cancelled")
+            #expect(cancelled.body["cancelled"]?.integer == 1)
+            #expect(cancelled.body["too_late"]?.integer == 0)
+            try await eventually("the inbox has neither") {
+                let inboxes = try await stack.query("SELECT 1 FROM carillon.inboxes WHERE unread > 0 OR total > 0")
+                return inboxes.isEmpty
+            }
         }
     }
 

@@ -76,10 +76,10 @@ struct ScheduleStoreTests {
                 try await store.add([same, other, part, elsewhere]) == [.known, .conflict, .stored, .stored])
             #expect(try await store.page(after: nil, org: nil, limit: 10).count == 4)
             #expect(try await store.page(after: nil, org: "other", limit: 10).map(\.id) == [elsewhere.id])
-            #expect(try await store.count(org: "org", job: "a", entries: []) == 2)
-            #expect(try await store.count(org: "org", job: "b", entries: ["jobs/1", "jobs/2"]) == 1)
-            try await store.callOff(org: "org", job: "b", entries: ["jobs/1", "jobs/2"], at: Self.now)
-            #expect(try await store.count(org: "org", job: "b", entries: ["jobs/2"]) == 0)
+            #expect(try await store.count(.init(org: "org", id: "a")) == 2)
+            #expect(try await store.count(.init(org: "org", id: "b", entries: ["jobs/1", "jobs/2"])) == 1)
+            try await store.callOff(.init(org: "org", id: "b", entries: ["jobs/1", "jobs/2"]), at: Self.now)
+            #expect(try await store.count(.init(org: "org", id: "b", entries: ["jobs/2"])) == 0)
             #expect(try await store.page(after: nil, org: nil, limit: 10).count == 3)
         }
     }
@@ -127,13 +127,13 @@ struct ScheduleStoreTests {
             let store = ScheduleStore(pool: pool)
             let later = (1...3).map { Self.schedule($0, due: .seconds(3_600), job: $0 == 3 ? "b" : "a\($0)") }
             _ = try await store.add(later)
-            try await store.callOff(org: "org", job: "a1", entries: [], at: Self.now)
-            try await store.callOff(org: "other", job: "a2", entries: [], at: Self.now)
+            try await store.callOff(.init(org: "org", id: "a1"), at: Self.now)
+            try await store.callOff(.init(org: "other", id: "a2"), at: Self.now)
             let claimed = try await store.claim(.normal, now: Self.now, hold: Self.hold)
             #expect(claimed.map(\.id) == [later[0].id])
             #expect(claimed.first?.dueAt == later[0].dueAt)
             // One that is being fired stays with whoever fires it.
-            try await store.callOff(org: "org", job: "a1", entries: [], at: Self.now)
+            try await store.callOff(.init(org: "org", id: "a1"), at: Self.now)
             #expect(try await store.claim(.normal, now: Self.now, hold: Self.hold).isEmpty)
         }
     }

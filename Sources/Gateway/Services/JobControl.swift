@@ -109,7 +109,7 @@ package struct JobControl: Sendable {
         }
         let tally = try await self.cancellations.tally(name)
         let cancelledAt = try await self.cancellations.cancelledAt(name)
-        let scheduled = try await self.schedules.count(org: name.org, job: name.id, entries: name.entries)
+        let scheduled = try await self.schedules.count(name)
         guard tally.total > 0 || cancelledAt != nil || scheduled > 0 else { return nil }
         let isSettled = tally.total > 0 && scheduled == 0 && self.isSettled(tally, cancelledAt)
         return Report(
@@ -122,14 +122,13 @@ package struct JobControl: Sendable {
         isCounted: Bool
     ) async throws -> Report {
         let broadcast = progress.broadcast
-        let own = CancellationStore.Name(org: broadcast.org, id: broadcast.job)
+        let own = Self.name(broadcast)
         let cancelledAt = try await self.cancellations.cancelledAt(own)
         // What is being withdrawn is told apart from what is too late.
         let isCancelling = broadcast.state == .cancelling
         let tally = isCounted ? try await self.cancellations.tally(own, tellsOpen: isCancelling) : nil
         let isSettled = tally.map { self.isSettled($0, cancelledAt) } ?? false
-        let scheduled = try await self.schedules.count(
-            org: broadcast.org, job: broadcast.job, entries: [broadcast.entry])
+        let scheduled = try await self.schedules.count(own)
         return Report(
             name: name,
             tally: tally,
@@ -138,6 +137,11 @@ package struct JobControl: Sendable {
             scheduled: scheduled,
             isFinal: broadcast.state.isFinal && scheduled == 0 && isSettled
         )
+    }
+
+    /// What a broadcast's own notifications are found by.
+    private static func name(_ broadcast: Broadcast) -> CancellationStore.Name {
+        CancellationStore.Name(org: broadcast.org, id: broadcast.job)
     }
 
     /// Whether nothing of a job is under way.
@@ -169,26 +173,27 @@ package struct JobControl: Sendable {
         let at = self.now()
         try await self.cancellations.record(name, at: at)
         // What waits for its moment may wait longer than cancellations are kept.
-        try await self.schedules.callOff(org: name.org, job: name.id, entries: name.entries, at: at)
+        try await self.schedules.callOff(name, at: at)
         if let broadcast = try await self.broadcasts.find(name)?.broadcast {
-            try await self.cancellations.record(.init(org: broadcast.org, id: broadcast.job), at: at)
+            let own = Self.name(broadcast)
+            try await self.cancellations.record(own, at: at)
             _ = try await self.broadcasts.steer(
                 broadcast,
                 to: .cancelling,
                 from: [.counting, .awaitingConfirmation, .expanding, .paused, .done, .failed]
             )
-            try await self.schedules.callOff(
-                org: broadcast.org, job: broadcast.job, entries: [broadcast.entry], at: at)
+            // Pages that were being stored had their parts wait first.
+            try await self.schedules.callOff(own, at: at)
             return try await self.find(name)
         }
-        var last = ""
-        while true {
-            let page = try await self.cancellations.page(
-                org: name.org, job: name.id, after: last, limit: Self.pageSize
-            )
-            guard let end = page.last else { break }
-            last = end.user
-            await self.tell(try await self.cancellations.cancel(page, at: at), at: at)
+        for id in name.ids {
+            var last = ""
+            while true {
+                let page = try await self.cancellations.page(org: name.org, job: id, after: last, limit: Self.pageSize)
+                guard let end = page.last else { break }
+                last = end.user
+                await self.tell(try await self.cancellations.cancel(page, at: at), at: at)
+            }
         }
         let entry = try await self.cancellations.ofEntry(name)
         await self.tell(try await self.cancellations.cancel(entry, at: at), at: at)

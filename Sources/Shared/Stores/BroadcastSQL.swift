@@ -207,10 +207,10 @@ enum BroadcastSQL {
         ) x
         """
 
-    /// $1: organisation, $2: the job's id, $3: entries.
+    /// $1: organisation, $2: the job's ids, $3: entries.
     static let find = """
         SELECT \(Self.progress) FROM carillon.broadcasts b \(Self.progressJoins)
-        WHERE b.org_id = $1 AND (b.job_id = $2 OR b.job_entry = ANY($3)) ORDER BY b.id DESC LIMIT 1
+        WHERE b.org_id = $1 AND (b.job_id = ANY($2) OR b.job_entry = ANY($3)) ORDER BY b.id DESC LIMIT 1
         """
 
     /// $1: older than this id, $2: limit, $3: state or null.

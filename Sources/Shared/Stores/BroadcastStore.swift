@@ -185,7 +185,8 @@ package struct BroadcastStore: Sendable {
     /// The broadcast that a job is, and how far it has come; nil if it is none.
     package func find(_ name: CancellationStore.Name) async throws(PostgresError) -> Broadcast.Progress? {
         let result = try await self.pool.query(
-            BroadcastSQL.find, .text(name.org), .text(name.id), .array(PostgresArray(texts: name.entries))
+            BroadcastSQL.find, .text(name.org), .array(PostgresArray(texts: name.ids)),
+            .array(PostgresArray(texts: name.entries))
         )
         guard let row = result.first else { return nil }
         return try BroadcastColumns.progress(row)

@@ -30,9 +30,9 @@ enum CancellationSQL {
 
     /// A cancellation that is repeated begins its 7 days anew.
     ///
-    /// $1: organisation, $2: the name, $3: when.
+    /// $1: organisation, $2: the names, $3: when.
     static let record = """
-        INSERT INTO carillon.cancellations (org_id, job_id, at) VALUES ($1, $2, $3)
+        INSERT INTO carillon.cancellations (org_id, job_id, at) SELECT $1, n.name, $3 FROM unnest($2) AS n (name)
         ON CONFLICT (org_id, job_id) DO UPDATE SET at = EXCLUDED.at
         """
 
@@ -96,11 +96,11 @@ enum CancellationSQL {
         FROM changed n LEFT JOIN raised r ON n.is_listed AND r.user_id = n.user_id
         """
 
-    /// $1: organisation, $2: the job's id.
-    static let tally = Self.tally("n.org_id = $1 AND n.job_id = $2")
+    /// $1: organisation, $2: the job's ids.
+    static let tally = Self.tally("n.org_id = $1 AND n.job_id = ANY($2)")
 
     /// The same, with what can still be withdrawn told apart.
-    static let tallyWithOpen = Self.tally("n.org_id = $1 AND n.job_id = $2", isOpen: Self.isOpen)
+    static let tallyWithOpen = Self.tally("n.org_id = $1 AND n.job_id = ANY($2)", isOpen: Self.isOpen)
 
     /// $1 to $4: as in ``ofEntry``.
     static let tallyOfEntry = Self.tally(

@@ -21,6 +21,10 @@ package struct CancellationStore: Sendable {
             self.entries = entries
             self.addedAt = addedAt
         }
+
+        /// The ids that its notifications may have: its own, or the entries, which jobs without an id have for one that wait
+        /// for their moment.
+        package var ids: [String] { self.entries.contains(self.id) ? self.entries : [self.id] + self.entries }
     }
 
     /// A notification that was cancelled now.
@@ -68,7 +72,8 @@ package struct CancellationStore: Sendable {
     /// Records a cancellation; when this returns, whatever is not stored by now will be stored as cancelled.
     package func record(_ name: Name, at: Timestamp) async throws(PostgresError) {
         try await self.pool.query(
-            CancellationSQL.record, .text(name.org), .text(name.id), .timestamptz(at.microseconds)
+            CancellationSQL.record, .text(name.org), .array(PostgresArray(texts: name.ids)),
+            .timestamptz(at.microseconds)
         )
         try await self.pool.run([CancellationSQL.barrier])
     }
@@ -76,9 +81,10 @@ package struct CancellationStore: Sendable {
     /// When a job was cancelled; nil if it was not.
     package func cancelledAt(_ name: Name) async throws(PostgresError) -> Timestamp? {
         let result = try await self.pool.query(
-            "SELECT at FROM carillon.cancellations WHERE org_id = $1 AND job_id = $2", .text(name.org), .text(name.id)
+            "SELECT max(at) FROM carillon.cancellations WHERE org_id = $1 AND job_id = ANY($2)", .text(name.org),
+            .array(PostgresArray(texts: name.ids))
         )
-        guard let row = result.first else { return nil }
+        guard let row = result.first, !row.isNull(0) else { return nil }
         return Timestamp(microseconds: try row.timestamptz(0))
     }
 
@@ -145,11 +151,11 @@ package struct CancellationStore: Sendable {
 
     /// How the notifications of a job stand.
     ///
-    /// - Parameter tellsOpen: whether those with the job's id that can still be withdrawn are counted beside.
+    /// - Parameter tellsOpen: whether those with one of the job's ids that can still be withdrawn are counted beside.
     package func tally(_ name: Name, tellsOpen: Bool = false) async throws(PostgresError) -> Tally {
         var tally = Tally()
         let sql = tellsOpen ? CancellationSQL.tallyWithOpen : CancellationSQL.tally
-        try tally.add(try await self.pool.query(sql, .text(name.org), .text(name.id)))
+        try tally.add(try await self.pool.query(sql, .text(name.org), .array(PostgresArray(texts: name.ids))))
         guard tally.total == 0, !name.entries.isEmpty else { return tally }
         let statement = PostgresStatement(CancellationSQL.tallyOfEntry, Self.entryParameters(name))
         if let result = try await self.pool.run([statement]).first { try tally.add(result) }

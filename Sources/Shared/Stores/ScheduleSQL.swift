@@ -51,9 +51,9 @@ package enum ScheduleSQL {
         ORDER BY s.id LIMIT $3
         """
 
-    /// $1: organisation, $2: a job's id, $3: entries.
+    /// $1: organisation, $2: a job's ids, $3: entries.
     static let count = """
-        SELECT (SELECT count(*) FROM carillon.schedules WHERE org_id = $1 AND job_id = $2 AND cron IS NULL)
+        SELECT (SELECT count(*) FROM carillon.schedules WHERE org_id = $1 AND job_id = ANY($2) AND cron IS NULL)
             + (SELECT count(*) FROM carillon.schedules
                 WHERE org_id = $1 AND source = ANY($3) AND job_id IS NULL AND source <> 'api')
         """

@@ -76,32 +76,33 @@ extension ScheduleStore {
         try await self.pool.query("DELETE FROM carillon.schedules WHERE id = $1", .uuid(id.halves)).affectedRows > 0
     }
 
-    /// How many rows of a job wait, by the job's own id or by its entries, each with its stream.
-    package func count(org: String, job: String, entries: [String]) async throws(PostgresError) -> Int {
+    /// How many rows of a job wait.
+    package func count(_ name: CancellationStore.Name) async throws(PostgresError) -> Int {
         let result = try await self.pool.query(
-            ScheduleSQL.count, .text(org), .text(job), .array(PostgresArray(texts: entries))
+            ScheduleSQL.count, .text(name.org), .array(PostgresArray(texts: name.ids)),
+            .array(PostgresArray(texts: name.entries))
         )
         return Int(try result.first?.int8(0) ?? 0)
     }
 
-    /// Lets what waits of a cancelled job come now, to be stored as cancelled; what is known by its entry alone is taken away.
+    /// Lets what waits of a cancelled job come now, to be stored as cancelled; what was stored without an id is taken away.
     ///
     /// To be called when the cancellation is recorded.
-    package func callOff(org: String, job: String, entries: [String], at: Timestamp) async throws(PostgresError) {
+    package func callOff(_ name: CancellationStore.Name, at: Timestamp) async throws(PostgresError) {
         try await self.pool.run([
             PostgresStatement(
                 """
                 UPDATE carillon.schedules SET wake_at = $3
-                WHERE org_id = $1 AND job_id = $2 AND cron IS NULL AND wake_at > $3 AND attempts = 0
+                WHERE org_id = $1 AND job_id = ANY($2) AND cron IS NULL AND wake_at > $3 AND attempts = 0
                 """,
-                [.text(org), .text(job), .timestamptz(at.microseconds)]
+                [.text(name.org), .array(PostgresArray(texts: name.ids)), .timestamptz(at.microseconds)]
             ),
             PostgresStatement(
                 """
                 DELETE FROM carillon.schedules
                 WHERE org_id = $1 AND source = ANY($2) AND job_id IS NULL AND source <> 'api'
                 """,
-                [.text(org), .array(PostgresArray(texts: entries))]
+                [.text(name.org), .array(PostgresArray(texts: name.entries))]
             ),
         ])
     }

@@ -93,6 +93,10 @@ struct ScheduleIntake: Sendable {
         let said = fields.filter { $0.name != SpanTracer.field }
         let asked = NotificationID(origin: EntryDigest(stream: "", entry: "", fields: said), user: "")
         let kept = fields.filter { !Self.times.contains($0.name) }.map { (name: $0.name, value: Array($0.value)) }
+        // One without an id has its entry's name for one, by which it is found when it has been fired too. And taken again
+        // after somebody has moved, a user may stand in two parts: the id makes it once.
+        let job = item.job.id ?? item.origin.text
+        let id = kept.contains { $0.name == "id" } ? [] : [(name: "id", value: Array(job.utf8))]
         func schedule(
             part: String,
             fields: [(name: String, value: [UInt8])],
@@ -102,7 +106,7 @@ struct ScheduleIntake: Sendable {
             var schedule = Schedule(
                 id: NotificationID(origin: origin, user: part), fields: fields, dueAt: moment, createdAt: now)
             schedule.org = item.job.org
-            schedule.jobID = item.job.id
+            schedule.jobID = job
             schedule.part = part
             schedule.user = users?.count == 1 ? users?.first : nil
             schedule.source = item.origin.text
@@ -113,7 +117,7 @@ struct ScheduleIntake: Sendable {
         guard let wall = item.content.deliverLocal else {
             var users: [String]?
             if case .users(let named) = item.job.audience { users = named }
-            return [schedule(part: "", fields: kept, users: users, at: item.content.deliverAt ?? now)]
+            return [schedule(part: "", fields: kept + id, users: users, at: item.content.deliverAt ?? now)]
         }
         // A recurring schedule that was missed does not come hours late; one that is replayed does, as somebody wants it.
         let delivery = LocalDelivery(
@@ -125,12 +129,9 @@ struct ScheduleIntake: Sendable {
             rules: { self.dispatcher.zones.rules($0) }
         )
         PipelineMetrics.unknownZones.increment(by: delivery.unknownZones)
-        // Taken again after somebody has moved, a user may stand in two parts: the id makes it once.
-        let id = item.job.id ?? NotificationID(origin: origin, user: "").description
-        let given = kept.contains { $0.name == "id" } ? [] : [(name: "id", value: Array(id.utf8))]
         return delivery.parts.map { part in
             let list = JSONWriter.bytes(of: .array(part.users.map { .string($0) }))
-            let fields = kept.filter { !Self.audience.contains($0.name) } + [(name: "users", value: list)] + given
+            let fields = kept.filter { !Self.audience.contains($0.name) } + [(name: "users", value: list)] + id
             let name = item.page.isEmpty ? part.zone : "\(part.zone) \(item.page)"
             var result = schedule(part: name, fields: fields, users: part.users, at: part.at)
             result.zone = part.zone
