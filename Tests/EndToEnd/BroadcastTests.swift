@@ -277,8 +277,10 @@ struct BroadcastTests {
             let letters = try await stack.query("SELECT entry, fields FROM carillon.dead_letters")
             // Forty users are in more than one of sixteen chains, and in some chains nobody else is.
             #expect(letters.count > 1)
-            #expect(try letters.allSatisfy { try $0.text(0).hasPrefix(entry + ".") })
-            #expect(Set(try await stack.deadReasons().keys) == Set(try letters.map { try $0.text(0) }))
+            let names = try letters.map { try $0.text(0) }
+            #expect(names.allSatisfy { $0.hasPrefix(entry + ".") })
+            let reasons = try await stack.deadReasons()
+            #expect(Set(reasons.keys) == Set(names))
             let fields: [[[String]]] = try letters.map { row in
                 let json = try #require(try row.optionalJSON(1))
                 return try JSONParser.parse(json).array?.compactMap { $0.strings } ?? []

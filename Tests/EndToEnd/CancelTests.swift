@@ -148,6 +148,28 @@ struct CancelTests {
         }
     }
 
+    @Test("a job that nobody wanted was not sent, rather than cancelled")
+    func unwanted() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let service = try await Stack.token(user: "backend", scope: .service)
+            let refusal = try await gateway.call(
+                .put, "/v1/preferences", token: try await Stack.token(user: "ada"),
+                json: #"{"types":[{"type":"breaking_news","push":false,"in_app":false}]}"#)
+            #expect(refusal.status == 200)
+            try await stack.append([("user", "ada"), ("type", "breaking_news"), ("title", "Extra"), ("id", "j1")])
+            try await eventually("it is not for her") {
+                try await stack.statuses(user: "ada") == ["Extra": "suppressed"]
+            }
+            let answer = try await gateway.call(.delete, "/v1/jobs/j1", token: service)
+            #expect(answer.body["status"]?.string == "not_sent")
+            #expect(answer.body["cancelled"]?.integer == 0)
+            #expect(answer.body["not_sent"]?.integer == 1)
+            #expect(answer.body["final"]?.bool == true)
+        }
+    }
+
     @Test("only services cancel, and what is at fault is named")
     func refusals() async throws {
         try await Stack.with { stack in

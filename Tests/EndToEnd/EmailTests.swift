@@ -230,6 +230,28 @@ struct EmailTests {
         }
     }
 
+    @Test("a mail that its relay is taking when the job is called off keeps the job's page from being final")
+    func takenMeanwhile() async throws {
+        try await Self.with { stack, gateway, _ in
+            try await stack.setAddress("slow-ada@example.com", of: "ada", wanting: "news", by: gateway)
+            try await stack.append([("user", "ada"), ("type", "news"), ("title", "Hi"), ("id", "j1")])
+            try await eventually("it is in the inbox, and the relay thinks") {
+                let statuses = try await stack.statuses(user: "ada")
+                return try statuses == ["Hi": "sent"] && stack.mails().count == 1
+            }
+            let service = try await Stack.token(user: "app", scope: .service)
+            let answer = try await gateway.call(.delete, "/v1/jobs/j1", token: service)
+            #expect(answer.body["cancelled"]?.integer == 1)
+            #expect(answer.body["final"]?.bool == false)
+            let report = try await eventualValue("the page is final") {
+                let report = try await gateway.call(.get, "/v1/jobs/j1", token: service)
+                return report.body["final"]?.bool == true ? report : nil
+            }
+            #expect(report.body["recipients"]?["sent"]?.integer == 1)
+            #expect(try await stack.mailAttempts(user: "ada") == ["accepted"])
+        }
+    }
+
     @Test("a relay that refuses the login keeps the mail; without a relay it is recorded as no_provider")
     func configuration() async throws {
         try await Stack.with { stack in

@@ -15,12 +15,18 @@ struct CancellationStoreTests {
         try await Samples.withStores { pool in
             let store = NotificationStore(pool: pool)
             let cancellations = CancellationStore(pool: pool)
-            let users = ["open", "queued", "sent", "delivered", "away", "tried", "failed", "unlisted"]
+            let users = [
+                "open", "queued", "sent", "delivered", "away", "tried", "failed", "unlisted", "mailed", "bounced",
+            ]
             let batch = users.enumerated().map { index, user in
                 Samples.notification(index, user: user, job: "j") {
                     if user == "unlisted" { $0.channels = [.push] }
+                    if user == "mailed" || user == "bounced" { $0.channels = [.inApp, .email] }
                 }
             }
+            try await pool.query(
+                "INSERT INTO carillon.user_settings (user_id, email) VALUES ('mailed', 'm@host'), ('bounced', 'b@host')"
+            )
             _ = try await store.store(batch, areRepeats: false)
             let ids = Dictionary(uniqueKeysWithValues: zip(users, batch.map(\.id)))
             func id(_ user: String) -> NotificationID { ids[user] ?? NotificationID(high: 0, low: 0) }
@@ -28,6 +34,8 @@ struct CancellationStoreTests {
                 ("queued", id("queued"), .pending, "queued", nil), ("sent", id("sent"), .sent, nil, "fcm"),
                 ("delivered", id("delivered"), .delivered, nil, "socket"),
                 ("away", id("away"), .sent, "offline", "inbox"),
+                ("mailed", id("mailed"), .sent, "offline", "inbox"),
+                ("bounced", id("bounced"), .sent, "offline", "inbox"),
                 ("tried", id("tried"), .failed, "x", nil), ("failed", id("failed"), .failed, "x", nil),
             ])
             // Of one a device failed for good while the other waits for its next try.
@@ -41,16 +49,24 @@ struct CancellationStoreTests {
                     )
                 )
             }
+            // Of two who have it in the inbox, one's mail has ended.
+            settlement.attempts.append(
+                DeliveryStore.Attempt(
+                    at: Samples.start, user: "bounced", notification: id("bounced"), device: Device.emailAddress,
+                    provider: .email, kind: "email", attempt: 1, outcome: .failed
+                )
+            )
             try await DeliveryStore(pool: pool).settle(settlement)
 
             let page = try await cancellations.page(org: "", job: "j", after: "", limit: 100)
             #expect(Set(page.map(\.user)) == Set(users))
             let name = CancellationStore.Name(org: "", id: "j")
             let before = try await cancellations.tally(name, tellsOpen: true)
-            #expect(before.counts == [.pending: 3, .sent: 2, .delivered: 1, .failed: 2])
-            #expect(before.open == [.pending: 3, .sent: 1, .failed: 1])
+            #expect(before.counts == [.pending: 3, .sent: 4, .delivered: 1, .failed: 2])
+            #expect(before.open == [.pending: 3, .sent: 3, .failed: 1])
             let withdrawn = try await cancellations.cancel(page, at: Self.later)
-            #expect(Set(withdrawn.map(\.user)) == ["open", "queued", "away", "tried", "unlisted"])
+            #expect(
+                Set(withdrawn.map(\.user)) == ["open", "queued", "away", "tried", "unlisted", "mailed", "bounced"])
             for withdrawal in withdrawn {
                 let isListed = withdrawal.user != "unlisted"
                 #expect(withdrawal.place?.version == (isListed ? 2 : nil), "\(withdrawal.user)")
@@ -60,8 +76,9 @@ struct CancellationStoreTests {
             #expect(states.map(\.version) == [2, 1, 0])
             #expect(states.map(\.total) == [0, 1, 0])
             var tally = CancellationStore.Tally()
-            tally.counts = [.cancelled: 5, .sent: 1, .delivered: 1, .failed: 1]
-            tally.inFlight = 1
+            tally.counts = [.cancelled: 7, .sent: 1, .delivered: 1, .failed: 1]
+            // What is queued, what is tried again, and the mail of whom it may be at the relay.
+            tally.inFlight = 3
             #expect(try await cancellations.tally(name) == tally)
             #expect(try await cancellations.tally(name, tellsOpen: true) == tally)
             #expect(try await cancellations.cancel(page, at: Self.later).isEmpty)

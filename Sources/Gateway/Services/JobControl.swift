@@ -122,7 +122,7 @@ package struct JobControl: Sendable {
         isCounted: Bool
     ) async throws -> Report {
         let broadcast = progress.broadcast
-        let own = Self.name(broadcast)
+        let own = Self.ownName(of: broadcast)
         let cancelledAt = try await self.cancellations.cancelledAt(own)
         // What is being withdrawn is told apart from what is too late.
         let isCancelling = broadcast.state == .cancelling
@@ -140,7 +140,7 @@ package struct JobControl: Sendable {
     }
 
     /// What a broadcast's own notifications are found by.
-    private static func name(_ broadcast: Broadcast) -> CancellationStore.Name {
+    private static func ownName(of broadcast: Broadcast) -> CancellationStore.Name {
         CancellationStore.Name(org: broadcast.org, id: broadcast.job)
     }
 
@@ -175,7 +175,7 @@ package struct JobControl: Sendable {
         // What waits for its moment may wait longer than cancellations are kept.
         try await self.schedules.callOff(name, at: at)
         if let broadcast = try await self.broadcasts.find(name)?.broadcast {
-            let own = Self.name(broadcast)
+            let own = Self.ownName(of: broadcast)
             try await self.cancellations.record(own, at: at)
             _ = try await self.broadcasts.steer(
                 broadcast,

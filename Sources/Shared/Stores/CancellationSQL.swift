@@ -1,6 +1,7 @@
 // Carillon · CancellationSQL.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Model
 import Postgres
 
 /// The statements of ``CancellationStore``, and what those of other stores ask about cancellations.
@@ -62,14 +63,34 @@ enum CancellationSQL {
                             AND l.device_id = a.device_id AND l.at >= a.at AND l.outcome <> 'retry')))
         """
 
+    /// Whether a mail may be under way, which the status of what is in an inbox does not tell: there is an address, the mail's
+    /// turn has come or is near, and no attempt has ended it.
+    ///
+    /// $3: when.
+    private static let mayBeMailed = """
+        ((n.channels & \(Channels.email.rawValue)) <> 0
+            AND EXISTS (
+                SELECT FROM carillon.user_settings s
+                WHERE s.user_id = n.user_id AND s.email IS NOT NULL AND s.email_invalid_at IS NULL)
+            AND NOT EXISTS (
+                SELECT FROM carillon.follow_ups f
+                WHERE f.user_id = n.user_id AND f.notification_id = n.id AND f.kind = '\(FollowUp.email.rawValue)'
+                    AND f.due_at > $3 + interval '1 minute')
+            AND NOT EXISTS (
+                SELECT FROM carillon.delivery_attempts a
+                WHERE a.notification_id = n.id AND a.kind = 'email' AND a.outcome <> 'retry'))
+        """
+
     /// Cancels what nobody has got yet, and takes it out of the inboxes, which are locked by now.
     ///
-    /// $1, $2: users and ids, no user twice; $3: when. What waits for a provider may be there already; `in_flight` says so
-    /// until its delivery settles.
+    /// $1, $2: users and ids, no user twice; $3: when. What waits for a provider or its next try may be there already;
+    /// `in_flight` says so until its delivery settles.
     /// Rows: the label's columns, and of those that were listed version and unread count.
     static let cancel = """
         WITH target AS MATERIALIZED (
-            SELECT n.user_id, n.id, n.version > 0 AND n.deleted_at IS NULL AS is_listed, n.read_at IS NULL AS was_unread
+            SELECT n.user_id, n.id, n.version > 0 AND n.deleted_at IS NULL AS is_listed, n.read_at IS NULL AS was_unread,
+                n.status = 'pending' AND n.status_reason = 'queued' OR n.status = 'failed' OR \(Self.mayBeMailed)
+                    AS may_be_sent
             FROM unnest($1, $2) AS k (user_id, id)
             JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.id
             WHERE \(Self.isOpen)
@@ -78,7 +99,7 @@ enum CancellationSQL {
         changed AS (
             UPDATE carillon.notifications n
             SET status = 'cancelled', sent_via = NULL,
-                status_reason = CASE WHEN n.status = 'pending' AND n.status_reason = 'queued' THEN 'in_flight' END,
+                status_reason = CASE WHEN t.may_be_sent THEN 'in_flight' END,
                 deleted_at = CASE WHEN t.is_listed THEN $3 ELSE n.deleted_at END,
                 version = CASE WHEN t.is_listed THEN b.version + 1 ELSE n.version END
             FROM target t LEFT JOIN carillon.inboxes b ON b.user_id = t.user_id

@@ -68,8 +68,12 @@ struct JobControlRoutes {
         tooLate: Int64
     ) -> String {
         if report.progress?.broadcast.state == .cancelling { return "cancelling" }
-        if tally.total == 0, report.progress == nil { return "pending" }
-        return tooLate > 0 && cancelled == 0 ? "too_late" : "cancelled"
+        if cancelled > 0 { return "cancelled" }
+        if tooLate > 0 { return "too_late" }
+        // What is not stored yet of a broadcast, or waits for its moment, comes no more.
+        if report.progress != nil { return "cancelled" }
+        if tally.total == 0 { return "pending" }
+        return report.scheduled > 0 ? "cancelled" : "not_sent"
     }
 
     private static func writeHead(_ report: JobControl.Report, to writer: inout JSONWriter) {
