@@ -1,0 +1,101 @@
+// Carillon · DeadlyWorkTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Postgres
+import Redis
+import Streams
+import Testing
+
+/// What kills each dispatcher that works on it is set aside in the end, and takes nothing else with it.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct DeadlyWorkTests {
+    private static let reason = "three dispatchers died while they worked on it alone"
+
+    @Test("entries of a dead dispatcher are worked on one at a time; only what was alone at three deaths is set aside")
+    func entries() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            // All were handed out together; one killed three more dispatchers, and its neighbour two.
+            let group = ConsumerGroup(stream: "carillon:jobs", consumer: "gone", connection: stack.connection)
+            try await group.create()
+            var entries: [String] = []
+            for title in ["once", "deadly", "thrice"] {
+                entries.append(
+                    try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)]))
+            }
+            let taken = try await group.takeWaiting(count: 10)
+            #expect(taken.map(\.id) == entries)
+            for (entry, deliveries) in zip(entries, ["1", "4", "3"]) {
+                try await stack.connection.send(
+                    "XCLAIM", "carillon:jobs", "dispatchers", "gone", "0", .text(entry), "IDLE", "60000",
+                    "RETRYCOUNT", .text(deliveries), "JUSTID")
+            }
+            let deadly = entries[1]
+            let pool = try #require(stack.database?.pool)
+            // The database holds what is stored, so that it is seen what else was taken.
+            try await pool.transaction { transaction in
+                try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
+                _ = try await stack.startDispatcher()
+                try await eventually("the dispatcher waits for the lock with an entry") {
+                    let waiting = try await stack.query(
+                        """
+                        SELECT 1 FROM pg_locks l
+                        JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
+                        WHERE NOT l.granted AND l.relation = 'carillon.inboxes'::regclass
+                        """
+                    )
+                    let consumers = try await group.consumers()
+                    return !waiting.isEmpty && consumers.contains { $0.name != "gone" && $0.pending > 0 }
+                }
+                let pending = try await group.consumers().map(\.pending).filter { $0 > 0 }
+                #expect(pending.sorted() == [1, 2])
+            }
+            try await eventually("the neighbours have come") { socket.titles.count >= 2 }
+            try await eventually("the deadly one is set aside, and no other") {
+                try await stack.deadReasons() == [deadly: Self.reason]
+            }
+            try await eventually("nothing is left of the dead dispatcher") {
+                let length = try await stack.connection.send("XLEN", "carillon:jobs").integer()
+                let names = try await group.consumers().map(\.name)
+                return length == 0 && !names.contains("gone")
+            }
+            #expect(socket.titles == ["once", "thrice"])
+            #expect(try await stack.deadReasons().count == 1)
+        }
+    }
+
+    @Test("of schedules that are due only the one at whose firing dispatchers died four times is set aside")
+    func schedules() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            _ = try await stack.startDispatcher()
+            let titles = ["once", "deadly", "thrice"]
+            for title in titles {
+                try await stack.append([
+                    ("user", "ada"), ("type", "invoice_created"), ("title", title),
+                    ("deliver_at", Schedules.later(.seconds(3_600))),
+                ])
+            }
+            try await eventually("they wait") { try await Schedules.count(stack) == titles.count }
+            // Claims before this one: none, four and three.
+            try await stack.query(
+                """
+                UPDATE carillon.schedules SET due_at = now(), wake_at = now(), attempts = CASE
+                    WHEN fields::text LIKE '%deadly%' THEN 4 WHEN fields::text LIKE '%thrice%' THEN 3 ELSE 0 END
+                """
+            )
+            try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
+            try await eventually("the neighbours have come") { socket.titles.count >= 2 }
+            try await eventually("the deadly one is set aside, and no other") {
+                try await Array(stack.deadReasons().values) == [Self.reason]
+            }
+            let letters = try await stack.query("SELECT stream, fields::text FROM carillon.dead_letters")
+            #expect(try letters.map { try $0.text(0) } == ["schedules"])
+            #expect(try letters.first?.text(1).contains("deadly") == true)
+            #expect(socket.titles.sorted() == ["once", "thrice"])
+        }
+    }
+}
