@@ -17,6 +17,7 @@ struct QuietHoursTests {
     private static let catalog = """
         types:
           news: {severity: info, delivery: push, category: world, attention_delay: 1s}
+          memo: {severity: info, delivery: push, attention_delay: 10s}
           offer: {severity: info, delivery: push, category: shop, cap: {count: 2, per: 1h}}
           fire: {severity: alert, delivery: push, quiet_hours: ignore}
           whisper: {severity: info, delivery: push, quiet_hours: in_app_only}
@@ -163,28 +164,59 @@ struct QuietHoursTests {
         }
     }
 
-    @Test("an idle user is pushed after the type's delay, unless it was read")
+    /// Takes the focus from a user's only socket, as if that had been long ago.
+    private static func leaveIdle(_ socket: TestSocket, user: String, in stack: Stack) async throws {
+        try await socket.send(json: #"{"type":"focus","active":false,"ref":1}"#)
+        _ = try await socket.first("done")
+        let key = "carillon:presence:{\(user)}"
+        try await eventually("the connection is idle") {
+            let fields = try await stack.connection.send("HGETALL", .text(key)).strings()
+            guard fields.count == 2 else { return false }
+            var parts = fields[1].split(separator: " ").map(String.init)
+            guard parts.count == 6, parts[3] == "idle", let since = Int64(parts[5]) else { return false }
+            parts[5] = "\(since - 90_000)"
+            let text = parts.joined(separator: " ")
+            try await stack.connection.send("HSET", .text(key), .text(fields[0]), .text(text))
+            return true
+        }
+    }
+
+    @Test("an idle user is pushed after the type's delay")
     func attention() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "eve", platform: "android", token: "eve-phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "eve")
-            try await socket.send(json: #"{"type":"focus","active":false,"ref":1}"#)
-            _ = try await socket.first("done")
-            // As if focus had been away for long.
-            let key = "carillon:presence:{eve}"
-            try await eventually("the connection is idle") {
-                let fields = try await stack.connection.send("HGETALL", .text(key)).strings()
-                guard fields.count == 2 else { return false }
-                var parts = fields[1].split(separator: " ").map(String.init)
-                guard parts.count == 6, parts[3] == "idle", let since = Int64(parts[5]) else { return false }
-                parts[5] = "\(since - 90_000)"
-                let text = parts.joined(separator: " ")
-                try await stack.connection.send("HSET", .text(key), .text(fields[0]), .text(text))
-                return true
-            }
+            try await Self.leaveIdle(socket, user: "eve", in: stack)
             try await stack.append([("user", "eve"), ("type", "news"), ("title", "look")])
             _ = try await socket.first("notification")
             try await eventually("the phone rings too") { stack.pushed() == ["eve-phone": ["look"]] }
+        }
+    }
+
+    @Test("what an idle user reads within the type's delay is not pushed")
+    func attentionRead() async throws {
+        try await Self.with { stack, gateway in
+            let token = try await Stack.token(user: "gil")
+            try await gateway.register(user: "gil", platform: "android", token: "gil-phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "gil")
+            try await Self.leaveIdle(socket, user: "gil", in: stack)
+            try await stack.append([("user", "gil"), ("type", "memo"), ("title", "seen")])
+            let frame = try await socket.first("notification")
+            let id = try #require(frame["notification"]?["id"]?.string)
+            try await eventually("its push is put off") {
+                try await stack.query("SELECT 1 FROM carillon.follow_ups").count == 1
+            }
+            #expect(try await gateway.call(.post, "/v1/notifications/\(id)/read", token: token).status < 300)
+            // What comes later is pushed later, so that the first one's moment has passed by then.
+            try await stack.append([("user", "gil"), ("type", "memo"), ("title", "unseen")])
+            try await eventually("the phone rings for what is unread") {
+                stack.pushed()["gil-phone"]?.contains("unseen") == true
+            }
+            try await eventually("nothing is left to be looked at") {
+                try await stack.query("SELECT 1 FROM carillon.follow_ups").isEmpty
+            }
+            try await stack.waitForPushes()
+            #expect(stack.pushed() == ["gil-phone": ["unseen"]])
         }
     }
 }
