@@ -13,18 +13,21 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct LaneTests {
     private static let backlog = 3_000
+    /// How many calls to the provider there may be at once.
+    private static let calls = 32
     private static let catalog = """
         types:
           mass: {severity: info, delivery: push, lane: bulk}
           alarm: {severity: alert, delivery: push, lane: critical}
         """
 
-    @Test("an alert that comes behind thousands of bulk pushes to a slow provider is sent before most of them")
+    @Test("an alert that comes behind thousands of bulk pushes to a slow provider is sent next to those under way")
     func alert() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: environment)
-            _ = try await stack.startDispatcher(environment: environment)
+            _ = try await stack.startDispatcher(
+                environment: environment.merging(["PROVIDER_CALLS": "\(Self.calls)"]) { $1 })
             try await gateway.register(user: "urgent", platform: "android", token: "urgent-phone")
             // The provider takes two seconds for each of these.
             try await stack.query(
@@ -47,14 +50,72 @@ struct LaneTests {
                 return rows.count + stack.sandbox.received().count >= Self.backlog
             }
             #expect(stack.sandbox.received().count < Self.backlog / 2, "the provider was not slow")
-            try await stack.append(
-                [("user", "urgent"), ("type", "alarm"), ("title", "fire")], stream: "carillon:jobs:critical")
-            try await eventually("the alert is sent") { stack.pushed()["urgent-phone"] == ["fire"] }
-            let order = stack.sandbox.received().map(\.token)
-            let place = try #require(order.firstIndex(of: "urgent-phone"))
-            #expect(place < Self.backlog * 2 / 3, "\(place) were sent before it")
+            // A machine that is busy with something else can make any one late.
+            var fewest = Int.max
+            for number in 1...5 where fewest > Self.calls {
+                let before = stack.sandbox.received().count
+                try await stack.append(
+                    [("user", "urgent"), ("type", "alarm"), ("title", "fire \(number)")],
+                    stream: "carillon:jobs:critical")
+                let place = try await eventualValue("the alert is sent") {
+                    stack.sandbox.received().firstIndex {
+                        $0.token == "urgent-phone" && Stack.title($0) == "fire \(number)"
+                    }
+                }
+                fewest = min(fewest, place - before)
+            }
+            #expect(fewest <= Self.calls, "\(fewest) were sent before it that were not under way")
+            #expect(stack.sandbox.received().count < Self.backlog / 2, "there was no backlog any more")
         }
     }
+
+    @Test("a critical job that comes behind a backlog of bulk jobs is stored after no more than a few batches of them")
+    func jobs() async throws {
+        try await Stack.with { stack in
+            let catalog = try stack.catalog(Self.catalog)
+            for _ in 0..<30 {
+                var batch = RedisBatch()
+                for number in 0..<1_000 {
+                    batch.append(
+                        "XADD", "carillon:jobs:bulk", "*", "user", .text("b\(number)"), "type", "mass", "title", "mass")
+                }
+                for reply in try await stack.connection.send(batch) { _ = try reply.checked() }
+            }
+            // All of it is of one organisation, which is to stay in the lane here.
+            _ = try await stack.spawn(
+                "dispatcher", ["run"], name: "dispatcher",
+                environment: catalog.merging(["OVERFLOW_BACKLOG": "0"]) { $1 })
+            func stored() async throws -> Int64 {
+                let rows = try await stack.query("SELECT count(*) FROM carillon.notifications WHERE type = 'mass'")
+                return try rows.first?.int8(0) ?? 0
+            }
+            try await eventually("the backlog is worked on") { try await stored() > 0 }
+            // A batch has 256 jobs: one is being stored, and the next ones are stored while the test counts. A machine that is
+            // busy with something else can make any one late.
+            let few: Int64 = 4 * 256
+            var fewest = Int64.max
+            for number in 1...5 where fewest > few {
+                let before = try await stored()
+                let title = "fire \(number)"
+                try await stack.append(
+                    [("user", "urgent"), ("type", "alarm"), ("title", title)], stream: "carillon:jobs:critical")
+                try await eventually("it is stored") { try await stack.statuses(user: "urgent")[title] != nil }
+                let rows = try await stack.query(
+                    """
+                    SELECT count(*) FROM carillon.notifications m WHERE m.type = 'mass' AND m.stored_at < (
+                        SELECT a.stored_at FROM carillon.notifications a WHERE a.user_id = 'urgent' AND a.title = $1)
+                    """,
+                    .text(title)
+                )
+                let count = try rows.first?.int8(0) ?? .max
+                fewest = min(fewest, count - before)
+            }
+            #expect(fewest <= few, "\(fewest) jobs were stored before it")
+            let left = try await stack.connection.send("XLEN", "carillon:jobs:bulk").integer()
+            #expect(left > few, "there was no backlog any more")
+        }
+    }
+
     @Test("what is critical goes out while a provider that does not answer holds all the calls that bulk may have")
     func hanging() async throws {
         try await Stack.with { stack in
