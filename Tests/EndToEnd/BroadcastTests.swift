@@ -97,6 +97,75 @@ struct BroadcastTests {
         }
     }
 
+    @Test("of a type that is off by default, chains of several pages store what was asked for, and count all others")
+    func notOptedIn() async throws {
+        try await Stack.with { stack in
+            let count = 20_000
+            let environment = try stack.catalog(
+                "types:\n  weekly: {severity: info, delivery: push, lane: normal, default: false}\n")
+            let gateway = try await stack.startGateway(environment: environment)
+            // Every tenth wants it, of whom every hundredth refuses everything.
+            for statement in [
+                "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, $1::int4) n",
+                """
+                INSERT INTO carillon.preferences (user_id, type, in_app, push)
+                SELECT 'u' || n, 'weekly', true, true FROM generate_series(10, $1::int4, 10) n
+                """,
+                """
+                INSERT INTO carillon.user_settings (user_id, opted_out)
+                SELECT 'u' || n, true FROM generate_series(1000, $1::int4, 1000) n
+                """,
+                """
+                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                    last_used_at)
+                SELECT gen_random_uuid(), 'u' || n, 'android', 'fcm', 'default', 'production', 'phone-' || n, now(), now()
+                FROM generate_series(1, $1::int4) n
+                """,
+            ] { _ = try await stack.query(statement, .int4(Int32(count))) }
+            _ = try await stack.startDispatcher(environment: environment)
+            let entry = try await stack.append(
+                [("all", "true"), ("type", "weekly"), ("title", "This week"), ("lane", "bulk")],
+                stream: "carillon:jobs:bulk")
+            let report = try await Self.waitFor("done", gateway, entry)
+            let broadcast = try #require(report["broadcast"])
+            let refused: Int64 = 20
+            let wanted = Int64(count) / 10 - refused
+            #expect(broadcast["selected"]?.integer == Int64(count))
+            #expect(broadcast["stored"]?.integer == wanted)
+            #expect(broadcast["not_stored"]?["not_opted_in"]?.integer == Int64(count) * 9 / 10)
+            #expect(broadcast["not_stored"]?["opted_out"]?.integer == refused)
+            #expect(broadcast["lane"]?.string == "bulk")
+            let pages = try #require(broadcast["pages"]?.integer)
+            #expect(pages > 16, "no chain had more than one page")
+            #expect(try await Self.number(stack, "SELECT count(*) FROM carillon.notifications") == wanted)
+            let others = """
+                SELECT count(*) FROM carillon.notifications
+                WHERE substr(user_id, 2)::int4 % 10 <> 0 OR substr(user_id, 2)::int4 % 1000 = 0
+                """
+            #expect(try await Self.number(stack, others) == 0)
+            try await eventually("all who want it have it") { stack.pushed().count == Int(wanted) }
+            try await stack.waitForPushes()
+            #expect(stack.sandbox.received().count == Int(wanted))
+            // The job's lane, not the type's.
+            #expect(try await Self.added(to: "carillon:{fcm}:deliveries:bulk", in: stack) == wanted)
+            for lane in ["critical", "normal"] {
+                #expect(try await Self.added(to: "carillon:{fcm}:deliveries:\(lane)", in: stack) == 0, "\(lane)")
+            }
+        }
+    }
+
+    /// How many entries were ever appended to a stream.
+    private static func added(to stream: String, in stack: Stack) async throws -> Int64 {
+        guard try await stack.connection.send("EXISTS", .text(stream)).integer() == 1 else { return 0 }
+        let reply = try await stack.connection.send("XINFO", "STREAM", .text(stream))
+        guard var cursor = try reply.cursor() else { return 0 }
+        for _ in 0..<(try cursor.array() ?? 0) / 2 {
+            if try cursor.string() == "entries-added" { return try cursor.integer() }
+            try cursor.skip()
+        }
+        return 0
+    }
+
     /// Starts a broadcast and has half of it expanded.
     private static func expandHalf(_ id: String, _ gateway: Gateway, in stack: Stack) async throws {
         try await stack.expandHalf(id, gateway, #""topic":"news","type":"breaking_news","title":"Extra""#)
