@@ -119,17 +119,28 @@ struct CatalogFaultTests {
     }
 
     @Test(
-        "Text that is no YAML is refused with its place",
-        arguments: ["types: {", "types:\n\t- x", "a: b: c", "types: &x *y"])
-    func noYAML(text: String) {
-        #expect(Self.fault(text).hasPrefix("c.yaml: "))
+        "Text that is no YAML is refused with its line",
+        arguments: [
+            ("types: {", 2), ("types:\n\t- x", 2), ("a: b: c", 1), ("types: &x *y", 1), ("types:\n  a: *y\n", 2),
+            ("types:\n  a: {}\n  b: c: d\n", 3), ("types:\n  a: {}\n  b: [1\n", 4),
+        ]
+    )
+    func noYAML(text: String, line: Int) {
+        #expect(Self.fault(text).hasPrefix("c.yaml: \(line):"))
         #expect(!Self.fault(text).contains("expected one or more of"))
     }
 
-    @Test("A type that comes twice in a file is refused, and so is a setting")
-    func duplicateKeys() {
-        #expect(Self.fault("types:\n  t: {}\n  t: {}\n").hasPrefix("c.yaml: "))
-        #expect(Self.fault("types:\n  t:\n    code: 1\n    code: 2\n").hasPrefix("c.yaml: "))
+    @Test(
+        "A type that comes twice in a file is refused with its first line, and so is a setting",
+        arguments: [
+            ("types:\n  a: {}\n  t: {}\n  t: {}\n", "t", 3), ("types:\n  t:\n    code: 1\n    code: 2\n", "code", 3),
+        ]
+    )
+    func duplicateKeys(text: String, key: String, line: Int) {
+        let fault = Self.fault(text)
+        #expect(fault.hasPrefix("c.yaml: "))
+        #expect(fault.contains("duplicated key(s): '\(key)'"))
+        #expect(fault.contains("in line \(line), "))
     }
 
     @Test("A type or a code that is defined twice is refused")
