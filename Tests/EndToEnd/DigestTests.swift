@@ -5,7 +5,10 @@ import Fixtures
 import Foundation
 import JSON
 import Model
+import Postgres
+import Redis
 import Services
+import Streams
 import Testing
 import Transfer
 
@@ -57,7 +60,7 @@ struct DigestTests {
         }
     }
 
-    @Test("a newer notification takes the older one's place on sockets, in the inbox and at the gate")
+    @Test("a newer notification takes the older one's place on sockets and in the inbox")
     func collapse() async throws {
         try await Self.with { stack, gateway in
             let socket = try await TestSocket.synced(port: gateway.port, user: "ben")
@@ -80,6 +83,46 @@ struct DigestTests {
             let list = try await gateway.call(.get, "/v1/notifications", token: token)
             #expect(list.body["notifications"]?.array?.compactMap { $0["title"]?.string } == ["2:0"])
             #expect(list.body["unread"]?.integer == 1)
+        }
+    }
+
+    @Test("what has been replaced while its push waited for another try is stopped at the gate")
+    func collapseAtTheGate() async throws {
+        try await Self.with { stack, gateway in
+            try await gateway.register(user: "gus", platform: "android", token: "unavailable-once-gus")
+            func append(_ title: String) async throws {
+                try await stack.append([
+                    ("user", "gus"), ("type", "score"), ("title", title), ("collapse_key", "match-7"),
+                ])
+            }
+            try await append("1:0")
+            // Its next try is taken out of the set until it has been replaced.
+            let keys = Keyspace()
+            let script = """
+                local due = redis.call('ZPOPMIN', KEYS[1])
+                if #due == 0 then return false end
+                return due[1]
+                """
+            let work = try await eventualValue("the first try has failed") {
+                try await stack.connection.send("EVAL", .text(script), "1", .text(keys.retries(.fcm, .normal))).string()
+            }
+            try await append("2:0")
+            try await eventually("it is replaced") {
+                try await stack.query(
+                    "SELECT 1 FROM carillon.notifications WHERE title = '1:0' AND replaced_by IS NOT NULL"
+                ).count == 1
+            }
+            try await stack.connection.send("XADD", .text(keys.deliveries(.fcm, .normal)), "*", "d", .text(work))
+            try await eventually("the gate stays shut for it") {
+                let rows = try await stack.query(
+                    "SELECT reason FROM carillon.delivery_attempts WHERE outcome = 'skipped'")
+                let reasons = try rows.map { try $0.text(0) }
+                // It left the inbox with that, and each is a reason.
+                return reasons == ["replaced"] || reasons == ["deleted"]
+            }
+            try await eventually("the newer one is pushed") { stack.pushed()["unavailable-once-gus"] != nil }
+            try await stack.waitForPushes()
+            #expect(stack.pushed() == ["unavailable-once-gus": ["2:0"]])
         }
     }
 

@@ -62,7 +62,9 @@ struct SystemScenarioTests {
             let message = try JSONParser.parse(try #require(stack.sandbox.received().first).payload)["message"]
             #expect(message?["notification"]?["body"]?.string == "It rains")
             #expect(message?["android"]?["priority"]?.string == "HIGH")
+            #expect(message?["android"]?["notification"]?["notification_count"]?.integer == 1)
             #expect(message?["apns"]?["payload"]?["aps"]?["sound"]?.string == "default")
+            #expect(message?["apns"]?["payload"]?["aps"]?["badge"]?.integer == 1)
             #expect(message?["data"]?["storyId"]?.string == "s1")
             let actions = try JSONParser.parse(Array(try #require(message?["data"]?["actions"]?.string).utf8))
             #expect(actions.texts("id") == ["read", "save", "share"])

@@ -139,6 +139,33 @@ struct DeliverySenderTests {
         }
     }
 
+    @Test("a push carries the number of what is unread, unless its type shows none", arguments: [true, false])
+    func badge(hasBadge: Bool) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                try await database.pool.query(
+                    "INSERT INTO carillon.inboxes (user_id, version, unread, total) VALUES ('ada', 2, 7, 7)")
+                var type = NotificationType(name: "news")
+                type.hasBadge = hasBadge
+                let badges = Mutex<[Int64?]>([])
+                let channel = RecordingChannel { message in badges.withLock { $0.append(message.badge) } }
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
+                dispatcher.leaseClock.renewed(at: .now)
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                let group = dispatcher.group(keys.deliveries(.fcm, .normal))
+                let sender = Self.sender(dispatcher, redis, keys)
+                let settled = Settled()
+                try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { settled.add($0) }
+                #expect(settled.entries == ["1-0"])
+                #expect(badges.withLock { $0 } == [hasBadge ? 7 : nil])
+            }
+        }
+    }
+
     @Test("the inbox's count goes along with its version, but not where a newer one was sent to the device already")
     func staleBadge() async throws {
         try await TestRedis.with { redis, prefix in
