@@ -107,18 +107,57 @@ struct RecurringScheduleTests {
             #expect(answer.status == 201)
             let token = try await Stack.token(user: "ada")
             _ = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"zone":"Asia/Tokyo"}"#)
+            // It is quiet for another one now, by the clocks of before and of after.
+            func clock(_ minutes: Int) -> String { LocalTime(minutes: minutes % 1_440)?.description ?? "" }
+            let minute = Int(Schedules.now().seconds) / 60 % 1_440
+            let (tokyo, kathmandu) = (540, 345)
+            let end = minute + tokyo + 60
+            try await gateway.register(user: "bob", platform: "android", token: "bob-phone")
+            try await gateway.set(
+                #"""
+                {"zone":"Asia/Tokyo",
+                 "quiet_hours":{"start":"\#(clock(minute + kathmandu - 60))","end":"\#(clock(end))"}}
+                """#,
+                of: "bob")
+            func release() async throws -> String? {
+                // Where the data are new it is looked at anew within five minutes, and here at once.
+                try await stack.query(
+                    """
+                    UPDATE carillon.follow_ups SET due_at = now()
+                    WHERE NOT held AND due_at < now() + interval '6 minutes'
+                    """)
+                return try await stack.query(
+                    "SELECT to_char(due_at AT TIME ZONE 'UTC', 'HH24:MI') FROM carillon.follow_ups WHERE user_id = 'bob'"
+                ).first?.text(0)
+            }
+            func logged(_ member: String, _ message: String, by process: ChildProcess) -> [String] {
+                process.errors().split(separator: "\n").compactMap { line in
+                    guard let line = try? JSONParser.parse(Array(line.utf8)), line["message"]?.string == message else {
+                        return nil
+                    }
+                    return line[member]?.string
+                }
+            }
             let first = try await start("first")
+            try await stack.append([("user", "bob"), ("type", "payment_received"), ("title", "later")])
+            try await eventually("a push waits for the end of quiet hours") {
+                try await release() == clock(end - tokyo)
+            }
             try await stack.append([
                 ("user", "ada"), ("type", "invoice_created"), ("deliver_local", "2099-01-01T08:00"),
             ])
             try await eventually("both wait") { try await moments() == ["23:00 waiting", "03:00 waiting"] }
             #expect(try await first.stop() == .code(0))
+            #expect(logged("zones.version", "time-zone data", by: first) == ["1"])
 
             // An hour and three quarters less.
             try install("Asia/Kathmandu", version: "2")
             let second = try await start("second")
             try await eventually("both follow") { try await moments() == ["02:15 waiting", "06:15 waiting"] }
+            try await eventually("so does the push") { try await release() == clock(end - kathmandu) }
             #expect(try await second.stop() == .code(0))
+            #expect(logged("zones.version", "time-zone data", by: second) == ["2"])
+            #expect(logged("count", "moments were computed anew", by: second) == ["2"])
 
             try FileManager.default.removeItem(at: URL(filePath: zones.path).appending(path: "Asia"))
             try Data("3\n".utf8).write(to: URL(filePath: zones.path).appending(path: "+VERSION"))
