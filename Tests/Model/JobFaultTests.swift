@@ -107,8 +107,8 @@ struct JobFaultTests {
         "NUL and bytes that are not UTF-8 are faults of every text",
         arguments: [
             "user", "id", "org", "type", "title", "body", "category", "collapse_key", "entity_type", "entity_id", "url",
-            "image", "sound", "state", "severity", "delivery", "lane", "expires_at", "keep_until", "badge",
-            "traceparent",
+            "image", "sound", "state", "severity", "delivery", "lane", "expires_at", "keep_until", "badge", "template",
+            "digest", "deliver_at", "deliver_local", "traceparent",
         ]
     )
     func bytes(field: String) {
@@ -118,7 +118,10 @@ struct JobFaultTests {
         }
     }
 
-    @Test("Bytes that are not UTF-8 are faults of every JSON", arguments: ["data", "platform", "channels", "except"])
+    @Test(
+        "Bytes that are not UTF-8 are faults of every JSON",
+        arguments: ["data", "platform", "channels", "except", "vars"]
+    )
     func jsonBytes(field: String) {
         #expect(JobEntry(field, bytes: [0x22, 0xFF, 0x22]).faults == ["\(field): is not valid UTF-8 at byte 0"])
         #expect(JobEntry(field, bytes: [0x22, 0x00, 0x22]).faults == ["\(field): is not valid JSON at byte 1"])
@@ -135,12 +138,29 @@ struct JobFaultTests {
 
     @Test(
         "A megabyte is refused in every field, and its content is not repeated",
-        arguments: ["user", "title", "body", "data", "channels", "id", "type", "severity", "expires_at", "strange"]
+        arguments: [
+            "user", "title", "body", "data", "channels", "id", "type", "severity", "expires_at", "strange", "template",
+            "digest", "vars", "platform",
+        ]
     )
     func megabyte(field: String) {
         let faults = JobEntry(field, bytes: [UInt8](repeating: UInt8(ascii: "q"), count: 1 << 20)).faults
         #expect(faults.count == 1)
         #expect(faults.allSatisfy { $0.hasPrefix(field) && $0.utf8.count < 200 && !$0.contains("qq") })
+    }
+
+    @Test(
+        "Each text may be as long as its limit, and no longer; characters count, not bytes",
+        arguments: [
+            ("user", 128), ("topic", 128), ("id", 128), ("org", 128), ("type", 128), ("title", 255), ("body", 4_096),
+            ("template", 128), ("digest", 128), ("event", 128), ("entity_type", 128), ("entity_id", 128),
+            ("category", 128), ("collapse_key", 64), ("url", 2_048), ("image", 2_048), ("sound", 128), ("state", 128),
+        ]
+    )
+    func textLimit(field: String, limit: Int) {
+        func faults(_ length: Int) -> [String] { JobEntry([field: String(repeating: "ö", count: length)]).faults }
+        #expect(faults(limit).isEmpty)
+        #expect(faults(limit + 1) == ["\(field): is longer than \(limit) characters"])
     }
 
     @Test("Users as a list may take a megabyte, and no more")
@@ -149,13 +169,18 @@ struct JobFaultTests {
         #expect(JobEntry("users", bytes: bytes).faults.contains("users: is longer than 1048576 bytes"))
     }
 
-    @Test("JSON may take 16 KiB, and no more")
-    func jsonLimit() {
-        func object(_ size: Int) -> [UInt8] {
-            Array("{\"a\":\"".utf8) + [UInt8](repeating: UInt8(ascii: "x"), count: size - 8) + Array("\"}".utf8)
+    @Test("JSON may take 16 KiB, and no more", arguments: ["data", "platform", "vars", "args"])
+    func jsonLimit(field: String) {
+        let isList = field == "args"
+        func faults(_ size: Int) -> [String] {
+            let (head, tail) = isList ? ("[\"", "\"]") : ("{\"a\":\"", "\"}")
+            let text = String(repeating: "x", count: size - head.utf8.count - tail.utf8.count)
+            var entry = isList ? JobEntry(["event": "e"]) : JobEntry()
+            entry.append(field, Array((head + text + tail).utf8))
+            return entry.faults
         }
-        #expect(JobEntry("data", bytes: object(16_384)).faults.isEmpty)
-        #expect(JobEntry("data", bytes: object(16_385)).faults == ["data: is longer than 16384 bytes"])
+        #expect(faults(16_384).isEmpty)
+        #expect(faults(16_385) == ["\(field): is longer than 16384 bytes"])
     }
 
     @Test("A stranger's field name is cut")
