@@ -3,6 +3,8 @@
 
 import Fixtures
 import JSON
+import Postgres
+import Redis
 import Testing
 import Transfer
 
@@ -77,6 +79,62 @@ struct OutageTests {
             }
             #expect(socket.titles == ["before", "stalled", "killed"])
             #expect(socket.closeCode == nil)
+        }
+    }
+
+    @Test("PostgreSQL killed while a batch is being stored: nothing is lost, and nothing comes twice")
+    func postgresInTheMiddle() async throws {
+        let server = try await PostgresServer.start()
+        try await Stack.with(database: server.url) { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await gateway.register(user: "offline", platform: "android", token: "phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "before")])
+            try await eventually("it works before") { socket.titles == ["before"] }
+
+            var configuration = PostgresConfiguration(connectionString: server.url, applicationName: "test")
+            configuration.connections = 2
+            let pool = try PostgresPool(configuration, logger: TestLog.logger)
+            // The database has the batch and holds it until it is killed.
+            do {
+                try await pool.transaction { transaction in
+                    try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
+                    try await stack.append([
+                        ("users", #"["ada","offline"]"#), ("type", "payment_received"), ("title", "held"),
+                    ])
+                    try await eventually("the dispatcher waits for the lock with the job") {
+                        let waiting = try await pool.query(
+                            """
+                            SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'carillon.inboxes'::regclass
+                                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                            """
+                        )
+                        let reply = try await stack.connection.send("XPENDING", "carillon:jobs", "dispatchers")
+                        guard !waiting.isEmpty, var cursor = try reply.cursor(), try cursor.array() != nil else {
+                            return false
+                        }
+                        return try cursor.integer() == 1
+                    }
+                    try await server.kill()
+                }
+            } catch is PostgresError {}
+            try await server.start()
+            try await eventually("the socket that stayed open has it") { socket.titles.contains("held") }
+            try await eventually("the phone has it") { stack.pushed()["phone"] != nil }
+            try await eventually("each one's status says how it went") {
+                // The first connection to the server of before may yet be found broken.
+                let rows = try? await pool.query(
+                    "SELECT user_id || ' ' || status FROM carillon.notifications WHERE title = 'held' ORDER BY user_id")
+                return try rows?.map { try $0.text(0) } == ["ada delivered", "offline sent"]
+            }
+            try await eventually("nothing is left in the stream") {
+                try await stack.connection.send("XLEN", "carillon:jobs").integer() == 0
+            }
+            #expect(socket.titles == ["before", "held"])
+            #expect(stack.pushed() == ["phone": ["held"]])
+            #expect(socket.closeCode == nil)
+            pool.close()
         }
     }
 }
