@@ -87,7 +87,7 @@ struct PushShapeTests {
         #expect(try Self.data(shape).isEmpty)
         var message = Self.message()
         message.badgeVersion = 41
-        let request = APNSRequest.make(
+        let request = try APNSRequest.make(
             message, device: Messages.device(.apns, token: "t"), endpoint: "e", topic: "t", providerToken: "p",
             shape: shape)
         #expect(try Messages.json(request)["seen"]?.integer == 41)

@@ -1,6 +1,7 @@
 // Carillon · DoorHandshakeTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import NIOEmbedded
 import Testing
 
 /// Handshakes of WebSockets that are not in order (RFC 6455 section 4.2.1), at the door.
