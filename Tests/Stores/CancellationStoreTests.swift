@@ -85,6 +85,42 @@ struct CancellationStoreTests {
         }
     }
 
+    @Test("what was queued is under way until each of its devices has been seen to")
+    func settling() async throws {
+        try await Samples.withStores { pool in
+            let notification = Samples.notification(1, user: "u", job: "j") { $0.channels = [.inApp, .push] }
+            let store = NotificationStore(pool: pool)
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("u", notification.id, .pending, "queued", nil)])
+            let devices = (1...2).map { NotificationID(high: 1, low: $0) }
+            for device in devices {
+                try await pool.query(
+                    """
+                    INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                        last_used_at)
+                    VALUES ($1, 'u', 'android', 'fcm', 'default', 'production', $2, now(), now())
+                    """,
+                    .uuid(device.halves), .text(device.description)
+                )
+            }
+            let cancellations = CancellationStore(pool: pool)
+            _ = try await cancellations.cancel([("u", notification.id)], at: Self.later)
+            var left: [Int64] = []
+            for device in devices {
+                var settlement = DeliveryStore.Settlement()
+                settlement.attempts = [
+                    DeliveryStore.Attempt(
+                        at: Self.later, user: "u", notification: notification.id, device: device, provider: .fcm,
+                        kind: "push", attempt: 1, outcome: .skipped, reason: "cancelled"
+                    )
+                ]
+                try await DeliveryStore(pool: pool).settle(settlement)
+                left.append(try await cancellations.tally(.init(org: "", id: "j")).inFlight)
+            }
+            #expect(left == [1, 0])
+        }
+    }
+
     @Test("a page begins after the user before it")
     func pages() async throws {
         try await Samples.withStores { pool in

@@ -91,7 +91,7 @@ struct DeadCommand: AsyncParsableCommand {
         let deliveries = ProviderKinds.providers.flatMap { provider in
             Lane.allCases.map { keys.deliveries(provider, $0) }
         }
-        return Lane.allCases.map { keys.jobs($0) } + deliveries
+        return Lane.allCases.map { keys.jobs($0) } + [Keyspace.schedules] + deliveries
     }
 
     private static func with(_ options: CommonOptions, _ work: (DeadLetterStore) async throws -> Void) async throws {

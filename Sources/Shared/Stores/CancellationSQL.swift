@@ -65,9 +65,8 @@ enum CancellationSQL {
 
     /// Whether a mail may be under way, which the status of what is in an inbox does not tell: there is an address, the mail's
     /// turn has come or is near, and no attempt has ended it.
-    ///
-    /// $3: when.
-    private static let mayBeMailed = """
+    static func mayBeMailed(at moment: String) -> String {
+        """
         ((n.channels & \(Channels.email.rawValue)) <> 0
             AND EXISTS (
                 SELECT FROM carillon.user_settings s
@@ -75,21 +74,22 @@ enum CancellationSQL {
             AND NOT EXISTS (
                 SELECT FROM carillon.follow_ups f
                 WHERE f.user_id = n.user_id AND f.notification_id = n.id AND f.kind = '\(FollowUp.email.rawValue)'
-                    AND f.due_at > $3 + interval '1 minute')
+                    AND f.due_at > \(moment) + interval '1 minute')
             AND NOT EXISTS (
                 SELECT FROM carillon.delivery_attempts a
                 WHERE a.notification_id = n.id AND a.kind = 'email' AND a.outcome <> 'retry'))
         """
+    }
 
     /// Cancels what nobody has got yet, and takes it out of the inboxes, which are locked by now.
     ///
     /// $1, $2: users and ids, no user twice; $3: when. What waits for a provider or its next try may be there already;
-    /// `in_flight` says so until its delivery settles.
+    /// `in_flight` says so until its deliveries settle.
     /// Rows: the label's columns, and of those that were listed version and unread count.
     static let cancel = """
         WITH target AS MATERIALIZED (
             SELECT n.user_id, n.id, n.version > 0 AND n.deleted_at IS NULL AS is_listed, n.read_at IS NULL AS was_unread,
-                n.status = 'pending' AND n.status_reason = 'queued' OR n.status = 'failed' OR \(Self.mayBeMailed)
+                n.status = 'pending' AND n.status_reason = 'queued' OR n.status = 'failed' OR \(Self.mayBeMailed(at: "$3"))
                     AS may_be_sent
             FROM unnest($1, $2) AS k (user_id, id)
             JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.id

@@ -1,6 +1,8 @@
 // Carillon · DeliverySQL.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Model
+
 /// The statements of ``DeliveryStore``.
 enum DeliverySQL {
     /// $1 to $4: users, notifications, devices, whether they are repeats; $5 and $6: types and their categories' keys.
@@ -58,12 +60,20 @@ enum DeliverySQL {
             AND (n.status IN ('pending', 'failed', 'cancelled') OR n.status = 'deferred' AND a.via <> 'email')
         """
 
-    /// What was cancelled while it was on its way to a provider and did not get there is not on its way any more.
+    /// What was cancelled while it was on its way to a provider and did not get there is not on its way any more, unless it may
+    /// be to another device, or by mail.
     static let stopped = """
         UPDATE carillon.notifications n
         SET status_reason = NULL
         FROM unnest($1, $2) AS s (user_id, id)
         WHERE n.user_id = s.user_id AND n.id = s.id AND n.status = 'cancelled' AND n.status_reason = 'in_flight'
+            AND NOT ((n.channels & \(Channels.push.rawValue)) <> 0 AND EXISTS (
+                SELECT FROM carillon.devices d
+                WHERE d.user_id = n.user_id AND d.active AND NOT d.silenced AND NOT EXISTS (
+                    SELECT FROM carillon.delivery_attempts a
+                    WHERE a.notification_id = n.id AND a.device_id = d.id AND a.kind = 'push'
+                        AND a.outcome <> 'retry')))
+            AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
         """
 
     static let failed = """
