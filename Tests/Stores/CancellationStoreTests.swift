@@ -17,11 +17,12 @@ struct CancellationStoreTests {
             let cancellations = CancellationStore(pool: pool)
             let users = [
                 "open", "queued", "sent", "delivered", "away", "tried", "failed", "unlisted", "mailed", "bounced",
+                "written",
             ]
             let batch = users.enumerated().map { index, user in
                 Samples.notification(index, user: user, job: "j") {
                     if user == "unlisted" { $0.channels = [.push] }
-                    if user == "mailed" || user == "bounced" { $0.channels = [.inApp, .email] }
+                    if ["mailed", "bounced", "written"].contains(user) { $0.channels = [.inApp, .email] }
                 }
             }
             try await pool.query(
@@ -36,6 +37,7 @@ struct CancellationStoreTests {
                 ("away", id("away"), .sent, "offline", "inbox"),
                 ("mailed", id("mailed"), .sent, "offline", "inbox"),
                 ("bounced", id("bounced"), .sent, "offline", "inbox"),
+                ("written", id("written"), .sent, "offline", "inbox"),
                 ("tried", id("tried"), .failed, "x", nil), ("failed", id("failed"), .failed, "x", nil),
             ])
             // Of one a device failed for good while the other waits for its next try.
@@ -49,20 +51,22 @@ struct CancellationStoreTests {
                     )
                 )
             }
-            // Of two who have it in the inbox, one's mail has ended.
-            settlement.attempts.append(
-                DeliveryStore.Attempt(
-                    at: Samples.start, user: "bounced", notification: id("bounced"), device: Device.emailAddress,
-                    provider: .email, kind: "email", attempt: 1, outcome: .failed
+            // Of three who have it in the inbox, one's mail came back, and one has got it.
+            for (user, outcome) in [("bounced", DeliveryStore.Outcome.failed), ("written", .accepted)] {
+                settlement.attempts.append(
+                    DeliveryStore.Attempt(
+                        at: Samples.start, user: user, notification: id(user), device: Device.emailAddress,
+                        provider: .email, kind: "email", attempt: 1, outcome: outcome
+                    )
                 )
-            )
+            }
             try await DeliveryStore(pool: pool).settle(settlement)
 
             let page = try await cancellations.page(org: "", job: "j", after: "", limit: 100)
             #expect(Set(page.map(\.user)) == Set(users))
             let name = CancellationStore.Name(org: "", id: "j")
             let before = try await cancellations.tally(name, tellsOpen: true)
-            #expect(before.counts == [.pending: 3, .sent: 4, .delivered: 1, .failed: 2])
+            #expect(before.counts == [.pending: 3, .sent: 5, .delivered: 1, .failed: 2])
             #expect(before.open == [.pending: 3, .sent: 3, .failed: 1])
             let withdrawn = try await cancellations.cancel(page, at: Self.later)
             #expect(
@@ -76,7 +80,7 @@ struct CancellationStoreTests {
             #expect(states.map(\.version) == [2, 1, 0])
             #expect(states.map(\.total) == [0, 1, 0])
             var tally = CancellationStore.Tally()
-            tally.counts = [.cancelled: 7, .sent: 1, .delivered: 1, .failed: 1]
+            tally.counts = [.cancelled: 7, .sent: 2, .delivered: 1, .failed: 1]
             // What is queued, what is tried again, and the mail of whom it may be at the relay.
             tally.inFlight = 3
             #expect(try await cancellations.tally(name) == tally)
