@@ -143,35 +143,6 @@ struct JobIntake: Sendable {
         return special
     }
 
-    /// Puts the words in.
-    ///
-    /// - Returns: letters for those whose locale has none.
-    private func word(
-        _ prepared: inout [PreparedJob],
-        wishes: [RecipientStore.Wishes],
-        now: Timestamp
-    ) -> [DeadLetter] {
-        var letters: [DeadLetter] = []
-        var position = 0
-        for job in prepared.indices {
-            let count = prepared[job].notifications.count
-            defer { position += count }
-            guard prepared[job].needsLocale else { continue }
-            let locales = wishes[position..<position + count].map(\.settings.locale)
-            guard let refusal = prepared[job].word(locales) else { continue }
-            letters.append(
-                DeadLetter(
-                    stream: prepared[job].origin.latestStream,
-                    entry: prepared[job].letterEntry,
-                    reason: refusal.faults.description,
-                    at: now,
-                    fields: refusal.fields
-                )
-            )
-        }
-        return letters
-    }
-
     /// Stores a small batch as if its users had said nothing about what they want, which most have not; saves the round
     /// trip that would ask them.
     ///
