@@ -104,16 +104,21 @@ struct DigestStoreTests {
     func once() async throws {
         try await Samples.withStores { pool in
             let store = DigestStore(pool: pool)
-            func item(_ number: Int, job: String? = nil, entity: String? = nil) -> DigestStore.Item {
+            func item(
+                _ number: Int, job: String? = nil, title: String? = nil, entity: String? = nil
+            ) -> DigestStore.Item {
                 let notification = Samples.notification(number, user: "a", job: job) {
+                    if let title { $0.title = title }
                     $0.entityType = entity == nil ? nil : "task"
                     $0.entityID = entity
                 }
                 return DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))
             }
             let outcomes = try await store.gather(
-                [item(1, job: "j"), item(2, job: "j"), item(3, entity: "t1"), item(4, entity: "t2")], now: Self.now)
+                [item(1, job: "j"), item(2, job: "j", title: "n1"), item(3, entity: "t1"), item(4, entity: "t2")],
+                now: Self.now)
             #expect(outcomes == [.held, .duplicate, .held, .held])
+            #expect(try await store.gather([item(5, job: "j")], now: Self.now) == [.conflict])
             let read = Samples.notification(9, user: "a") {
                 $0.entityType = "task"
                 $0.entityID = "t1"
@@ -122,6 +127,183 @@ struct DigestStoreTests {
             _ = try await InboxStore(pool: pool).markRead(user: "a", ids: [read.id], at: Self.now + .seconds(5))
             let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
             #expect(due.first?.first.map(\.title) == ["n1", "n4"])
+        }
+    }
+
+    @Test("a single one's job id is known too, with what it said and of which type")
+    func singleConflict() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            func item(_ number: Int, type: String) -> DigestStore.Item {
+                let notification = Samples.notification(number, user: "a", job: "j") {
+                    $0.title = "same"
+                    $0.type = type
+                }
+                return DigestStore.Item(notification: notification, key: "k", rule: Self.rule(1))
+            }
+            #expect(try await store.gather([item(1, type: "t")], now: Self.now) == [.single])
+            let again = [item(1, type: "t"), item(2, type: "t"), item(3, type: "other")]
+            #expect(try await store.gather(again, now: Self.now) == [.single, .duplicate, .conflict])
+        }
+    }
+
+    @Test("what was cancelled first is not gathered; what is cancelled later falls out, and counts as cancelled")
+    func cancelled() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            let cancellations = CancellationStore(pool: pool)
+            func item(_ number: Int, job: String?) -> DigestStore.Item {
+                DigestStore.Item(
+                    notification: Samples.notification(number, user: "a", job: job), key: "k", rule: Self.rule(0))
+            }
+            let early = CancellationStore.Name(org: "", id: "early")
+            try await cancellations.record(early, at: Self.now)
+            let outcomes = try await store.gather(
+                [
+                    item(1, job: "early"), item(2, job: "late"), item(3, job: nil), item(4, job: "kept"),
+                    item(5, job: "sent"),
+                ],
+                now: Self.now)
+            #expect(outcomes == [.cancelled, .held, .held, .held, .held])
+            #expect(try await cancellations.tally(early).total == 0)
+
+            let names = [
+                CancellationStore.Name(org: "", id: "late"),
+                CancellationStore.Name(org: "", id: "3", entries: ["jobs/3"], addedAt: Samples.start),
+            ]
+            for name in names {
+                #expect(try await cancellations.tally(name).counts == [.deferred: 1])
+                try await cancellations.record(name, at: Self.now)
+                #expect(try await cancellations.tally(name).counts == [.cancelled: 1])
+            }
+            // Of another organisation.
+            try await cancellations.record(.init(org: "acme", id: "kept"), at: Self.now)
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(due.map(\.count) == [2])
+            #expect(due.first?.first.map(\.title) == ["n4", "n5"])
+            let fates = try await store.held(in: due.map(\.id), after: nil, limit: 10).map(\.fate)
+            #expect(fates == [.cancelled, .cancelled, nil, nil])
+            // Too late: the summary is on its way.
+            let sent = CancellationStore.Name(org: "", id: "sent")
+            try await cancellations.record(sent, at: Self.now)
+            #expect(try await cancellations.tally(sent).counts == [.sent: 1])
+            try await store.remove(due.map(\.id))
+            for name in names { #expect(try await cancellations.tally(name).counts == [.cancelled: 1]) }
+        }
+    }
+
+    @Test("what has expired falls out; a window of which nothing is left has no item")
+    func expired() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            func item(_ number: Int, expires: Int? = nil, kept: Int? = nil, user: String = "a") -> DigestStore.Item {
+                let notification = Samples.notification(number, user: user) {
+                    $0.expiresAt = expires.map { Self.now + .seconds($0) }
+                    $0.keepUntil = kept.map { Self.now + .seconds($0) }
+                }
+                return DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))
+            }
+            _ = try await store.gather(
+                [
+                    item(1, expires: 60), item(2, expires: 61, kept: 100), item(3, kept: 60),
+                    item(4, expires: 90, kept: 80),
+                    item(5, expires: 10, user: "b"),
+                ],
+                now: Self.now)
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let mine = try #require(due.first { $0.user == "a" })
+            #expect(mine.first.map(\.title) == ["n2", "n4"])
+            #expect(mine.expiresAt == Self.now + .seconds(90))
+            #expect(mine.keepUntil == Self.now + .seconds(100))
+            #expect(mine.alone == nil)
+            let other = try #require(due.first { $0.user == "b" })
+            #expect(other.count == 0)
+            #expect(try await store.held(in: [other.id], after: nil, limit: 10).map(\.fate) == [.expired])
+        }
+    }
+
+    @Test("a summary has the channels of its items, is a push if one of them is, and as grave as the gravest")
+    func channels() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            func item(_ number: Int, user: String, change: (inout Notification) -> Void) -> DigestStore.Item {
+                DigestStore.Item(
+                    notification: Samples.notification(number, user: user, change: change), key: "k", rule: Self.rule(0)
+                )
+            }
+            _ = try await store.gather(
+                [
+                    item(1, user: "quiet") { $0.channels = [.inApp] },
+                    item(2, user: "quiet") { $0.channels = [.inApp] },
+                    item(3, user: "loud") { $0.channels = [.inApp] },
+                    item(4, user: "loud") {
+                        $0.channels = [.push]
+                        $0.delivery = .push
+                        $0.severity = .warning
+                        $0.expiresAt = Self.now + .seconds(90)
+                    },
+                ],
+                now: Self.now)
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let quiet = try #require(due.first { $0.user == "quiet" })
+            #expect(quiet.channels == [.inApp])
+            #expect(quiet.delivery == .inApp)
+            #expect(quiet.severity == .info)
+            let loud = try #require(due.first { $0.user == "loud" })
+            #expect(loud.channels == [.inApp, .push])
+            #expect(loud.delivery == .push)
+            #expect(loud.severity == .warning)
+            #expect(loud.expiresAt == nil)
+        }
+    }
+
+    @Test("one alone has all that its job gave it, also when it is taken again")
+    func alone() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            let notification = Samples.notification(1, user: "a", job: "j") {
+                $0.body = "b"
+                $0.data = Array(#"{"a": 1}"#.utf8)
+                $0.extras.url = "https://example.org/1"
+                $0.extras.image = "https://example.org/1.png"
+                $0.extras.sound = "bell"
+                $0.category = "c"
+                $0.entityType = "task"
+                $0.entityID = "t1"
+                $0.collapseKey = "k1"
+            }
+            _ = try await store.gather(
+                [DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))], now: Self.now)
+            for seconds in [60, 120] {
+                let now = Self.now + .seconds(seconds)
+                let due = try await store.take(now: now, until: now + .seconds(60), limit: 10)
+                let alone = try #require(due.first?.alone)
+                #expect(due.map(\.count) == [1])
+                #expect(alone.job == "j")
+                #expect(alone.entry == "jobs/1")
+                #expect(alone.content.title == "n1")
+                #expect(alone.content.body == "b")
+                #expect(alone.content.data.map { String(decoding: $0, as: UTF8.self) } == #"{"a":1}"#)
+                #expect(alone.content.extras == notification.extras)
+                #expect(alone.content.category == "c")
+                #expect(alone.content.entityType == "task")
+                #expect(alone.content.entityID == "t1")
+                #expect(alone.content.collapseKey == "k1")
+            }
+            // It is counted as the notification that it becomes.
+            let tally = try await CancellationStore(pool: pool).tally(.init(org: "", id: "j"))
+            #expect(tally.total == 0)
+        }
+    }
+
+    @Test("a summary counts all and knows the first ten")
+    func many() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            _ = try await store.gather(Self.items(1...25, Self.rule(0)), now: Self.now)
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(due.map(\.count) == [25])
+            #expect(due.first?.first.map(\.title) == (1...10).map { "n\($0)" })
         }
     }
 }

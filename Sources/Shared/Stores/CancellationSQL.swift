@@ -131,6 +131,40 @@ enum CancellationSQL {
         "n.stored_at >= $3 AND n.stored_at < $4 AND n.org_id = $1 AND n.job_entry = ANY($2)"
     )
 
+    /// What digests hold back.
+    ///
+    /// $1: organisation, $2: the job's ids.
+    static let tallyHeld = Self.tallyHeld("i.org_id = $1 AND i.job_id = ANY($2)")
+
+    /// The same, by the job's entry.
+    ///
+    /// $1: organisation, $2: entries with their streams.
+    static let tallyHeldOfEntry = Self.tallyHeld("i.org_id = $1 AND x.job_entry = ANY($2)")
+
+    /// Held items by the status that they count as.
+    ///
+    /// Whoever takes a window holds the lock that ``barrier`` waits for: what is in an open one falls out if its job was
+    /// cancelled, and what was taken is with the summary. One that came alone is a notification of its own.
+    private static func tallyHeld(_ condition: String) -> String {
+        """
+        SELECT s.status, false, s.status = 'deferred', count(*) FROM (
+            SELECT CASE
+                WHEN h.fate = '\(DigestStore.Fate.read.rawValue)' THEN 'suppressed'
+                WHEN h.fate IS NOT NULL THEN h.fate
+                WHEN d.state IS DISTINCT FROM 'open' THEN 'sent'
+                WHEN \(Self.isCancelled("h")) THEN 'cancelled'
+                ELSE 'deferred'
+            END AS status
+            FROM (
+                SELECT i.org_id, i.job_id, i.digest_id, x.job_entry, x.fate FROM carillon.digest_items i
+                LEFT JOIN carillon.digest_details x ON x.user_id = i.user_id AND x.notification_id = i.notification_id
+                WHERE NOT i.is_single AND x.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)' AND \(condition)
+            ) h
+            LEFT JOIN carillon.digests d ON d.id = h.digest_id
+        ) s GROUP BY 1, 3
+        """
+    }
+
     /// Rows: status, whether it may be with a provider, whether it can still be withdrawn, how many.
     private static func tally(_ condition: String, isOpen: String = "false") -> String {
         """

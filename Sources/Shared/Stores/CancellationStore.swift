@@ -149,16 +149,20 @@ package struct CancellationStore: Sendable {
         return withdrawals
     }
 
-    /// How the notifications of a job stand.
+    /// How the notifications of a job stand, and what digests hold back of it: `deferred` until its summary is `sent`.
     ///
     /// - Parameter tellsOpen: whether those with one of the job's ids that can still be withdrawn are counted beside.
     package func tally(_ name: Name, tellsOpen: Bool = false) async throws(PostgresError) -> Tally {
         var tally = Tally()
         let sql = tellsOpen ? CancellationSQL.tallyWithOpen : CancellationSQL.tally
-        try tally.add(try await self.pool.query(sql, .text(name.org), .array(PostgresArray(texts: name.ids))))
+        let ids = PostgresValue.array(PostgresArray(texts: name.ids))
+        try tally.add(try await self.pool.query(sql, .text(name.org), ids))
+        try tally.add(try await self.pool.query(CancellationSQL.tallyHeld, .text(name.org), ids))
         guard tally.total == 0, !name.entries.isEmpty else { return tally }
         let statement = PostgresStatement(CancellationSQL.tallyOfEntry, Self.entryParameters(name))
         if let result = try await self.pool.run([statement]).first { try tally.add(result) }
+        let entries = PostgresValue.array(PostgresArray(texts: name.entries))
+        try tally.add(try await self.pool.query(CancellationSQL.tallyHeldOfEntry, .text(name.org), entries))
         return tally
     }
 

@@ -28,6 +28,21 @@ package struct DigestStore: Sendable {
         case held
         /// Its job id came before.
         case duplicate
+        /// As a duplicate, but what it says is not what the one before says.
+        case conflict
+        /// Its job was called off before it came; nothing of it is kept here.
+        case cancelled
+    }
+
+    /// What becomes of an item that is not among those of a summary.
+    package enum Fate: String, Sendable, CaseIterable {
+        /// Its job was called off while it waited.
+        case cancelled
+        case expired
+        /// The user has read or deleted a notification of the same entity meanwhile.
+        case read
+        /// All others have fallen out, or there are none: it comes as it is.
+        case alone
     }
 
     /// A window that is over.
@@ -42,6 +57,27 @@ package struct DigestStore: Sendable {
         package let count: Int
         /// The first of them.
         package let first: [Line]
+        /// The channels that any of them had.
+        package let channels: Channels
+        /// `push` if any of them was; nil if it is not known.
+        package let delivery: DeliveryClass?
+        /// The gravest of theirs; nil if it is not known.
+        package let severity: Severity?
+        /// When the last of them expires; nil if one of them does not.
+        package let expiresAt: Timestamp?
+        /// Until when the last of them is kept; nil if one of them is kept for as long as any.
+        package let keepUntil: Timestamp?
+        /// What there is if it is one alone.
+        package let alone: Alone?
+    }
+
+    /// An item that comes as it is.
+    package struct Alone: Sendable {
+        /// What it says and carries.
+        package let content: JobContent
+        package let job: String?
+        /// The stream and entry that it came by.
+        package let entry: String
     }
 
     /// An item that a window held back.
@@ -49,6 +85,8 @@ package struct DigestStore: Sendable {
         package let window: NotificationID
         package let id: NotificationID
         package let job: String?
+        /// Nil if the summary stands for it.
+        package let fate: Fate?
     }
 
     /// What a summary says of one item.
@@ -81,7 +119,8 @@ package struct DigestStore: Sendable {
     package func gather(_ items: [Item], now: Timestamp) async throws(PostgresError) -> [Outcome] {
         guard !items.isEmpty else { return [] }
         let parameters = Self.parameters(items) + [.timestamptz(now.microseconds)]
-        guard let result = try await self.pool.run([PostgresStatement(Self.gatherItems, parameters)]).first else {
+        let statements = [CancellationSQL.beforeStoring, PostgresStatement(Self.gatherItems, parameters)]
+        guard let result = try await self.pool.run(statements).last else {
             throw PostgresError(.decoding, "gathering gave no result")
         }
         var outcomes = [Outcome](repeating: .held, count: items.count)
@@ -96,26 +135,19 @@ package struct DigestStore: Sendable {
     }
 
     /// Takes windows that are over; they come up again at `until` unless they are removed, and take no more items.
+    ///
+    /// What was cancelled, has expired, or is about something that the user has read meanwhile falls out.
     package func take(now: Timestamp, until: Timestamp, limit: Int) async throws(PostgresError) -> [Due] {
-        let result = try await self.pool.query(
-            Self.takeDue, .timestamptz(now.microseconds), .timestamptz(until.microseconds),
-            .int4(Int32(clamping: limit)), .int4(Int32(Self.mostLines))
-        )
-        var due: [Due] = []
-        for row in result {
-            due.append(
-                Due(
-                    id: NotificationID(try row.uuid(0)),
-                    user: try row.text(1),
-                    org: try row.text(2),
-                    type: try row.text(3),
-                    key: try row.text(4),
-                    lane: Lane(rawValue: try row.text(5)) ?? .normal,
-                    count: Int(try row.int4(6)),
-                    first: Self.lines(try row.optionalJSON(7))
-                )
-            )
+        let parameters: [PostgresValue] = [
+            .timestamptz(now.microseconds), .timestamptz(until.microseconds), .int4(Int32(clamping: limit)),
+            .int4(Int32(Self.mostLines)),
+        ]
+        let statements = [CancellationSQL.beforeStoring, PostgresStatement(Self.takeDue, parameters)]
+        guard let result = try await self.pool.run(statements).last else {
+            throw PostgresError(.decoding, "taking digests gave no result")
         }
+        var due: [Due] = []
+        for row in result { due.append(try Self.due(row)) }
         return due
     }
 
@@ -136,7 +168,8 @@ package struct DigestStore: Sendable {
                 Held(
                     window: NotificationID(try row.uuid(0)),
                     id: NotificationID(try row.uuid(1)),
-                    job: try row.optionalText(2)
+                    job: try row.optionalText(2),
+                    fate: try row.optionalText(3).flatMap { Fate(rawValue: $0) }
                 )
             )
         }
@@ -169,6 +202,44 @@ package struct DigestStore: Sendable {
         return result.affectedRows
     }
 
+    private static func due(_ row: PostgresRow) throws(PostgresError) -> Due {
+        let type = try row.text(3)
+        let gravest = row.isNull(10) ? nil : Int(try row.int4(10)) - 1
+        return Due(
+            id: NotificationID(try row.uuid(0)),
+            user: try row.text(1),
+            org: try row.text(2),
+            type: type,
+            key: try row.text(4),
+            lane: Lane(rawValue: try row.text(5)) ?? .normal,
+            count: Int(try row.int4(6)),
+            first: Self.lines(try row.optionalJSON(7)),
+            channels: row.isNull(8) ? .all : Channels(rawValue: UInt8(truncatingIfNeeded: try row.int4(8))),
+            delivery: try row.optionalText(9).flatMap { DeliveryClass(rawValue: $0) },
+            severity: gravest.flatMap { Severity.allCases.indices.contains($0) ? Severity.allCases[$0] : nil },
+            expiresAt: try row.optionalTimestamptz(11).map { Timestamp(microseconds: $0) },
+            keepUntil: try row.optionalTimestamptz(12).map { Timestamp(microseconds: $0) },
+            alone: try row.optionalJSON(13).flatMap { Self.alone($0, type: type) }
+        )
+    }
+
+    private static func alone(_ json: [UInt8], type: String) -> Alone? {
+        guard let item = try? JSONParser.parse(json) else { return nil }
+        func object(_ name: String) -> [UInt8]? {
+            item[name].flatMap { $0.object == nil ? nil : JSONWriter.bytes(of: $0) }
+        }
+        var content = JobContent(type: type)
+        content.title = item["title"]?.string ?? ""
+        content.body = item["body"]?.string ?? ""
+        content.data = object("data")
+        if let extras = object("extras") { content.extras = ExtrasColumn.extras(extras) }
+        content.entityType = item["entity_type"]?.string
+        content.entityID = item["entity_id"]?.string
+        content.category = item["category"]?.string
+        content.collapseKey = item["collapse_key"]?.string
+        return Alone(content: content, job: item["job_id"]?.string, entry: item["job_entry"]?.string ?? "")
+    }
+
     private static func lines(_ json: [UInt8]?) -> [Line] {
         guard let json, let lines = (try? JSONParser.parse(json))?.array else { return [] }
         return lines.compactMap { line in
@@ -188,6 +259,12 @@ package struct DigestStore: Sendable {
         var maxima = PostgresArray(.int8, capacity: items.count)
         var sliding = PostgresArray(.bool, capacity: items.count)
         var singles = PostgresArray(.int4, capacity: items.count)
+        var channels = PostgresArray(.int4, capacity: items.count)
+        var extras = PostgresArray(.jsonb, capacity: items.count)
+        var categories = PostgresArray(.text, capacity: items.count)
+        var collapseKeys = PostgresArray(.text, capacity: items.count)
+        var expiresAt = PostgresArray(.timestamptz, capacity: items.count)
+        var keepUntil = PostgresArray(.timestamptz, capacity: items.count)
         for item in items {
             jobs.append(item.notification.jobID)
             data.append(json: item.notification.data)
@@ -197,6 +274,12 @@ package struct DigestStore: Sendable {
             maxima.append(int8: item.rule.maximum.inMicroseconds)
             sliding.append(bool: item.rule.isSliding)
             singles.append(int4: Int32(clamping: item.rule.singles))
+            channels.append(int4: Int32(item.notification.channels.rawValue))
+            extras.append(json: ExtrasColumn.json(item.notification.extras))
+            categories.append(item.notification.category)
+            collapseKeys.append(item.notification.collapseKey)
+            expiresAt.append(timestamptz: item.notification.expiresAt?.microseconds)
+            keepUntil.append(timestamptz: item.notification.keepUntil?.microseconds)
         }
         return [
             .array(PostgresArray(texts: notifications.map(\.user))),
@@ -207,33 +290,45 @@ package struct DigestStore: Sendable {
             .array(PostgresArray(texts: notifications.map(\.title))),
             .array(PostgresArray(texts: notifications.map(\.body))), .array(data), .array(entityTypes),
             .array(entityIDs), .array(spans), .array(maxima), .array(sliding), .array(singles),
+            .array(PostgresArray(texts: notifications.map(\.jobEntry))),
+            .array(PostgresArray(texts: notifications.map(\.severity.rawValue))),
+            .array(PostgresArray(texts: notifications.map(\.delivery.rawValue))), .array(channels), .array(extras),
+            .array(categories), .array(collapseKeys), .array(expiresAt), .array(keepUntil),
         ]
     }
 
     private static let gatherItems = """
-        SELECT (k.n - 1)::int4, carillon.gather(
+        SELECT (k.n - 1)::int4, carillon.gather_detailed(
             ROW(k.user_id, k.id, k.id, false, k.org_id, k.job_id, k.title, k.body, k.data, k.entity_type, k.entity_id,
-                $17)::carillon.digest_items,
-            k.type, k.key, k.lane, k.span * interval '1 microsecond', k.maximum * interval '1 microsecond',
-            k.sliding, k.singles)
+                $26)::carillon.digest_items,
+            ROW(k.user_id, k.id, k.type, k.job_entry, k.severity, k.delivery, k.channels::int2, k.extras, k.category,
+                k.collapse_key, k.expires_at, k.keep_until, NULL)::carillon.digest_details,
+            k.key, k.lane, k.span * interval '1 microsecond', k.maximum * interval '1 microsecond', k.sliding, k.singles)
         FROM (
-            SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) WITH ORDINALITY
+            SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+                $21, $22, $23, $24, $25) WITH ORDINALITY
                 AS i (user_id, id, org_id, job_id, type, key, lane, title, body, data, entity_type, entity_id, span, maximum,
-                    sliding, singles, n)
+                    sliding, singles, job_entry, severity, delivery, channels, extras, category, collapse_key, expires_at,
+                    keep_until, n)
             ORDER BY i.user_id COLLATE "C", i.org_id COLLATE "C", i.type COLLATE "C", i.key COLLATE "C", i.n
         ) k
         """
 
     /// $1: windows, $2 and $3: the last window and item, $4: how many.
     private static let heldItems = """
-        SELECT i.digest_id, i.notification_id, i.job_id FROM carillon.digest_items i
+        SELECT i.digest_id, i.notification_id, i.job_id, x.fate FROM carillon.digest_items i
+        LEFT JOIN carillon.digest_details x ON x.user_id = i.user_id AND x.notification_id = i.notification_id
         WHERE i.digest_id = ANY ($1) AND NOT i.is_single AND (i.digest_id, i.notification_id) > ($2, $3)
         ORDER BY i.digest_id, i.notification_id LIMIT $4
         """
 
+    /// The severities, the gravest first.
+    private static let severities = Severity.allCases.map { "'\($0.rawValue)'" }.joined(separator: ", ")
+
     /// $1: now, $2: when they come up again, $3: how many, $4: how many lines.
     ///
-    /// What the user read or deleted since about the same entity falls out of a summary.
+    /// Every item's fate is written down, so that it is the same whoever takes the window again. The items of a window are
+    /// ordered by their ids.
     private static let takeDue = """
         WITH taken AS (
             UPDATE carillon.digests d SET state = 'closing', due_at = $2
@@ -242,21 +337,52 @@ package struct DigestStore: Sendable {
                 FOR UPDATE SKIP LOCKED
             )
             RETURNING d.*
+        ),
+        held AS MATERIALIZED (
+            SELECT h.digest_id, h.user_id, h.notification_id, h.org_id, h.job_id, h.title, h.body, h.data, h.entity_type,
+                h.entity_id, h.gathered_at, x.type, x.job_entry, x.severity, x.delivery, x.channels, x.extras, x.category,
+                x.collapse_key, x.expires_at, x.keep_until, nullif(x.fate, '\(Fate.alone.rawValue)') AS known_fate
+            FROM taken t JOIN carillon.digest_items h ON h.digest_id = t.id AND NOT h.is_single
+            LEFT JOIN carillon.digest_details x ON x.user_id = h.user_id AND x.notification_id = h.notification_id
+        ),
+        judged AS MATERIALIZED (
+            SELECT h.*, coalesce(h.known_fate, CASE
+                WHEN EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("h"))
+                    THEN '\(Fate.cancelled.rawValue)'
+                WHEN h.expires_at <= $1 OR h.keep_until <= $1 THEN '\(Fate.expired.rawValue)'
+                WHEN h.entity_id IS NOT NULL AND EXISTS (
+                    SELECT FROM carillon.notifications n
+                    WHERE n.user_id = h.user_id AND n.entity_id = h.entity_id
+                        AND n.entity_type IS NOT DISTINCT FROM h.entity_type
+                        AND (n.read_at >= h.gathered_at OR n.deleted_at >= h.gathered_at)
+                ) THEN '\(Fate.read.rawValue)'
+            END) AS fate
+            FROM held h
+        ),
+        counted AS MATERIALIZED (
+            SELECT j.*, count(*) FILTER (WHERE j.fate IS NULL) OVER (PARTITION BY j.digest_id) AS kept,
+                row_number() OVER (PARTITION BY j.digest_id, j.fate IS NULL ORDER BY j.notification_id) AS place
+            FROM judged j
+        ),
+        noted AS (
+            INSERT INTO carillon.digest_details AS x (user_id, notification_id, fate)
+            SELECT c.user_id, c.notification_id, coalesce(c.fate, '\(Fate.alone.rawValue)') FROM counted c
+            WHERE c.fate IS NOT NULL OR c.kept = 1
+            ON CONFLICT (user_id, notification_id) DO UPDATE SET fate = excluded.fate
         )
         SELECT t.id, t.user_id, t.org_id, t.type, t.key, t.lane, count(i.notification_id)::int4,
             jsonb_agg(jsonb_build_object('id', i.notification_id, 'title', i.title, 'body', i.body, 'data', i.data)
-                ORDER BY i.place) FILTER (WHERE i.place <= $4)
-        FROM taken t
-        LEFT JOIN LATERAL (
-            SELECT h.*, row_number() OVER (ORDER BY h.notification_id) AS place
-            FROM carillon.digest_items h
-            WHERE h.digest_id = t.id AND NOT h.is_single AND NOT EXISTS (
-                SELECT FROM carillon.notifications n
-                WHERE n.user_id = t.user_id AND h.entity_id IS NOT NULL AND n.entity_id = h.entity_id
-                    AND n.entity_type IS NOT DISTINCT FROM h.entity_type
-                    AND (n.read_at >= h.gathered_at OR n.deleted_at >= h.gathered_at)
-            )
-        ) i ON true
+                ORDER BY i.place) FILTER (WHERE i.place <= $4),
+            (bit_or(coalesce(i.channels, \(Channels.all.rawValue)))
+                FILTER (WHERE i.notification_id IS NOT NULL))::int4,
+            max(i.delivery COLLATE "C"), min(array_position(ARRAY[\(Self.severities)], i.severity)),
+            CASE WHEN count(i.expires_at) = count(i.notification_id) THEN max(i.expires_at) END,
+            CASE WHEN count(i.keep_until) = count(i.notification_id) THEN max(i.keep_until) END,
+            CASE WHEN count(i.notification_id) = 1 AND count(i.type) = 1 THEN jsonb_agg(jsonb_build_object(
+                'title', i.title, 'body', i.body, 'data', i.data, 'extras', i.extras, 'entity_type', i.entity_type,
+                'entity_id', i.entity_id, 'category', i.category, 'collapse_key', i.collapse_key, 'job_id', i.job_id,
+                'job_entry', i.job_entry)) -> 0 END
+        FROM taken t LEFT JOIN counted i ON i.digest_id = t.id AND i.fate IS NULL
         GROUP BY t.id, t.user_id, t.org_id, t.type, t.key, t.lane
         """
 }

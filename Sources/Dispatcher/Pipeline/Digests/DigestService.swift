@@ -46,7 +46,8 @@ package struct DigestService: Service {
         let due = try await self.dispatcher.digests.take(now: now, until: now + Self.hold, limit: Self.batchSize)
         guard !due.isEmpty else { return 0 }
         let summaries = due.filter { $0.count > 0 }
-        try await self.send(summaries, now: now)
+        let sent = try await self.send(summaries, now: now)
+        try await self.tell(due, summaries: sent)
         try await self.dispatcher.untilDone("remove digests") {
             try await self.dispatcher.digests.remove(due.map(\.id))
         }
@@ -55,8 +56,13 @@ package struct DigestService: Service {
     }
 
     /// Stores summaries as any other notifications are stored, by what their users want now, and sends them on their way.
-    private func send(_ due: [DigestStore.Due], now: Timestamp) async throws {
-        guard !due.isEmpty else { return }
+    ///
+    /// - Returns: the summaries, by their windows.
+    private func send(
+        _ due: [DigestStore.Due],
+        now: Timestamp
+    ) async throws -> [NotificationID: Notification] {
+        guard !due.isEmpty else { return [:] }
         let catalog = self.dispatcher.catalog
         let keys = due.map { catalog.wishKey(user: $0.user, type: $0.type, needsLocale: true) }
         let wishes = try await self.dispatcher.untilDone("look up preferences") {
@@ -66,49 +72,68 @@ package struct DigestService: Service {
             let summary = Self.summary(of: digest, catalog, locale: wish.settings.locale, now: now)
             return self.dispatcher.decideStoring(summary, catalog, wishes: wish, now: now)
         }
-        let outcomes = try await self.dispatcher.untilDone("store digests") {
-            try await self.dispatcher.notifications.store(decided, areRepeats: true)
+        let batch = try await self.dispatcher.untilDone("store digests") {
+            try await self.dispatcher.notifications.storeBatch(decided, areRepeats: true)
         }
         var open: [StoredBatch.Open] = []
         var told: [LifecycleEvent] = []
-        for ((notification, wish), outcome) in zip(zip(decided, wishes), outcomes) {
+        for ((notification, wish), outcome) in zip(zip(decided, wishes), batch.outcomes) {
             if case .stored = outcome, let kind = LifecycleEvent.Kind(ending: notification.status) {
                 told += self.dispatcher.event(kind, of: notification, reason: notification.statusReason)
             }
+            // One alone has its job's id, which may have been called off just now.
+            if case .cancelled = outcome { told += self.dispatcher.event(.cancelled, of: notification) }
             if var item = StoredBatch.Open(notification, outcome) {
                 item.wishes = wish
                 open.append(item)
             }
         }
-        try await Router(dispatcher: self.dispatcher).route(open)
-        await self.dispatcher.tell(told)
-        let windows = zip(due, decided).map { ($0.id, (due: $0, summary: $1)) }
-        try await self.tell(Dictionary(uniqueKeysWithValues: windows), catalog)
+        let router = Router(dispatcher: self.dispatcher)
+        try await router.route(open)
+        try await router.publish(batch.replacements)
+        await self.dispatcher.tell(told + self.dispatcher.events(of: batch.replacements))
+        return Dictionary(uniqueKeysWithValues: zip(due.map(\.id), decided))
     }
 
-    /// Tells upstream apps of each item which summary stands for it.
-    private func tell(
-        _ windows: [NotificationID: (due: DigestStore.Due, summary: Notification)],
-        _ catalog: Catalog
-    ) async throws {
+    /// Tells upstream apps of each item which summary stands for it, or why none does.
+    private func tell(_ due: [DigestStore.Due], summaries: [NotificationID: Notification]) async throws {
         guard self.dispatcher.events.isOn else { return }
         let now = self.dispatcher.now()
+        let catalog = self.dispatcher.catalog
+        let windows = Dictionary(uniqueKeysWithValues: due.map { ($0.id, $0) })
         var last: DigestStore.Held?
         while goesOn {
             let page = try await self.dispatcher.digests.held(
-                in: Array(windows.keys), after: last, limit: Self.toldAtOnce)
+                in: due.map(\.id), after: last, limit: Self.toldAtOnce)
             await self.dispatcher.tell(
                 page.compactMap { item in
-                    guard let (due, summary) = windows[item.window] else { return nil }
+                    guard let window = windows[item.window],
+                        let end = Self.end(of: item, summary: summaries[item.window])
+                    else { return nil }
                     let label = NotificationLabel(
-                        id: item.id, user: due.user, type: due.type, category: catalog[due.type]?.category,
-                        org: due.org,
+                        id: item.id, user: window.user, type: window.type, category: catalog[window.type]?.category,
+                        org: window.org,
                         job: item.job)
-                    return LifecycleEvent(.summarised, label, at: now, reason: summary.id.description)
+                    return LifecycleEvent(end.kind, label, at: now, reason: end.reason)
                 }
             )
             last = page.last
             if page.count < Self.toldAtOnce { return }
+        }
+    }
+
+    /// What became of an item that was held; nil if that is not known.
+    private static func end(
+        of item: DigestStore.Held,
+        summary: Notification?
+    ) -> (kind: LifecycleEvent.Kind, reason: String?)? {
+        switch item.fate {
+        case .cancelled: return (kind: .cancelled, reason: nil)
+        case .expired: return (kind: .expired, reason: nil)
+        case .read: return (kind: .suppressed, reason: DigestStore.Fate.read.rawValue)
+        case .alone, nil:
+            guard let summary else { return nil }
+            return (kind: .summarised, reason: summary.id.description)
         }
     }
 
@@ -124,20 +149,38 @@ package struct DigestService: Service {
             entry: "\(digest.id.milliseconds)-0",
             fields: [("id", Array(digest.id.description.utf8)[...])]
         )
-        var content = JobContent(type: type.name)
-        if digest.count == 1, let only = digest.first.first {
-            (content.title, content.body, content.data) = (only.title, only.body, only.data)
-        } else {
+        let content = Self.content(of: digest, type: type, catalog, locale: locale)
+        var summary = NotificationDraft(content, type: type, lane: digest.lane, createdAt: now)
+            .notification(id: NotificationID(origin: origin, user: digest.user), user: digest.user)
+        summary.org = digest.org
+        summary.jobEntry = digest.alone?.entry ?? "digest/\(digest.id)"
+        summary.jobID = digest.alone?.job
+        return summary
+    }
+
+    /// One item alone as it is, or what stands for several; by no channel that none of them had.
+    private static func content(
+        of digest: DigestStore.Due,
+        type: NotificationType,
+        _ catalog: Catalog,
+        locale: String?
+    ) -> JobContent {
+        var content = digest.alone?.content ?? JobContent(type: type.name)
+        if digest.count > 1 {
             let text = SummaryText(
                 count: digest.count, lines: digest.first, type: type.name, catalog: catalog, locale: locale)
             (content.title, content.body) = (text.title, text.body)
             content.data = SummaryText.data(count: digest.count, notifications: digest.first.map(\.id))
+        } else if digest.alone == nil, let only = digest.first.first {
+            // Gathered by a release that keeps no more of it.
+            (content.title, content.body, content.data) = (only.title, only.body, only.data)
         }
-        var summary = NotificationDraft(content, type: type, lane: digest.lane, createdAt: now)
-            .notification(id: NotificationID(origin: origin, user: digest.user), user: digest.user)
-        summary.org = digest.org
-        summary.jobEntry = "digest/\(digest.id)"
-        return summary
+        content.channels = digest.channels
+        content.delivery = digest.delivery
+        content.severity = digest.severity
+        content.expiresAt = digest.expiresAt
+        content.keepUntil = digest.keepUntil
+        return content
     }
 
     private func forget() async throws {

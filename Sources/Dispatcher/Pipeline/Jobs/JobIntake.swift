@@ -32,7 +32,7 @@ struct JobIntake: Sendable {
         if try await !self.storeUnlessWished(&sorted.jobs, catalog, areRepeats: areRepeats, now: now, into: &stored) {
             try await self.storeAsWished(&sorted.jobs, catalog, areRepeats: areRepeats, now: now, into: &stored)
         }
-        for job in sorted.jobs where stored.conflicts.contains(job.origin.text) {
+        for job in sorted.jobs where job.isConflicting || stored.conflicts.contains(job.origin.text) {
             stored.dead.append(self.letter(job.origin, reason: Self.conflictReason, now: now))
         }
         try await self.store(sorted.broadcasts, into: &stored)
@@ -139,7 +139,7 @@ struct JobIntake: Sendable {
         for (id, wish) in zip(ids, wishes) where wish != nothing { special[id] = wish }
         StageClock.decide.measure { self.decideStoring(&prepared, catalog, wishes: wishes, now: now) }
         dead += StageClock.word.measure { self.word(&prepared, wishes: wishes, now: now) }
-        told += try await self.gather(&prepared, now: now)
+        told += try await self.gather(&prepared, catalog, now: now)
         return special
     }
 
@@ -258,27 +258,49 @@ struct JobIntake: Sendable {
         }
     }
 
-    /// Takes out what waits for its digest.
+    /// Takes out what waits for its digest, and notes which jobs' ids came before with other content.
+    ///
+    /// What was cancelled before it came stays, to be stored as cancelled.
     ///
     /// - Returns: what upstream apps are told of it.
-    private func gather(_ prepared: inout [PreparedJob], now: Timestamp) async throws -> [LifecycleEvent] {
+    private func gather(
+        _ prepared: inout [PreparedJob],
+        _ catalog: Catalog,
+        now: Timestamp
+    ) async throws -> [LifecycleEvent] {
         let items = prepared.flatMap { job in
             job.digest.map { digest in
                 job.notifications.filter { $0.status == .pending }.map {
-                    DigestStore.Item(notification: $0, key: digest.key, rule: digest.rule)
+                    DigestStore.Item(notification: Self.item($0, catalog), key: digest.key, rule: digest.rule)
                 }
             } ?? []
         }
         guard !items.isEmpty else { return [] }
         let outcomes = try await DigestIntake(dispatcher: self.dispatcher).gather(items, now: now)
-        var held: Set<NotificationID> = []
+        var taken: Set<NotificationID> = []
+        var conflicting: Set<NotificationID> = []
         var told: [LifecycleEvent] = []
-        for (item, outcome) in zip(items, outcomes) where outcome != .single {
-            held.insert(item.notification.id)
-            if outcome == .held { told += self.dispatcher.event(.deferred, of: item.notification, reason: "digest") }
+        for (item, outcome) in zip(items, outcomes) {
+            switch outcome {
+            case .single, .cancelled: continue
+            case .held: told += self.dispatcher.event(.deferred, of: item.notification, reason: "digest")
+            case .duplicate: break
+            case .conflict: conflicting.insert(item.notification.id)
+            }
+            taken.insert(item.notification.id)
         }
-        for job in prepared.indices { prepared[job].notifications.removeAll { held.contains($0.id) } }
+        for job in prepared.indices {
+            prepared[job].isConflicting = prepared[job].notifications.contains { conflicting.contains($0.id) }
+            prepared[job].notifications.removeAll { taken.contains($0.id) }
+        }
         return told
+    }
+
+    /// A notification as it waits for its digest: its type's time to live begins with the summary, its own moment holds.
+    private static func item(_ notification: Notification, _ catalog: Catalog) -> Notification {
+        var item = notification
+        if let type = catalog[item.type], item.expiresAt == item.createdAt + type.timeToLive { item.expiresAt = nil }
+        return item
     }
 
     /// Stores jobs as one batch; a batch that PostgreSQL refuses is halved until the culprit stands alone.

@@ -28,6 +28,8 @@ struct PreparedJob: Sendable {
     var page: Page?
     /// How many have no notification, as their locale has no words.
     private(set) var wordless = 0
+    /// Whether its id was used before, for a digest, with other content.
+    var isConflicting = false
 
     /// - Throws: `JobFaults` if the words are the same for all recipients and cannot be made.
     init(
