@@ -19,6 +19,12 @@ struct DigestTests {
         types:
           comment: {severity: info, delivery: push, digest: {window: 3s, singles: 2}}
           score: {severity: info, delivery: push}
+          reply:
+            severity: info
+            delivery: push
+            digest: {window: 1h}
+            summary:
+              en: {title: "{{count}} replies", body: "{{#items}}{{title}};{{/items}}"}
         """
 
     private static func with(_ body: (Stack, Gateway) async throws -> Void) async throws {
@@ -57,6 +63,137 @@ struct DigestTests {
             let summary = notifications.first { $0["title"]?.string == "4 notifications" }
             #expect(summary?["data"]?["count"]?.integer == 4)
             #expect(summary?["data"]?["notifications"]?.array?.count == 4)
+        }
+    }
+
+    /// Appends replies of a user, and waits until they are held.
+    private static func reply(
+        _ stack: Stack,
+        _ user: String,
+        _ titles: [String],
+        _ fields: [(String, String)] = []
+    ) async throws {
+        for title in titles {
+            try await stack.append([("user", user), ("type", "reply"), ("title", title), ("digest", "k")] + fields)
+        }
+        try await eventually("they wait for their summary") {
+            try await stack.query(
+                "SELECT 1 FROM carillon.digest_items WHERE user_id = $1 AND title = ANY (string_to_array($2, ','))",
+                .text(user), .text(titles.joined(separator: ","))
+            ).count == titles.count
+        }
+    }
+
+    /// The only notification in a user's inbox.
+    private static func only(_ gateway: Gateway, _ user: String) async throws -> JSONValue {
+        let token = try await Stack.token(user: user)
+        return try await eventualValue("a notification of \(user)") {
+            let list = try await gateway.call(.get, "/v1/notifications", token: token)
+            let notifications = list.body["notifications"]?.array ?? []
+            return notifications.count == 1 ? notifications[0] : nil
+        }
+    }
+
+    @Test("the words of a summary get the count of all and the first ten one by one")
+    func words() async throws {
+        try await Self.with { stack, gateway in
+            let titles = (1...12).map { "r\($0)" }
+            try await Self.reply(stack, "gus", titles)
+            try await stack.closeDigests()
+            let summary = try await Self.only(gateway, "gus")
+            #expect(summary["title"]?.string == "12 replies")
+            let named = (summary["body"]?.string ?? "").split(separator: ";").map { String($0) }
+            #expect(named.count == 10)
+            #expect(Set(named).count == 10)
+            #expect(Set(named).isSubset(of: titles))
+            #expect(summary["data"]?["count"]?.integer == 12)
+            #expect(summary["data"]?["notifications"]?.array?.count == 10)
+        }
+    }
+
+    @Test("a summary of what is for the inbox rests there; what has expired is not in it")
+    func channels() async throws {
+        try await Self.with { stack, gateway in
+            for user in ["hal", "ida"] {
+                try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
+            }
+            try await Self.reply(stack, "hal", ["a", "b"], [("channels", #"["in_app"]"#)])
+            try await Self.reply(stack, "ida", ["a", "b"], [("delivery", "in_app")])
+            try await stack.query(
+                """
+                UPDATE carillon.digest_details d SET expires_at = now() FROM carillon.digest_items i
+                WHERE d.user_id = 'ida' AND i.user_id = 'ida' AND i.title = 'a' AND d.notification_id = i.notification_id
+                """
+            )
+            try await stack.closeDigests()
+            try await eventually("both rest in the inbox") {
+                let hal = try await stack.statuses(user: "hal")
+                let ida = try await stack.statuses(user: "ida")
+                return hal == ["2 replies": "sent"] && ida == ["b": "sent"]
+            }
+            #expect(stack.pushed().isEmpty)
+        }
+    }
+
+    @Test("one alone comes as it is")
+    func alone() async throws {
+        try await Self.with { stack, gateway in
+            try await Self.reply(
+                stack, "jon", ["only"],
+                [
+                    ("id", "j9"), ("url", "https://example.org/9"), ("image", "https://example.org/9.png"),
+                    ("severity", "warning"), ("category", "news"),
+                ])
+            try await stack.closeDigests()
+            let notification = try await Self.only(gateway, "jon")
+            #expect(notification["title"]?.string == "only")
+            #expect(notification["url"]?.string == "https://example.org/9")
+            #expect(notification["image"]?.string == "https://example.org/9.png")
+            #expect(notification["severity"]?.string == "warning")
+            #expect(notification["category"]?.string == "news")
+            let service = try await Stack.token(user: "backend", scope: .service)
+            let report = try await eventualValue("its job is done") {
+                let report = try await gateway.call(.get, "/v1/jobs/j9", token: service)
+                return report.body["final"]?.bool == true ? report : nil
+            }
+            #expect(report.body["recipients"]?["sent"]?.integer == 1)
+        }
+    }
+
+    @Test("a cancelled job's items fall out of the summary; an id that is held with other content is refused")
+    func cancel() async throws {
+        try await Self.with { stack, gateway in
+            let service = try await Stack.token(user: "backend", scope: .service)
+            let early = try await gateway.call(.delete, "/v1/jobs/c0", token: service)
+            #expect(early.body["status"]?.string == "pending")
+            try await stack.append([
+                ("user", "kim"), ("type", "reply"), ("title", "c0"), ("digest", "k"), ("id", "c0"),
+            ])
+            for job in ["c1", "c2", "c3"] { try await Self.reply(stack, "kim", [job], [("id", job)]) }
+            let held = try await gateway.call(.get, "/v1/jobs/c1", token: service)
+            #expect(held.body["recipients"]?["deferred"]?.integer == 1)
+            #expect(held.body["final"]?.bool == false)
+            let answer = try await gateway.call(.delete, "/v1/jobs/c1", token: service)
+            #expect(answer.body["status"]?.string == "cancelled")
+            #expect(answer.body["cancelled"]?.integer == 1)
+            #expect(answer.body["final"]?.bool == true)
+            let other = try await stack.append([
+                ("user", "kim"), ("type", "reply"), ("title", "other"), ("digest", "k"), ("id", "c2"),
+            ])
+            try await eventually("the id's other content is refused") {
+                try await stack.deadReasons()[other]?.hasPrefix("id: was used before") == true
+            }
+            try await stack.closeDigests()
+            try await eventually("the first is stored as cancelled, and the two others have a summary") {
+                try await stack.statuses(user: "kim") == ["c0": "cancelled", "2 replies": "sent"]
+            }
+            let late = try await gateway.call(.delete, "/v1/jobs/c2", token: service)
+            #expect(late.body["status"]?.string == "too_late")
+            #expect(late.body["too_late"]?.integer == 1)
+            for job in ["c0", "c1"] {
+                let report = try await gateway.call(.get, "/v1/jobs/\(job)", token: service)
+                #expect(report.body["recipients"]?["cancelled"]?.integer == 1, "\(job)")
+            }
         }
     }
 
