@@ -220,9 +220,10 @@ struct DeliveryTests {
                 ).integer() == 1
             }
             try await eventually("both entries are settled") {
-                try await stack.query("SELECT 1 FROM carillon.delivery_attempts").count == 3
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE kind = 'push'").count == 3
             }
-            let outcomes = try await stack.query("SELECT outcome FROM carillon.delivery_attempts ORDER BY outcome")
+            let outcomes = try await stack.query(
+                "SELECT outcome FROM carillon.delivery_attempts WHERE kind = 'push' ORDER BY outcome")
             #expect(try outcomes.map { try $0.text(0) } == ["accepted", "retry", "skipped"])
             #expect(stack.pushed() == ["unavailable-once-phone": ["Paid"]])
         }

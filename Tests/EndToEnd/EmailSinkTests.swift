@@ -40,7 +40,8 @@ struct EmailSinkTests {
             #expect(text.replacing("\r\n", with: "\n").hasPrefix("\(title)\n\n\(body)\n\n-- \nUnsubscribe: http"))
             #expect(mail["texts"]?["text/html"]?.string?.contains(".punkt") == true)
             try await eventually("the sink's name for it is on record") {
-                try await stack.query("SELECT provider_id FROM carillon.delivery_attempts").first?.optionalText(0)
+                try await stack.query("SELECT provider_id FROM carillon.delivery_attempts WHERE kind = 'email'")
+                    .first?.optionalText(0)
                     == "SINK1"
             }
         }

@@ -88,7 +88,7 @@ struct ProviderFaultTests {
                 }
                 try await eventually("each try is on record") {
                     let rows = try await stack.query(
-                        "SELECT DISTINCT outcome || ' ' || reason FROM carillon.delivery_attempts")
+                        "SELECT DISTINCT outcome || ' ' || reason FROM carillon.delivery_attempts WHERE kind = 'push'")
                     return try rows.map { try $0.text(0) } == ["retry not_sent:tls"]
                 }
                 #expect(

@@ -113,7 +113,8 @@ struct RetentionTests {
                 let rows = try await stack.query(
                     """
                     SELECT d.id::text, d.deactivated_reason, a.kind, a.reason FROM carillon.devices d
-                    JOIN carillon.delivery_attempts a ON a.device_id = d.id WHERE NOT d.active
+                    JOIN carillon.delivery_attempts a ON a.device_id = d.id
+                    WHERE NOT d.active AND a.outcome = 'skipped'
                     """)
                 guard rows.count == 1, let row = rows.first else { return false }
                 return try [row.text(0), row.text(1), row.text(2), row.text(3)] == [stale, "stale", "token", "stale"]

@@ -42,7 +42,7 @@ struct WebhookProviderTests {
             #expect(message.headers["carillon-delivery"] == payload["delivery"]?.string)
             try await eventually("it is on record") {
                 let rows = try await stack.query(
-                    "SELECT provider, outcome, provider_id FROM carillon.delivery_attempts")
+                    "SELECT provider, outcome, provider_id FROM carillon.delivery_attempts WHERE kind = 'push'")
                 return try rows.map { "\(try $0.text(0)) \(try $0.text(1)) \(try $0.text(2).utf8.count)" }
                     == ["webhook accepted 36"]
             }
@@ -65,8 +65,10 @@ struct WebhookProviderTests {
             let ids = stack.sandbox.received().compactMap { $0.headers["carillon-delivery"] ?? $0.headers["apns-id"] }
             #expect(Set(ids).count == 3)
             try await eventually("Apple's name for it, which is ours, is in the trace") {
-                try await stack.query("SELECT provider_id FROM carillon.delivery_attempts WHERE provider = 'apns'")
-                    .first?.text(0) == stack.sandbox.received().first { $0.token == phone }?.headers["apns-id"]
+                try await stack.query(
+                    "SELECT provider_id FROM carillon.delivery_attempts WHERE provider = 'apns' AND kind = 'push'"
+                )
+                .first?.text(0) == stack.sandbox.received().first { $0.token == phone }?.headers["apns-id"]
             }
         }
     }

@@ -41,6 +41,80 @@ struct DeviceStoreTests {
         }
     }
 
+    /// What the audit says of users' tokens, in its order.
+    private static func audit(_ pool: PostgresPool) async throws -> [String] {
+        let rows = try await pool.query(
+            """
+            SELECT a.user_id, a.outcome, a.reason FROM carillon.delivery_attempts a WHERE a.kind = 'token'
+            ORDER BY a.at, a.user_id, a.outcome
+            """
+        )
+        return try rows.map { "\(try $0.text(0)) \(try $0.text(1)) \(try $0.text(2))" }
+    }
+
+    @Test("every change of a token is a row of the audit; what changes nothing is none")
+    func audited() async throws {
+        try await Samples.withStores { pool in
+            let devices = DeviceStore(pool: pool)
+            let first = try await devices.register(Samples.device(user: "a", token: "t", name: "phone"))
+            _ = try await devices.register(Samples.device(user: "a", token: "t", name: "phone", at: 1))
+            var expected = ["a registered new"]
+            #expect(try await Self.audit(pool) == expected)
+
+            _ = try await devices.register(Samples.device(user: "b", token: "t", at: 2))
+            expected += ["a removed moved", "b registered moved"]
+            #expect(try await Self.audit(pool) == expected)
+
+            _ = try await devices.register(Samples.device(user: "b", token: "u", name: "x", at: 3))
+            _ = try await devices.register(Samples.device(user: "b", token: "v", name: "x", at: 4))
+            expected += ["b registered new", "b registered new", "b removed replaced"]
+            #expect(try await Self.audit(pool) == expected)
+
+            // Seen, without and with a new token.
+            for token in [nil, "t", "w"] {
+                _ = try await devices.touch(
+                    user: "b", id: first.id, token: token, deviceID: nil, at: Samples.start + .seconds(5))
+            }
+            expected += ["b registered new_token"]
+            #expect(try await Self.audit(pool) == expected)
+            // The token of another one of the user's: that one goes.
+            _ = try await devices.touch(
+                user: "b", id: first.id, token: "v", deviceID: nil, at: Samples.start + .seconds(6))
+            expected += ["b registered new_token", "b removed replaced"]
+            #expect(try await Self.audit(pool) == expected)
+
+            try await pool.query("UPDATE carillon.devices SET active = false")
+            _ = try await devices.register(Samples.device(user: "b", token: "v", at: 7))
+            expected += ["b registered again"]
+            #expect(try await Self.audit(pool) == expected)
+
+            #expect(try await devices.remove(user: "a", id: first.id) == false)
+            #expect(try await devices.remove(user: "b", id: first.id))
+            #expect(try await devices.remove(user: "b", id: first.id) == false)
+            #expect(try await Set(Self.audit(pool)) == Set(expected + ["b removed unregistered"]))
+        }
+    }
+
+    @Test("the device that is one too many, and the older token of a device, are in the audit")
+    func auditOfLimits() async throws {
+        try await Samples.withStores { pool in
+            let devices = DeviceStore(pool: pool)
+            for number in 1...6 {
+                _ = try await devices.register(Samples.device(user: "a", token: "t\(number)", at: Int64(number)))
+            }
+            let added = [String](repeating: "a registered new", count: 6)
+            #expect(try await Self.audit(pool).sorted() == (added + ["a deactivated too_many_devices"]).sorted())
+
+            for (number, token) in ["old", "new"].enumerated() {
+                var device = Samples.device(user: "b", token: token, at: Int64(10 + number))
+                device.deviceID = "d1"
+                _ = try await devices.registerReplacing(device)
+            }
+            let ofOther = try await Self.audit(pool).filter { $0.hasPrefix("b ") }
+            #expect(ofOther == ["b registered new", "b registered new", "b removed replaced"])
+        }
+    }
+
     @Test("a dead token counts only against a registration older than its evidence")
     func deadTokens() async throws {
         try await Samples.withStores { pool in

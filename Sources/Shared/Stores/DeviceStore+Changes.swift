@@ -17,15 +17,21 @@ extension DeviceStore {
         guard let deviceID = device.deviceID else { return stored }
         // Afterwards, and on its own: a crash in between leaves one token too many, which the next registration removes.
         _ = try await self.pool.query(
-            """
-            DELETE FROM carillon.devices
-            WHERE user_id = $1 AND app = $2 AND provider = $3 AND device_id = $4 AND (registered_at, id) < ($5, $6)
-            """,
+            DeviceAudit.noting(
+                """
+                DELETE FROM carillon.devices
+                WHERE user_id = $1 AND app = $2 AND provider = $3 AND device_id = $4 AND (registered_at, id) < ($5, $6)
+                RETURNING id, user_id, provider
+                """,
+                at: "$5", .removed, .replaced),
             .text(device.user), .text(device.app), .text(device.provider.rawValue), .text(deviceID),
             .timestamptz(stored.registeredAt.microseconds), .uuid(stored.id.halves)
         )
         return stored
     }
+
+    /// Devices whose token is another than before.
+    private static let renamed = "changed x JOIN old o ON o.id = x.id AND o.token <> x.token"
 
     /// Notes that a device was seen, with a new token if there is one; an older holder of that token loses it.
     ///
@@ -40,19 +46,36 @@ extension DeviceStore {
     ) async throws(PostgresError) -> Device? {
         let results = try await self.pool.run([
             PostgresStatement(
-                """
-                DELETE FROM carillon.devices o USING carillon.devices d
-                WHERE d.id = $1 AND d.user_id = $2 AND o.id <> d.id AND o.app = d.app AND o.provider = d.provider
-                    AND o.token = $3
-                """,
-                [.uuid(id.halves), .text(user), .text(token)]
+                DeviceAudit.noting(
+                    """
+                    DELETE FROM carillon.devices o USING carillon.devices d
+                    WHERE d.id = $1 AND d.user_id = $2 AND o.id <> d.id AND o.app = d.app AND o.provider = d.provider
+                        AND o.token = $3
+                    RETURNING o.id, o.user_id, o.provider
+                    """,
+                    at: "$4", .removed,
+                    reason: """
+                        CASE WHEN x.user_id = $2 THEN '\(DeviceAudit.Reason.replaced.rawValue)'
+                            ELSE '\(DeviceAudit.Reason.moved.rawValue)' END
+                        """),
+                [.uuid(id.halves), .text(user), .text(token), .timestamptz(at.microseconds)]
             ),
             PostgresStatement(
                 """
-                UPDATE carillon.devices d SET token = coalesce($3, d.token), device_id = coalesce($4, d.device_id),
-                    last_used_at = $5, registered_at = CASE WHEN $3 <> d.token THEN $5 ELSE d.registered_at END
-                WHERE d.id = $1 AND d.user_id = $2
-                RETURNING \(DeviceColumns.list)
+                WITH old AS MATERIALIZED (
+                    SELECT o.id, o.token FROM carillon.devices o WHERE o.id = $1 AND o.user_id = $2
+                ),
+                changed AS (
+                    UPDATE carillon.devices d SET token = coalesce($3, d.token), device_id = coalesce($4, d.device_id),
+                        last_used_at = $5, registered_at = CASE WHEN $3 <> d.token THEN $5 ELSE d.registered_at END
+                    WHERE d.id = $1 AND d.user_id = $2
+                    RETURNING \(DeviceColumns.list)
+                ),
+                told AS (
+                    \(DeviceAudit.insert)
+                    \(DeviceAudit.rows(from: Self.renamed, at: "$5", .registered, .newToken))
+                )
+                SELECT \(DeviceColumns.list) FROM changed d
                 """,
                 [.uuid(id.halves), .text(user), .text(token), .text(deviceID), .timestamptz(at.microseconds)]
             ),

@@ -4,7 +4,7 @@
 package import Model
 package import Postgres
 
-/// Users' devices.
+/// Users' devices; every change of a token is a row of the audit.
 package struct DeviceStore: Sendable {
     /// How many active devices a user may have; the stalest goes.
     package static let limit = 5
@@ -41,27 +41,21 @@ package struct DeviceStore: Sendable {
     static func registration(of device: Device) -> [PostgresStatement] {
         [
             PostgresStatement(
-                """
-                DELETE FROM carillon.devices
-                WHERE user_id = $1 AND app = $2 AND platform = $3 AND name = $4 AND (provider <> $5 OR token <> $6)
-                """,
+                DeviceAudit.noting(
+                    """
+                    DELETE FROM carillon.devices
+                    WHERE user_id = $1 AND app = $2 AND platform = $3 AND name = $4 AND (provider <> $5 OR token <> $6)
+                    RETURNING id, user_id, provider
+                    """,
+                    at: "$7", .removed, .replaced),
                 [
                     .text(device.user), .text(device.app), .text(device.platform.rawValue), .text(device.name),
                     .text(device.provider.rawValue), .text(device.token),
+                    .timestamptz(device.registeredAt.microseconds),
                 ]
             ),
             PostgresStatement(
-                """
-                INSERT INTO carillon.devices AS d (id, user_id, platform, provider, app, environment, token, name, device_id,
-                    app_version, locale, registered_at, last_used_at)
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)
-                ON CONFLICT (app, provider, token) DO UPDATE SET
-                    user_id = excluded.user_id, platform = excluded.platform, environment = excluded.environment,
-                    name = excluded.name, device_id = excluded.device_id, app_version = excluded.app_version,
-                    locale = excluded.locale, active = true, deactivated_reason = NULL,
-                    registered_at = excluded.registered_at, last_used_at = excluded.last_used_at
-                RETURNING \(DeviceColumns.list)
-                """,
+                Self.upsert,
                 [
                     .uuid(device.id.halves), .text(device.user), .text(device.platform.rawValue),
                     .text(device.provider.rawValue), .text(device.app), .text(device.environment.rawValue),
@@ -70,17 +64,59 @@ package struct DeviceStore: Sendable {
                 ]
             ),
             PostgresStatement(
-                """
-                UPDATE carillon.devices SET active = false, deactivated_reason = 'too_many_devices'
-                WHERE id IN (
-                    SELECT id FROM carillon.devices WHERE user_id = $1 AND active
-                    ORDER BY last_used_at DESC, id OFFSET $2
-                )
-                """,
-                [.text(device.user), .int8(Int64(Self.limit))]
+                DeviceAudit.noting(
+                    """
+                    UPDATE carillon.devices SET active = false, deactivated_reason = 'too_many_devices'
+                    WHERE id IN (
+                        SELECT id FROM carillon.devices WHERE user_id = $1 AND active
+                        ORDER BY last_used_at DESC, id OFFSET $2
+                    )
+                    RETURNING id, user_id, provider
+                    """,
+                    at: "$3", .deactivated, .tooManyDevices),
+                [
+                    .text(device.user), .int8(Int64(Self.limit)), .timestamptz(device.registeredAt.microseconds),
+                ]
             ),
         ]
     }
+
+    /// Why a token is registered, by the row `x` that is stored and what was there before, `o`.
+    private static let reason = """
+        CASE WHEN o.id IS NULL THEN '\(DeviceAudit.Reason.new.rawValue)'
+            WHEN o.user_id <> x.user_id THEN '\(DeviceAudit.Reason.moved.rawValue)'
+            ELSE '\(DeviceAudit.Reason.again.rawValue)' END
+        """
+
+    /// Stores a token, or moves it, and says so unless its user had it before and active.
+    ///
+    /// Whose it was is asked first, and held until the end: of two users who register it at once, the second takes it from
+    /// the first.
+    private static let upsert = """
+        WITH old AS MATERIALIZED (
+            SELECT o.id, o.user_id, o.provider, o.active FROM carillon.devices o
+            WHERE o.app = $5 AND o.provider = $4 AND o.token = $7 FOR UPDATE
+        ),
+        stored AS (
+            INSERT INTO carillon.devices AS d (id, user_id, platform, provider, app, environment, token, name, device_id,
+                app_version, locale, registered_at, last_used_at)
+            SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12 FROM (SELECT count(*) FROM old) asked
+            ON CONFLICT (app, provider, token) DO UPDATE SET
+                user_id = excluded.user_id, platform = excluded.platform, environment = excluded.environment,
+                name = excluded.name, device_id = excluded.device_id, app_version = excluded.app_version,
+                locale = excluded.locale, active = true, deactivated_reason = NULL,
+                registered_at = excluded.registered_at, last_used_at = excluded.last_used_at
+            RETURNING \(DeviceColumns.list)
+        ),
+        told AS (
+            \(DeviceAudit.insert)
+            \(DeviceAudit.rows(from: "stored x LEFT JOIN old o ON true", at: "$12", .registered, reason: Self.reason))
+            WHERE o.id IS NULL OR o.user_id <> x.user_id OR NOT o.active
+            UNION ALL
+            \(DeviceAudit.rows(from: "old x JOIN stored s ON s.user_id <> x.user_id", at: "$12", .removed, .moved))
+        )
+        SELECT \(DeviceColumns.list) FROM stored d
+        """
 
     /// The user's devices, the latest used first.
     package func list(user: String) async throws(PostgresError) -> [Device] {
@@ -99,7 +135,7 @@ package struct DeviceStore: Sendable {
     /// Removes one device of the user; whether there was one.
     package func remove(user: String, id: NotificationID) async throws(PostgresError) -> Bool {
         try await self.pool.query(
-            "DELETE FROM carillon.devices WHERE user_id = $1 AND id = $2",
+            Self.removal("id"),
             .text(user), .uuid(id.halves)
         ).affectedRows > 0
     }
@@ -107,7 +143,7 @@ package struct DeviceStore: Sendable {
     /// Removes the user's device with that token; whether there was one.
     package func remove(user: String, token: String) async throws(PostgresError) -> Bool {
         try await self.pool.query(
-            "DELETE FROM carillon.devices WHERE user_id = $1 AND token = $2",
+            Self.removal("token"),
             .text(user), .text(token)
         ).affectedRows > 0
     }
@@ -115,8 +151,15 @@ package struct DeviceStore: Sendable {
     /// Removes the user's devices with the id that their makers gave them, in every app; whether there was one.
     package func remove(user: String, deviceID: String) async throws(PostgresError) -> Bool {
         try await self.pool.query(
-            "DELETE FROM carillon.devices WHERE user_id = $1 AND device_id = $2",
+            Self.removal("device_id"),
             .text(user), .text(deviceID)
         ).affectedRows > 0
+    }
+
+    /// Takes devices of a user back, by one of their columns.
+    private static func removal(_ column: String) -> String {
+        DeviceAudit.noting(
+            "DELETE FROM carillon.devices WHERE user_id = $1 AND \(column) = $2 RETURNING id, user_id, provider",
+            at: "clock_timestamp()", .removed, .unregistered)
     }
 }

@@ -106,9 +106,16 @@ package struct TraceStore: Sendable {
         FROM carillon.notifications n WHERE n.user_id = $1 AND n.id = $2
         """
 
+    /// With what became of the user's tokens while it was to be sent.
     private static let attempts = """
         SELECT at, kind, provider, device_id, attempt, outcome, reason, provider_id, duration_ms
         FROM carillon.delivery_attempts WHERE user_id = $1 AND notification_id = $2
+        UNION ALL
+        SELECT t.at, t.kind, t.provider, t.device_id, t.attempt, t.outcome, t.reason, t.provider_id, t.duration_ms
+        FROM carillon.notifications n
+        JOIN carillon.delivery_attempts t ON t.user_id = n.user_id AND t.kind = 'token' AND t.at >= n.stored_at
+            AND t.at < coalesce(n.expires_at, n.created_at + interval '1 day')
+        WHERE n.user_id = $1 AND n.id = $2
         ORDER BY at LIMIT $3
         """
 
