@@ -183,4 +183,29 @@ struct FollowUpStoreTests {
             #expect(due.map(\.item) == [Self.item(notification)])
         }
     }
+
+    @Test("so have those to idle users that quiet hours put off; what waits for anything else goes on waiting")
+    func reconsiderAttention() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let batch = (1...3).map { Samples.notification($0, user: "a") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let far = Timestamp(seconds: 4_000_000_000)
+            let items = [
+                Self.item(batch[0], .attention), Self.item(batch[1], .attention), Self.item(batch[2], .email),
+            ]
+            // The first two wait for the end of quiet hours, until the second is only waited for as its user is idle.
+            try await store.put([
+                (items[0], far, "quiet_hours"), (items[1], far, "quiet_hours"), (items[2], far, "unread"),
+            ])
+            try await store.put([(items[1], far, "idle")])
+            try await PreferenceStore(pool: pool).set(user: "a", settings: UserSettings())
+            let soon = far + .seconds(-1)
+            #expect(try await store.take(now: soon, until: far, limit: 10).map(\.item) == [items[0]])
+            // New rules of zones are as good a reason.
+            try await store.put([(items[0], far, "quiet_hours")])
+            try await store.reconsiderReleases(now: Self.now, over: .zero)
+            #expect(try await store.take(now: soon, until: far, limit: 10).map(\.item) == [items[0]])
+        }
+    }
 }

@@ -51,7 +51,8 @@ package struct FollowUpStore: Sendable {
         let (users, ids, kinds) = Self.columns(items.map(\.item))
         var moments = PostgresArray(.timestamptz, capacity: items.count)
         for item in items { moments.append(timestamptz: item.due.microseconds) }
-        var statements = [PostgresStatement(Self.insert, [users, ids, kinds, .array(moments)])]
+        let reasons = PostgresArray(texts: items.map(\.reason))
+        var statements = [PostgresStatement(Self.insert, [users, ids, kinds, .array(moments), .array(reasons)])]
         let releases = items.filter { $0.item.kind == .release }
         if !releases.isEmpty {
             let (users, ids, _) = Self.columns(releases.map(\.item))
@@ -127,7 +128,7 @@ package struct FollowUpStore: Sendable {
             """
             UPDATE carillon.follow_ups
             SET due_at = least(due_at, $1::timestamptz + random() * $2 * interval '1 microsecond')
-            WHERE kind = 'release' AND NOT held
+            WHERE \(Self.waitsForQuietEnd) AND NOT held
             """,
             .timestamptz(now.microseconds), .int8(span.inMicroseconds)
         )
@@ -141,11 +142,17 @@ package struct FollowUpStore: Sendable {
         )
     }
 
+    /// Whether a row waits for the end of quiet hours: a push that they held back, or one that calls for attention.
+    ///
+    /// A release by an older program has no reason.
+    static let waitsForQuietEnd = "(kind = '\(FollowUp.release.rawValue)' OR reason = 'quiet_hours')"
+
     private static let insert = """
-        INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at)
-        SELECT * FROM unnest($1, $2, $3, $4)
+        INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at, reason)
+        SELECT * FROM unnest($1, $2, $3, $4, $5)
         ON CONFLICT (user_id, notification_id, kind) DO UPDATE
-        SET due_at = CASE f.kind WHEN 'email' THEN least(f.due_at, excluded.due_at) ELSE excluded.due_at END, held = false
+        SET due_at = CASE f.kind WHEN 'email' THEN least(f.due_at, excluded.due_at) ELSE excluded.due_at END, held = false,
+            reason = excluded.reason
         """
 
     private static let advance = """

@@ -92,7 +92,7 @@ package struct PreferenceStore: Sendable {
         PostgresStatement(
             """
             UPDATE carillon.follow_ups SET due_at = least(due_at, now())
-            WHERE user_id = ANY ($1) AND kind = 'release' AND NOT held
+            WHERE user_id = ANY ($1) AND \(FollowUpStore.waitsForQuietEnd) AND NOT held
             """,
             [.array(PostgresArray(texts: users))]
         )

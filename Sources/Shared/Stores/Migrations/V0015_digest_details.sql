@@ -62,3 +62,6 @@ BEGIN
     END IF;
     RETURN outcome;
 END $$;
+
+-- Why something is put off: what waits for the end of quiet hours, whatever it is to do then, is looked at anew when they change.
+ALTER TABLE carillon.follow_ups ADD COLUMN reason text;
