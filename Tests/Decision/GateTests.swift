@@ -70,10 +70,10 @@ struct GateTests {
 
     @Test("Quiet hours shut it, unless another reason ends it for good")
     func quiet() {
-        #expect(Self.refusal { $0.quietEnd = Facts.now + .seconds(60) } == .quietHours)
+        #expect(Self.refusal { $0.releaseAt = Facts.now + .seconds(60) } == .quietHours)
         #expect(
             Self.refusal {
-                $0.quietEnd = Facts.now + .seconds(60)
+                $0.releaseAt = Facts.now + .seconds(60)
                 $0.isRead = true
             } == .read
         )

@@ -52,6 +52,7 @@ struct HoldingBackTests {
         let steps = Self.steps {
             $0.settings.quietHours = Self.quiet
             $0.type.quietHours = policy
+            $0.notification.lane = .critical
             $0.notification.severity = severity
             $0.notification.expiresAt = nil
         }
@@ -113,6 +114,61 @@ struct HoldingBackTests {
         #expect(
             Self.steps(.due(.release)) { $0.deviceCount = 0 }
                 == [.settle(status: .sent, reason: .noDevice, via: "inbox")])
+    }
+
+    private static func moment(_ change: (inout DecisionFacts) -> Void) -> Timestamp? {
+        Facts.make(.stored) {
+            $0.settings.quietHours = self.quiet
+            $0.notification.expiresAt = nil
+            change(&$0)
+        }.releaseAt
+    }
+
+    @Test("A zone's releases are spread over minutes, what is critical comes first, and a user's come at once")
+    func spread() {
+        for (lane, most) in [(Lane.critical, 0), (.normal, 300), (.bulk, 900)] {
+            let moments = (0..<200).map { number in
+                Self.moment {
+                    $0.notification = Notification(
+                        id: NotificationID(high: 1, low: UInt64(number)), user: "u\(number)", type: "greeting",
+                        createdAt: Facts.now)
+                    $0.notification.lane = lane
+                }
+            }
+            let delays = moments.map { ($0?.microseconds ?? 0) - Self.quietEnd.microseconds }
+            #expect(delays.allSatisfy { (0...Int64(most) * 1_000_000).contains($0) })
+            // Each tenth of the time gets some.
+            let tenths = Set(delays.map { most == 0 ? 0 : $0 / (Int64(most) * 100_000) })
+            #expect(tenths.count == (most == 0 ? 1 : 10), "\(lane)")
+        }
+        let first = Self.moment { _ in }
+        let second = Self.moment { facts in
+            var other = Notification(
+                id: NotificationID(high: 5, low: 6), user: "u1", type: "greeting", createdAt: Facts.now)
+            other.delivery = .push
+            facts.notification = other
+        }
+        #expect(first != nil)
+        #expect(first == second)
+    }
+
+    @Test("What would expire meanwhile, or come into other quiet hours, comes at the very end")
+    func spreadEnds() {
+        let late = Self.moment { _ in }
+        #expect(late.map { $0 > Self.quietEnd } == true)
+        #expect(Self.moment { $0.notification.expiresAt = late } == Self.quietEnd)
+        #expect(Self.moment { $0.notification.expiresAt = late.map { $0 + .milliseconds(1) } } == late)
+        // Quiet but for a minute a day: few would find it.
+        for number in 0..<20 {
+            let moment = Self.moment {
+                $0.notification = Notification(
+                    id: NotificationID(high: 1, low: 2), user: "u\(number)", type: "greeting", createdAt: Facts.now)
+                $0.notification.lane = .bulk
+                $0.settings.quietHours = QuietHours(start: (Self.quiet.end + 1) % 1_440, end: Self.quiet.end)
+            }
+            let delay = moment.map { $0.microseconds - Self.quietEnd.microseconds }
+            #expect(delay.map { (0..<60_000_000).contains($0) } == true)
+        }
     }
 
     @Test("Over a cap it stays in the inbox and says so; alerts are exempt", arguments: CapScope.allCases)
@@ -189,11 +245,17 @@ struct HoldingBackTests {
                 case .store(_, _, let channels):
                     #expect(channels.isSubset(of: facts.notification.channels))
                     #expect(channels.isSubset(of: facts.type.channels))
-                case .postpone(.release, let until, _):
+                case .postpone(.release, let until, _), .postpone(.attention, let until, .quietHours):
                     #expect(until > facts.now)
                     var later = facts
                     later.now = until
                     #expect(later.quietEnd == nil)
+                    let end = try #require(facts.quietEnd)
+                    #expect(until >= end)
+                    #expect(until <= end + ReleaseSpread.longest(facts.notification.lane))
+                    // The same, looked at any other time in these quiet hours.
+                    later.now = facts.now + .microseconds((end.microseconds - facts.now.microseconds) / 2)
+                    #expect(later.releaseAt == until)
                 case .postpone(_, let until, _):
                     #expect(until >= facts.now)
                 case .push:
@@ -219,6 +281,7 @@ struct HoldingBackTests {
         facts.notification.severity = Severity.allCases.randomElement(using: &generator) ?? .info
         facts.notification.delivery = DeliveryClass.allCases.randomElement(using: &generator) ?? .push
         facts.notification.expiresAt = flag(&generator) == true ? nil : facts.now + .seconds(600)
+        facts.notification.lane = Lane.allCases.randomElement(using: &generator) ?? .normal
         facts.type.channels = Channels(rawValue: .random(in: 0...7, using: &generator))
         facts.type.quietHours = QuietPolicy.allCases.randomElement(using: &generator) ?? .defer
         facts.type.isOnByDefault = flag(&generator) ?? true

@@ -32,7 +32,7 @@ struct PostponementTests {
                     let notification = Self.notification(number, user: user)
                     var wishes = RecipientStore.Wishes()
                     wishes.settings = settings
-                    let end = dispatcher.quietEnd(of: notification, wishes: wishes, now: TestDispatcher.now)
+                    let end = dispatcher.releaseMoment(of: notification, wishes: wishes, now: TestDispatcher.now)
                     due.append(try #require(end))
                     return notification
                 }

@@ -122,8 +122,8 @@ package struct Dispatcher: Sendable {
         return notification
     }
 
-    /// The end of the quiet hours that hold now for a notification; nil if none do.
-    func quietEnd(of notification: Notification, wishes: RecipientStore.Wishes, now: Timestamp) -> Timestamp? {
+    /// When the quiet hours that hold now for a notification let it go; nil if none do.
+    func releaseMoment(of notification: Notification, wishes: RecipientStore.Wishes, now: Timestamp) -> Timestamp? {
         var facts = DecisionFacts(
             notification: notification,
             type: self.catalog[notification.type] ?? NotificationType(name: notification.type),
@@ -131,7 +131,7 @@ package struct Dispatcher: Sendable {
             now: now
         )
         self.apply(wishes, to: &facts)
-        return facts.quietEnd
+        return facts.releaseAt
     }
 
     /// The same dispatcher on connections of its own, so that what a broadcast asks holds nobody up.

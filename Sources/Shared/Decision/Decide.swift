@@ -80,13 +80,13 @@ private func pushing(_ facts: DecisionFacts) -> [Step] {
     let quietEnd = facts.quietEnd
     if let reason = heldBack(facts, quietEnd: quietEnd) { return [.note(reason)] + rest(reason) }
     guard facts.deviceCount > 0 else { return rest(.noDevice) }
-    if let quietEnd { return [.postpone(.release, until: quietEnd, reason: .quietHours)] }
+    if let moment = facts.releaseAt { return [.postpone(.release, until: moment, reason: .quietHours)] }
     return [.push]
 }
 
 private func attending(_ facts: DecisionFacts) -> [Step] {
     if isExpired(facts) || facts.deviceCount == 0 { return [] }
-    if let quietEnd = facts.quietEnd { return [.postpone(.attention, until: quietEnd, reason: .quietHours)] }
+    if let moment = facts.releaseAt { return [.postpone(.attention, until: moment, reason: .quietHours)] }
     return [.push]
 }
 

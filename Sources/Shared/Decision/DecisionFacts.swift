@@ -57,4 +57,17 @@ package struct DecisionFacts: Sendable {
     package var quietEnd: Timestamp? {
         self.quietHours.flatMap { QuietCalendar($0, zone: self.zone).end(at: self.now) }
     }
+
+    /// When what the quiet hours of now hold back goes out; nil outside of them.
+    ///
+    /// Some time after their end, by ``ReleaseSpread``; at their end if it would expire meanwhile, or others would have begun.
+    package var releaseAt: Timestamp? {
+        guard let hours = self.quietHours else { return nil }
+        let calendar = QuietCalendar(hours, zone: self.zone)
+        guard let end = calendar.end(at: self.now) else { return nil }
+        let later =
+            end + ReleaseSpread.delay(user: self.notification.user, end: end, lane: self.notification.lane)
+        if let expiresAt = self.notification.expiresAt, expiresAt <= later { return end }
+        return calendar.end(at: later) == nil ? later : end
+    }
 }

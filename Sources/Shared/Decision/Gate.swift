@@ -29,8 +29,8 @@ package struct GateFacts: Sendable {
     package var isRequired: Bool
     /// Whether this device has accepted it before.
     package var wasAccepted: Bool
-    /// The end of the quiet hours that hold now; nil outside of them, and for what goes out in them.
-    package var quietEnd: Timestamp?
+    /// When the quiet hours that hold now let it go; nil outside of them, and for what goes out in them.
+    package var releaseAt: Timestamp?
 
     package init(
         status: NotificationStatus,
@@ -89,6 +89,6 @@ package func gate(_ facts: GateFacts, now: Timestamp) -> GateRefusal? {
     if let expiresAt = facts.expiresAt, expiresAt <= now { return .expired }
     if facts.isOptedOut, !facts.isRequired { return .optedOut }
     if !facts.isDeviceActive { return .deviceInactive }
-    if facts.quietEnd != nil { return .quietHours }
+    if facts.releaseAt != nil { return .quietHours }
     return nil
 }

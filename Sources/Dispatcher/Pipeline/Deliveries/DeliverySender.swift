@@ -269,10 +269,10 @@ struct DeliverySender: Sendable {
             gateFacts.purpose = .email
         } else {
             gateFacts.purpose = work.isRetraction ? .retraction : work.callsForAttention ? .attention : .reach
-            gateFacts.quietEnd = self.dispatcher.quietEnd(of: notification, wishes: facts.wishes, now: now)
+            gateFacts.releaseAt = self.dispatcher.releaseMoment(of: notification, wishes: facts.wishes, now: now)
         }
         guard let refusal = Decision.gate(gateFacts, now: now) else { return nil }
-        if refusal == .quietHours, let end = gateFacts.quietEnd { return .putOff(until: end) }
+        if refusal == .quietHours, let moment = gateFacts.releaseAt { return .putOff(until: moment) }
         return .refused(refusal)
     }
 

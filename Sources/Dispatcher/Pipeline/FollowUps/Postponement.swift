@@ -35,7 +35,7 @@ extension Dispatcher {
         let wishes = try await self.untilDone("look up preferences") { try await self.recipients.wishes(keys) }
         let now = self.now()
         let outdated = zip(quiet, wishes).compactMap { postponement, wishes in
-            self.quietEnd(of: postponement.notification, wishes: wishes, now: now) == postponement.due
+            self.releaseMoment(of: postponement.notification, wishes: wishes, now: now) == postponement.due
                 ? nil : (postponement.item, postponement.due)
         }
         guard !outdated.isEmpty else { return }
