@@ -12,7 +12,7 @@ struct DigestIntake: Sendable {
 
     /// Gathers notifications.
     ///
-    /// - Returns: what became of each; only a single one is stored as a notification now.
+    /// - Returns: what became of each; only a single one, and one that was cancelled before, is stored as a notification now.
     func gather(_ items: [DigestStore.Item], now: Timestamp) async throws -> [DigestStore.Outcome] {
         guard !items.isEmpty else { return [] }
         let outcomes = try await self.dispatcher.untilDone("gather digests") {
