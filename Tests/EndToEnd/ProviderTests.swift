@@ -106,6 +106,55 @@ struct ProviderTests {
         }
     }
 
+    @Test("apps of Apple's have keys and topics of their own, and two of one key their own topics")
+    func topics() async throws {
+        try await ProviderSandbox.with { other in
+            try await Stack.with { stack in
+                let authorities = stack.directory.path + "/authorities.pem"
+                try [stack.sandbox.caPath, other.caPath].map { try String(contentsOfFile: $0, encoding: .utf8) }
+                    .joined().write(toFile: authorities, atomically: true, encoding: .utf8)
+                let file = stack.directory.path + "/apps.yaml"
+                func apns(_ topic: String) -> String {
+                    """
+                    {key: "\(other.apnsKeyPath)", key_id: "\(other.apnsKeyID)", team_id: "\(other.apnsTeamID)", \
+                    topic: \(topic), endpoint: "\(other.url)"}
+                    """
+                }
+                try """
+                apps:
+                  news:
+                    apns: \(apns("org.example.news"))
+                  weather:
+                    apns: \(apns("org.example.weather"))
+                """.write(toFile: file, atomically: true, encoding: .utf8)
+                let gateway = try await stack.startGateway()
+                _ = try await stack.startDispatcher(environment: ["APPS": file, "PROVIDER_CA": authorities])
+                let apps = [("default", "aa"), ("news", "bb"), ("weather", "cc")]
+                for (app, digits) in apps {
+                    let phone = String(repeating: digits, count: 32)
+                    let answer = try await gateway.call(
+                        .post, "/v1/devices", token: try await Stack.token(user: app),
+                        json: #"{"platform":"ios","token":"\#(phone)","app":"\#(app)"}"#)
+                    #expect(answer.status == 201)
+                    try await Self.push(stack, app, app)
+                }
+                func topics(_ sandbox: ProviderSandbox) -> [String: String] {
+                    var topics: [String: String] = [:]
+                    for message in sandbox.received() {
+                        topics[Stack.title(message)] = message.headers["apns-topic"]
+                    }
+                    return topics
+                }
+                // Each takes the tokens of its own key only.
+                try await eventually("all three are pushed") {
+                    topics(stack.sandbox).count == 1 && topics(other).count == 2
+                }
+                #expect(topics(stack.sandbox) == ["default": Stack.topic])
+                #expect(topics(other) == ["news": "org.example.news", "weather": "org.example.weather"])
+            }
+        }
+    }
+
     @Test("a provider that fails is left alone for a while, its work is kept, and another app's goes out")
     func breaker() async throws {
         try await Stack.with { stack in
