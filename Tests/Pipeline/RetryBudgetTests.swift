@@ -52,14 +52,15 @@ struct RetryBudgetTests {
     func recovers() {
         var budget = Self.failing()
         #expect(Self.allowances(&budget, 11...19) == Array(repeating: 20, count: 9))
-        // What is due while it fails is not all that is.
-        budget.noteEmpty()
+        budget.noteEmpty(now: Self.start + .seconds(19))
         budget.note(sent: 200, failed: 0, now: Self.start + .seconds(20))
+        // What was held back comes due over a while.
+        budget.noteEmpty(now: Self.start + .seconds(20))
         #expect(
             Self.allowances(&budget, 20...35)
                 == Array(repeating: 20, count: 5) + Array(repeating: 40, count: 5) + Array(repeating: 80, count: 5)
                 + [160])
-        budget.noteEmpty()
+        budget.noteEmpty(now: Self.start + .seconds(35))
         #expect(budget.allowance(now: Self.start + .seconds(36)) == .max)
     }
 

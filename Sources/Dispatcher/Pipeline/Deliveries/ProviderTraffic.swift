@@ -36,9 +36,9 @@ final class ProviderTraffic: Sendable {
         self.counts.withLock { $0.budget.noteOutage(now: now) }
     }
 
-    /// Notes that no retry is due any more.
-    func noteEmpty() {
-        self.counts.withLock { $0.budget.noteEmpty() }
+    /// Notes that no retry is due now.
+    func noteEmpty(now: Timestamp) {
+        self.counts.withLock { $0.budget.noteEmpty(now: now) }
     }
 
     func spend(_ count: Int) {

@@ -29,6 +29,7 @@ struct RetryBudget: Sendable {
     private var phase = Phase.working
     /// How many a second may be moved unless it works.
     private var perSecond = RetryBudget.least
+    private var recoveringSince: Timestamp?
     private var steppedAt: Timestamp?
     private var credit = 0.0
     private var creditedAt: Timestamp?
@@ -58,9 +59,11 @@ struct RetryBudget: Sendable {
         if self.phase != .failing { self.recover(now: now) }
     }
 
-    /// Notes that nothing is due any more.
-    mutating func noteEmpty() {
-        if self.phase == .recovering { self.phase = .working }
+    /// Notes that nothing is due now.
+    mutating func noteEmpty(now: Timestamp) {
+        // What was held back until it would be tried again comes due over a while.
+        guard self.phase == .recovering, let recoveringSince, now - recoveringSince >= Self.step else { return }
+        self.phase = .working
     }
 
     /// How many may be moved now; what was moved is to be taken off by ``spend(_:)``.
@@ -88,6 +91,7 @@ struct RetryBudget: Sendable {
     private mutating func recover(now: Timestamp) {
         self.phase = .recovering
         self.perSecond = self.firstStep
+        self.recoveringSince = now
         self.steppedAt = now
     }
 }

@@ -69,6 +69,6 @@ package struct RetryService: Service {
                 self.dispatcher.logger.warning("retries cannot be moved", metadata: ["error": "\(error)"])
             }
         }
-        if isEmpty { service.traffic.noteEmpty() }
+        if isEmpty { service.traffic.noteEmpty(now: self.dispatcher.now()) }
     }
 }
