@@ -5,6 +5,7 @@ import Fixtures
 import Foundation
 import JSON
 import Postgres
+import ProviderSandbox
 import Redis
 import Services
 import Testing

@@ -6,6 +6,7 @@ import Foundation
 import JSON
 import ProviderSandbox
 import Testing
+import Transfer
 
 /// What comes of a delivery is one line of the dispatcher's log a try, with its class and its reason.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -3,6 +3,7 @@
 
 import Crypto
 import Fixtures
+import JSON
 import Logging
 import Model
 import Synchronization
