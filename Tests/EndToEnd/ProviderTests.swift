@@ -215,7 +215,9 @@ struct ProviderTests {
             ])
             // The repeat is due within 15 s.
             try await eventually("it is given up after the repeat", within: .seconds(90)) {
-                try await stack.deadReasons().values.contains { $0.hasPrefix("whether it arrived is unknown, twice") }
+                try await stack.deadReasons().values.contains {
+                    $0.hasPrefix("whether it arrived is unknown, more than once")
+                }
             }
             let rows = try await stack.query(
                 "SELECT outcome FROM carillon.delivery_attempts WHERE reason LIKE 'unknown_outcome%' ORDER BY attempt")

@@ -85,7 +85,7 @@ struct RecurringScheduleTests {
             }
             func start(_ name: String) async throws -> ChildProcess {
                 let process = try await stack.spawn(
-                    "dispatcher", ["run"], name: name, environment: ["TZDIR": zones.path])
+                    "dispatcher", ["run"], name: name, environment: ["TZDIR": zones.path, "LOG_FORMAT": "json"])
                 _ = try await process.waitForLine("ready ")
                 return process
             }

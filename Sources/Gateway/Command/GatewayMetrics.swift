@@ -64,7 +64,7 @@ enum GatewayMetrics {
             MetricFamily(
                 "carillon_sockets_overflows", .counter,
                 "openings, requests, proofs or departures that found their queue full, polling sessions of "
-                    + "Socket.IO beyond 100,000"),
+                    + "Socket.IO beyond 100,000, or beyond 1,000 of one address that have not joined"),
             MetricFamily("carillon_signalr_refused", .counter, "connections that found the node full"),
             MetricFamily("carillon_signalr_returned", .counter, "connections that went on over another WebSocket"),
             MetricFamily("carillon_signalr_unused", .counter, "negotiations that nobody took up"),

@@ -18,11 +18,11 @@ final class SurveyMetrics: Sendable {
         let retries: Gauge
 
         init(_ stream: StreamSurvey.Stream) {
-            let name = stream.provider?.rawValue ?? "jobs"
-            func gauge(_ value: String) -> Gauge {
-                Gauge(
-                    label: "carillon.stream." + value,
-                    dimensions: [("stream", name), ("lane", stream.lane.rawValue)])
+            let dimensions = [
+                ("stream", stream.provider?.rawValue ?? "jobs"), ("lane", stream.lane.rawValue),
+            ]
+            func gauge(_ name: String) -> Gauge {
+                Gauge(label: "carillon.stream." + name, dimensions: dimensions)
             }
             self.length = gauge("length")
             self.lag = gauge("lag")

@@ -225,9 +225,10 @@ struct DeliverySettler: Sendable {
 
     /// Repeats once what may or may not have arrived, with the same ids and keys, so that the device shows one.
     ///
-    /// What is critical goes on, since an alert that does not come is worse than one that comes twice. So does what met a
-    /// server that goes: it has as a rule not been looked at (RFC 9113 section 6.8), and a service whose servers are
-    /// replaced one after the other says so many times.
+    /// What is critical goes on for as many tries as there are where nothing expires, since an alert that does not come is
+    /// worse than one that comes twice, but a day of repeats helps nobody. What met a server that goes is no such repeat: it
+    /// has as a rule not been looked at (RFC 9113 section 6.8), and a service whose servers are replaced one after the other
+    /// says so many times.
     private func noteUnknown(
         _ outcome: DeliveryOutcome,
         _ work: DeliveryWork,
@@ -240,13 +241,14 @@ struct DeliverySettler: Sendable {
             self.retry(outcome, work.afterTry, reason: reason, after: nil, in: &ledger)
             return
         }
-        guard work.wasUnknown, outcome.lane != .critical else {
+        let mostTries = outcome.lane == .critical ? RetryPolicy.of(.critical, self.provider).tries : 1
+        guard work.wasUnknown, work.attempt + 1 >= mostTries else {
             self.retry(outcome, work.afterUnknown, reason: reason, after: nil, in: &ledger)
             return
         }
         self.record(outcome, work, .failed, reason, in: &ledger)
         self.fail(outcome, work, reason, in: &ledger)
-        ledger.dead.append(self.letter(outcome, reason: "whether it arrived is unknown, twice: \(reason)"))
+        ledger.dead.append(self.letter(outcome, reason: "whether it arrived is unknown, more than once: \(reason)"))
     }
 
     /// - Parameter next: the work of the next try.
