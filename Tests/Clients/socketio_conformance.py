@@ -9,6 +9,7 @@ a line each; ends with 1 if one failed.
 """
 import base64
 import json
+import socket as sockets
 import sys
 import threading
 import time
@@ -53,6 +54,11 @@ class Polling:
         headers = {"content-type": "text/plain;charset=UTF-8"}
         headers.update(options.pop("headers", {}))
         return requests.post(url(self.path, self.query), data=body, headers=headers, timeout=5, **options)
+
+    def half_post(self):
+        """A POST whose last three bytes are missing."""
+        lines = [f"POST {self.path}?{self.query} HTTP/1.1", "Host: x", "Content-Type: text/plain", "Content-Length: 6"]
+        return ("\r\n".join(lines) + "\r\n\r\n4he").encode()
 
     def take(self, count):
         """The next packets but pings, which are answered."""
@@ -203,6 +209,29 @@ def polling_double_get():
     assert client.get().status_code == 400
     response = first()
     assert (response.status_code, response.text) == (200, "1")
+    assert client.get().status_code == 400
+
+
+@case
+def polling_double_post():
+    client = Polling()
+    with sockets.create_connection(("127.0.0.1", PORT), timeout=3) as first:
+        first.sendall(client.half_post())
+        time.sleep(0.05)
+        assert client.post("4second").status_code == 400
+        first.sendall(b"llo")
+        assert first.recv(4096).startswith(b"HTTP/1.1 400 ")
+    assert client.get().status_code == 400
+
+
+@case
+def polling_post_cancelled():
+    client = Polling()
+    waiting = background(client.get)
+    with sockets.create_connection(("127.0.0.1", PORT), timeout=3) as first:
+        first.sendall(client.half_post())
+        time.sleep(0.05)
+    assert waiting().text == "1"
     assert client.get().status_code == 400
 
 

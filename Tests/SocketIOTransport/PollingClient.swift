@@ -36,11 +36,26 @@ final class PollingClient {
 
     /// Sends a request of a session, or one for a new session if `sid` is empty.
     func request(_ method: String, _ sid: String, body: String = "") throws -> (status: Int, body: String) {
+        try self.begin(method, sid, length: body.utf8.count)
+        if !body.isEmpty { try self.send(body) }
+        return try self.answer()
+    }
+
+    /// Sends the head of a request whose body comes later.
+    func begin(_ method: String, _ sid: String, length: Int) throws {
         let lines = [
             "\(method) /engine.io/?EIO=4&transport=polling&sid=\(sid) HTTP/1.1", "host: x",
-            "content-type: text/plain;charset=UTF-8", "content-length: \(body.utf8.count)",
+            "content-type: text/plain;charset=UTF-8", "content-length: \(length)",
         ]
-        try self.channel.writeInbound(ByteBuffer(string: lines.joined(separator: "\r\n") + "\r\n\r\n" + body))
+        try self.send(lines.joined(separator: "\r\n") + "\r\n\r\n")
+    }
+
+    func send(_ text: String) throws {
+        try self.channel.writeInbound(ByteBuffer(string: text))
+    }
+
+    /// What was answered so far; the status is 0 if nothing was.
+    func answer() throws -> (status: Int, body: String) {
         self.channel.embeddedEventLoop.run()
         var text = ""
         while let buffer = try self.channel.readOutbound(as: ByteBuffer.self) { text += String(buffer: buffer) }

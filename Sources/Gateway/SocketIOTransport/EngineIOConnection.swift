@@ -159,15 +159,26 @@ package final class EngineIOConnection {
         self.flush()
     }
 
-    func post(_ exchange: EngineIOExchange, contentType: String?, body: [UInt8]) {
+    /// A POST's head is here; its body comes by ``postCompleted(_:body:)``.
+    func postStarted(_ exchange: EngineIOExchange, contentType: String?, contentLength: Int?) {
         self.exchanges.append(exchange)
-        let carrier = exchange.carrier
         self.run { session, now, actions in
-            let isWanted = session.postStarted(
-                carrier, contentType: contentType, contentLength: body.count, now: now, into: &actions)
-            if isWanted { session.postCompleted(carrier, body: body, now: now, into: &actions) }
+            // Whether the body is wanted is in the actions, too.
+            _ = session.postStarted(
+                exchange.carrier, contentType: contentType, contentLength: contentLength, now: now, into: &actions)
         }
+        self.flush()
+    }
+
+    func postCompleted(_ carrier: EngineIOCarrier, body: [UInt8]) {
+        self.run { session, now, actions in session.postCompleted(carrier, body: body, now: now, into: &actions) }
         self.readComplete()
+    }
+
+    func postAborted(_ carrier: EngineIOCarrier) {
+        self.exchanges.removeAll { $0.carrier == carrier }
+        self.run { session, now, actions in session.postAborted(carrier, now: now, into: &actions) }
+        self.flush()
     }
 
     // MARK: WebSockets

@@ -105,6 +105,33 @@ package struct EngineIOEndpoint: TransportEndpoint {
 
     // MARK: Polling
 
+    /// A session is told of a POST by its head, so that it sees when two overlap.
+    package func begin(_ exchange: HTTPExchange) {
+        let head = exchange.head
+        guard head.method == .POST, case .post(let sid) = self.judge(head, Self.query(head), asksForWebSocket: false),
+            let session = self.server.directory[sid]
+        else { return }
+        let request = EngineIOExchange(
+            exchange, carrier: self.server.carrier(), headers: self.origins.headers(for: head))
+        let carrier = request.carrier
+        let type = head.headers.first(name: "content-type")
+        let length = head.headers.first(name: "content-length").flatMap { Int($0) }
+        exchange.onAbort = { session.call { $0.postAborted(carrier) } }
+        exchange.onBody = { bytes in
+            let body = Array(bytes.readableBytesView)
+            session.call { connection in
+                connection.postCompleted(carrier, body: body)
+            } ifGone: {
+                request.respond(EngineIORefusal.unknownSession.response)
+            }
+        }
+        session.call { connection in
+            connection.postStarted(request, contentType: type, contentLength: length)
+        } ifGone: {
+            request.respond(EngineIORefusal.unknownSession.response)
+        }
+    }
+
     package func handle(_ exchange: HTTPExchange) {
         let head = exchange.head
         if head.method == .OPTIONS {
@@ -133,17 +160,8 @@ package struct EngineIOEndpoint: TransportEndpoint {
             }
             exchange.onAbort = { session.call { $0.pollAborted(carrier) } }
             session.call({ $0.poll(request) }, ifGone: { request.respond(EngineIORefusal.unknownSession.response) })
-        case .post(let sid):
-            guard let session = self.server.directory[sid] else {
-                return request.respond(EngineIORefusal.unknownSession.response)
-            }
-            let type = head.headers.first(name: "content-type")
-            let body = Array(exchange.body.readableBytesView)
-            session.call { connection in
-                connection.post(request, contentType: type, body: body)
-            } ifGone: {
-                request.respond(EngineIORefusal.unknownSession.response)
-            }
+        // Those whose session was there at their head are its own.
+        case .post: request.respond(EngineIORefusal.unknownSession.response)
         case .takeOver: request.respond(EngineIORefusal.badRequest.response)
         }
     }

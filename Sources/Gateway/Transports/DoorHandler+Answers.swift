@@ -27,7 +27,10 @@ extension DoorHandler {
     /// Refuses a request whose rest is not read, and closes.
     func answer(_ request: HTTPRequestHead?, _ refusal: TransportRefusal) {
         guard let context else { return }
+        let incoming = self.incoming
         self.phase = .refusing
+        // After the phase: whoever waits for the body might answer.
+        incoming?.abort()
         var headers = refusal.headers
         headers.replaceOrAdd(name: "content-length", value: "\(refusal.body.count)")
         headers.replaceOrAdd(name: "connection", value: "close")

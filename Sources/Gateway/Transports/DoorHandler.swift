@@ -27,7 +27,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         /// Waits for a request.
         case idle
         /// A request of an endpoint's is coming in.
-        case collecting(HTTPRequestHead, ByteBuffer, any TransportEndpoint)
+        case collecting(HTTPExchange, ByteBuffer, any TransportEndpoint)
         /// A WebSocket is being decided about.
         case deciding
         /// An endpoint answers.
@@ -108,10 +108,18 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.stall?.cancel()
         self.settle(.taken)
         self.context = nil
+        let incoming = self.incoming
         self.phase = .over
+        incoming?.abort()
         let exchange = self.exchange
         self.exchange = nil
         exchange?.abort()
+    }
+
+    /// The exchange whose body is coming in.
+    var incoming: HTTPExchange? {
+        guard case .collecting(let exchange, _, _) = self.phase else { return nil }
+        return exchange
     }
 
     func settle(_ outcome: DoorChannel.Outcome) {
@@ -220,25 +228,34 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
                 self.timeout?.cancel()
             }
             context.fireChannelRead(self.wrapInboundOut(part))
-        case (.collecting(let head, var body, let endpoint), .body(let bytes)):
+        case (.collecting(let exchange, var body, let endpoint), .body(let bytes)):
             guard body.readableBytes + bytes.readableBytes <= endpoint.maximumBody else {
                 DoorMetrics.refusedBodies.increment()
-                return self.answer(head, endpoint.refusal(.payloadTooLarge, reason: "the body is too large"))
+                return self.answer(exchange.head, endpoint.refusal(.payloadTooLarge, reason: "the body is too large"))
             }
             self.phase = .idle
             body.writeImmutableBuffer(bytes)
-            self.phase = .collecting(head, body, endpoint)
-        case (.collecting(let head, let body, let endpoint), .end):
+            self.phase = .collecting(exchange, body, endpoint)
+        case (.collecting(let exchange, let body, let endpoint), .end):
             self.timeout?.cancel()
-            self.hand(head, body, to: endpoint, context)
+            self.exchange = exchange
+            self.phase = .answering
+            exchange.complete(body, endpoint)
         default: break
         }
     }
 
     private func begin(_ head: HTTPRequestHead, _ endpoint: any TransportEndpoint, _ context: ChannelHandlerContext) {
         guard WebSocketHandshake.isAskedFor(by: head) else {
-            self.phase = .collecting(head, ByteBuffer(), endpoint)
-            return self.limitBody()
+            let exchange = HTTPExchange(
+                head: head,
+                address: context.remoteAddress,
+                eventLoop: context.eventLoop,
+                door: self
+            )
+            self.phase = .collecting(exchange, ByteBuffer(), endpoint)
+            self.limitBody()
+            return endpoint.begin(exchange)
         }
         self.phase = .deciding
         if let fault = WebSocketHandshake.fault(head) {
@@ -256,24 +273,6 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         } else {
             self.decide(head, endpoint, context)
         }
-    }
-
-    private func hand(
-        _ head: HTTPRequestHead,
-        _ body: ByteBuffer,
-        to endpoint: any TransportEndpoint,
-        _ context: ChannelHandlerContext
-    ) {
-        let exchange = HTTPExchange(
-            head: head,
-            body: body,
-            address: context.remoteAddress,
-            eventLoop: context.eventLoop,
-            door: self
-        )
-        self.exchange = exchange
-        self.phase = .answering
-        endpoint.handle(exchange)
     }
 
     // MARK: The server

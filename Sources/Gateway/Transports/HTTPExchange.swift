@@ -8,31 +8,64 @@ package import NIOHTTP1
 ///
 /// The answer may come later, whole or in pieces; until then the connection reads no further request.
 package final class HTTPExchange {
+    /// An answer that was given before the body was there.
+    private struct Early {
+        let status: HTTPResponseStatus
+        let headers: HTTPHeaders
+        let body: ByteBuffer
+    }
+
     package let head: HTTPRequestHead
-    package let body: ByteBuffer
+    /// Empty until all of it is there.
+    package private(set) var body = ByteBuffer()
     package let address: SocketAddress?
     package let eventLoop: any EventLoop
-    /// Called once if the client leaves before the answer is complete.
+    /// Called once if the client leaves before the answer is complete, or if the body is cut: too large, or too late.
     package var onAbort: (() -> Void)?
+    /// Called once when the body is there, in place of ``TransportEndpoint/handle(_:)``; for
+    /// ``TransportEndpoint/begin(_:)`` to set.
+    package var onBody: ((ByteBuffer) -> Void)?
     private weak var door: DoorHandler?
+    private var isWhole = false
     private var isAnswered = false
+    private var early: Early?
 
-    init(head: HTTPRequestHead, body: ByteBuffer, address: SocketAddress?, eventLoop: any EventLoop, door: DoorHandler)
-    {
+    init(head: HTTPRequestHead, address: SocketAddress?, eventLoop: any EventLoop, door: DoorHandler) {
         self.head = head
-        self.body = body
         self.address = address
         self.eventLoop = eventLoop
         self.door = door
+    }
+
+    /// The body is there: gives the answer that waits for it, or has `endpoint` answer.
+    func complete(_ body: ByteBuffer, _ endpoint: any TransportEndpoint) {
+        self.isWhole = true
+        let onBody = self.onBody
+        self.onBody = nil
+        if let early {
+            self.early = nil
+            self.door?.answer(self.head, early.status, early.headers, early.body)
+        } else if let onBody {
+            onBody(body)
+        } else {
+            self.body = body
+            endpoint.handle(self)
+        }
     }
 
     /// The path without its query.
     package var path: Substring { self.head.uri.prefix { $0 != "?" } }
 
     /// Answers; only the first answer counts.
+    ///
+    /// An answer that comes before the body waits for it, or a client that is still writing might never read the answer.
     package func respond(_ status: HTTPResponseStatus, headers: HTTPHeaders = [:], body: ByteBuffer = ByteBuffer()) {
         guard !self.isAnswered else { return }
         self.finish()
+        guard self.isWhole else {
+            self.early = Early(status: status, headers: headers, body: body)
+            return
+        }
         self.door?.answer(self.head, status, headers, body)
     }
 
@@ -80,6 +113,7 @@ package final class HTTPExchange {
     }
 
     func abort() {
+        self.onBody = nil
         guard !self.isAnswered else { return }
         self.isAnswered = true
         let onAbort = self.onAbort

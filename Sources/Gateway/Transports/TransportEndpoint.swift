@@ -20,7 +20,14 @@ package protocol TransportEndpoint: Sendable {
     /// The answer to a handshake that is not in order, or to an admission that failed.
     func refusal(_ status: HTTPResponseStatus, reason: String) -> TransportRefusal
 
-    /// Answers a request that asks for no WebSocket; called on its event loop.
+    /// Sees a request that asks for no WebSocket as soon as its head is there, its body perhaps not; called on its event
+    /// loop.
+    ///
+    /// It may answer, and set ``HTTPExchange/onBody`` and ``HTTPExchange/onAbort``, but begin no answer in pieces.
+    func begin(_ exchange: HTTPExchange)
+
+    /// Answers a request that asks for no WebSocket, with its body; called on its event loop, unless it is answered already
+    /// or ``HTTPExchange/onBody`` is set.
     func handle(_ exchange: HTTPExchange)
 }
 
@@ -30,6 +37,8 @@ extension TransportEndpoint {
     package func refusal(_ status: HTTPResponseStatus, reason: String) -> TransportRefusal {
         .problem(status, reason)
     }
+
+    package func begin(_ exchange: HTTPExchange) {}
 
     package func handle(_ exchange: HTTPExchange) {
         exchange.respond(.problem(.upgradeRequired, "this path is for WebSockets only"))

@@ -100,7 +100,7 @@ extension EngineIOSession {
         }
     }
 
-    /// The client went away in the middle of a body, which ends the session.
+    /// The client went away in the middle of a body, or the body was cut, which ends the session.
     package mutating func postAborted(
         _ request: EngineIOCarrier,
         now: Milliseconds,

@@ -60,6 +60,7 @@ package struct SocketIOEndpoint: TransportEndpoint {
         self.engine.refusal(status, reason: reason)
     }
 
+    package func begin(_ exchange: HTTPExchange) { self.engine.begin(exchange) }
     package func handle(_ exchange: HTTPExchange) { self.engine.handle(exchange) }
 }
 
