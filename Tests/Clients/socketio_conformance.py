@@ -419,12 +419,25 @@ def unknown_session():
 
 @case
 def preflight():
-    headers = {"Origin": "https://a.example", "Access-Control-Request-Headers": "x-a"}
+    headers = {
+        "Origin": "https://a.example",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "x-a",
+    }
     response = requests.options(url("/engine.io/", "EIO=4&transport=polling"), headers=headers, timeout=5)
     assert response.status_code == 204
+    assert "POST" in response.headers["access-control-allow-methods"]
     assert response.headers["access-control-allow-origin"] == "https://a.example"
     assert response.headers["access-control-allow-credentials"] == "true"
     assert response.headers["access-control-allow-headers"] == "x-a"
+
+
+@case
+def websocket_of_another_origin():
+    address = url("/engine.io/", "EIO=4&transport=websocket", "ws")
+    socket = websocket.create_connection(address, timeout=3, origin="https://a.example")
+    assert socket.recv()[0] == "0"
+    socket.close()
 
 
 # Socket.IO

@@ -50,7 +50,12 @@ struct Conformance: AsyncParsableCommand {
         let app = Application(
             router: Router(),
             server: HTTPServerBuilder { responder in
-                DoorChannel(responder: responder, endpoints: endpoints, http: HTTP1Channel.Configuration())
+                DoorChannel(
+                    responder: responder,
+                    endpoints: endpoints,
+                    policy: Self.policy,
+                    http: HTTP1Channel.Configuration()
+                )
             },
             configuration: ApplicationConfiguration(address: .hostname("127.0.0.1", port: self.port)),
             onServerRunning: { channel in
@@ -68,6 +73,13 @@ struct Conformance: AsyncParsableCommand {
         )
         configuration.maximumGracefulShutdownDuration = .seconds(2)
         try await ServiceGroup(configuration: configuration).run()
+    }
+
+    /// Suites run in pages of any origin.
+    private static var policy: DoorPolicy {
+        var policy = DoorPolicy()
+        policy.origins = .anyWithCredentials
+        return policy
     }
 
     private static func say(_ line: String) {

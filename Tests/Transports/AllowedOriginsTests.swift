@@ -28,5 +28,7 @@ struct AllowedOriginsTests {
         #expect(listed.grant("https://evil.example") == nil)
         #expect(listed.grant("https://app.example.com") != AllowedOrigins.any.grant("https://app.example.com"))
         #expect(AllowedOrigins.any.grant("https://a.example") == AllowedOrigins.any.grant("https://b.example"))
+        let app = AllowedOrigins.anyWithCredentials.grant("https://app.example.com")
+        #expect(app != nil && app == listed.grant("https://app.example.com"))
     }
 }

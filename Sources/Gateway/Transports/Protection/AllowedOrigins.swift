@@ -6,6 +6,8 @@
 /// A request without an `Origin` is no browser's, or is one that browsers do not guard; it is not judged here.
 package enum AllowedOrigins: Sendable, Equatable {
     case any
+    /// Any page, its cookies too; only for a server that keeps nothing that is somebody's, such as a program of tests.
+    case anyWithCredentials
     /// Origins such as `https://app.example.com`, in lower case.
     case listed(Set<String>)
 
@@ -28,6 +30,7 @@ package enum AllowedOrigins: Sendable, Equatable {
         switch self {
         // No credentials: what everyone may read must not depend on a cookie.
         case .any: Grant(origin: "*", allowsCredentials: false)
+        case .anyWithCredentials: Grant(origin: origin, allowsCredentials: true)
         case .listed(let origins):
             origins.contains(origin.lowercased()) ? Grant(origin: origin, allowsCredentials: true) : nil
         }
