@@ -27,7 +27,7 @@ struct SocketIOConformanceTests {
         let failures = client.lines.filter { $0.hasPrefix("FAIL") }
         #expect(failures == [])
         #expect(exit == .code(0))
-        #expect(client.lines.count { $0.hasPrefix("ok ") } == (recovery ? 1 : 46))
+        #expect(client.lines.count { $0.hasPrefix("ok ") } == (recovery ? 1 : 47))
         try await program.stop()
     }
 }

@@ -13,6 +13,8 @@ package protocol SocketIOApplication: AnyObject {
     /// With an acknowledgement id the client waits for ``SocketIOPeer/acknowledge(_:with:in:)``.
     func socketIOReceived(
         _ name: SocketIOEventName, _ arguments: [SocketIOValue], in namespace: String, acknowledgement: UInt64?)
+    /// The client's answer to an event that was emitted as ``SocketIOEmission/acknowledged``; once for each id, or never.
+    func socketIOAcknowledged(_ id: UInt64, with arguments: [SocketIOValue], in namespace: String)
     func socketIOLeft(_ namespace: String, _ reason: SocketIODisconnectReason)
     func socketIOReadComplete()
     func socketIOProven(_ sequence: UInt64)
@@ -25,6 +27,7 @@ package protocol SocketIOApplication: AnyObject {
 
 extension SocketIOApplication {
     package func socketIOConnectWithdrawn(_ ticket: SocketIOConnectRequest.Ticket) {}
+    package func socketIOAcknowledged(_ id: UInt64, with arguments: [SocketIOValue], in namespace: String) {}
     package func socketIOLeft(_ namespace: String, _ reason: SocketIODisconnectReason) {}
     package func socketIOReadComplete() {}
     package func socketIOProven(_ sequence: UInt64) {}

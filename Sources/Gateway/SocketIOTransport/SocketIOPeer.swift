@@ -38,15 +38,21 @@ package final class SocketIOPeer: EngineIOApplication {
     }
 
     /// Sends an event; nothing if the namespace is not joined.
+    ///
+    /// - Returns: For ``SocketIOEmission/acknowledged`` the id with which the answer comes to
+    ///   ``SocketIOApplication/socketIOAcknowledged(_:with:in:)``, unless too many answers are out.
+    @discardableResult
     package func emit(
         _ name: SocketIOEventName,
         _ arguments: [SocketIOValue] = [],
         to namespace: String = SocketIOPacket.defaultNamespace,
         as emission: SocketIOEmission = .plain
-    ) {
+    ) -> SocketIOEmissionResult {
+        var result = SocketIOEmissionResult.notJoined
         self.run { connection, actions in
-            _ = connection.emit(name, arguments, to: namespace, as: emission, into: &actions)
+            result = connection.emit(name, arguments, to: namespace, as: emission, into: &actions)
         }
+        return result
     }
 
     /// Sends an event of the default namespace as a WebSocket frame that connections share; nothing if it is not joined.
@@ -97,7 +103,8 @@ package final class SocketIOPeer: EngineIOApplication {
             self.application?.socketIOReceived(name, arguments, in: namespace, acknowledgement: id)
         case .left(let namespace, let reason): self.application?.socketIOLeft(namespace, reason)
         case .close(let reason): self.engine?.close(reason.session)
-        case .acknowledged: break
+        case .acknowledged(let namespace, let id, let arguments):
+            self.application?.socketIOAcknowledged(id, with: arguments, in: namespace)
         }
     }
 
