@@ -424,6 +424,7 @@ let package = Package(
             name: "TransportsTests",
             dependencies: [
                 "Transports", "WebSocket", httpTypes, hummingbirdCore, logging, nioCore, nioEmbedded, nIOHTTP1,
+                nioPosix,
             ],
             path: "Tests/Transports"
         ),

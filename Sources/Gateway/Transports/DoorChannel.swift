@@ -1,6 +1,7 @@
 // Carillon · DoorChannel.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Glibc
 package import HummingbirdCore
 package import Logging
 package import NIOCore
@@ -49,6 +50,10 @@ package struct DoorChannel: HTTPChannelHandler {
                 .recvAllocator,
                 value: AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 256, maximum: 16_384)
             )
+            // A peer that is gone without a word would else be there until TCP gives up, a quarter of an hour later.
+            let patience = TimeAmount(self.timeouts.acknowledgement).nanoseconds / 1_000_000
+            try? channel.syncOptions?.setOption(
+                .tcpOption(NIOBSDSocket.Option(rawValue: TCP_USER_TIMEOUT)), value: SocketOptionValue(patience))
             var limits = NIOHTTPDecoderLimitConfiguration()
             limits.maxHeaderFieldSize = self.http.httpDecoder.maxHeaderFieldSize
             limits.maxHeaderListSize = self.http.httpDecoder.maxHeaderListSize
@@ -87,6 +92,8 @@ package struct DoorTimeouts: Sendable {
     package var body: Duration = .seconds(20)
     /// For a client that has its connection full to read any of it.
     package var stall: Duration = .seconds(30)
+    /// For a client's system to acknowledge what was sent to it (TCP_USER_TIMEOUT, RFC 5482).
+    package var acknowledgement: Duration = .seconds(60)
     /// Between two requests.
     package var idle: Duration = .seconds(75)
 
