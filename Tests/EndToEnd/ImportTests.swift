@@ -46,6 +46,21 @@ struct ImportTests {
         }
     }
 
+    @Test("a large file tells its progress where no terminal is, and a small one does not")
+    func progress() async throws {
+        try await Stack.with { stack in
+            let lines = (0..<10_150).map { #"{"user_id":"u\#($0)"}"# }
+            let (small, smallExit) = try await Self.run(stack, lines.prefix(450).joined(separator: "\n"))
+            #expect(smallExit == .code(0))
+            #expect(!small.errors().contains(" users of "))
+            let (large, largeExit) = try await Self.run(stack, lines.joined(separator: "\n"))
+            #expect(largeExit == .code(0))
+            let told = large.errors().split(separator: "\n").filter { $0.contains(" users of ") }
+            #expect(told == ["10000 users of 10000 lines"])
+            #expect(large.output().contains("imported 10150 users"))
+        }
+    }
+
     @Test("faults are reported by line, the rest is stored, and the exit code is 65")
     func faults() async throws {
         try await Stack.with { stack in

@@ -39,6 +39,9 @@ struct ImportCommand: AsyncParsableCommand {
             """
     )
 
+    /// Between two lines of progress where no terminal is; batches of 200 meet each of its multiples.
+    private static let usersPerLine = 10_000
+
     @OptionGroup var options: CommonOptions
     @OptionGroup var output: OutputOptions
 
@@ -99,7 +102,12 @@ struct ImportCommand: AsyncParsableCommand {
             store: UserStore(pool: pool),
             report: { Terminal.error("line \($0): \($1)") },
             progress: { tally in
-                if isTerminal { Terminal.progress("\(tally.users) users of \(tally.lines) lines") }
+                let text = "\(tally.users) users of \(tally.lines) lines"
+                if isTerminal {
+                    Terminal.progress(text)
+                } else if tally.users.isMultiple(of: Self.usersPerLine) {
+                    Terminal.error(text)
+                }
             }
         )
         while let line = try lines.next() { try await users.take(line) }
