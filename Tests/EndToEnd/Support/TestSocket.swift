@@ -130,6 +130,11 @@ final class TestSocket: Sendable {
         try await self.send(opcode: 1, payload: Array(json.utf8))
     }
 
+    /// Stops reading what comes, or goes on.
+    func setReading(_ isReading: Bool) async throws {
+        try await self.channel.setOption(.autoRead, value: isReading).get()
+    }
+
     func close() async {
         try? await self.channel.close().get()
     }
