@@ -153,7 +153,7 @@ struct SocketIOClientTests {
         }
     }
 
-    @Test("a gateway that is told to end closes its clients in time, and its process ends well")
+    @Test("a gateway that is told to end closes its clients in time, and they come back to the next one by themselves")
     func drain() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -161,8 +161,20 @@ struct SocketIOClientTests {
                 try await Self.client(stack, gateway), try await Self.client(stack, gateway, transports: "polling"),
             ]
             for client in clients { _ = try await client.wait(for: "ready") }
+            let raw = try await TestSocket.open(
+                port: gateway.port, token: nil, query: "?EIO=4&transport=websocket", path: "/socket.io/")
+            try await eventually("the socket is up") { raw.status == 101 }
+            try await raw.send(json: #"40{"token":"\#(try await Stack.token(user: "raw"))"}"#)
+            try await eventually("it has joined") { raw.texts.contains { $0.hasPrefix("40") } }
             #expect(try await gateway.process.stop() == .code(0))
             for client in clients { _ = try await client.wait(for: "disconnected") }
+            // The packet that puts a client out of the namespace would keep it away for good.
+            try await eventually("the socket is closed") { raw.isClosed }
+            #expect(!raw.texts.contains { $0.hasPrefix("41") }, "\(raw.texts)")
+            _ = try await stack.startGateway(name: "second", environment: ["GATEWAY_PORT": "\(gateway.port)"])
+            for client in clients {
+                try await eventually("it comes back") { client.events("sync").count == 2 }
+            }
         }
     }
 }
