@@ -13,10 +13,12 @@ struct SecretsTests {
     @Test("no token, ticket or query is in the log at level trace or in the metrics")
     func log() async throws {
         try await Stack.with { stack in
-            let gateway = try await stack.startGateway(environment: ["LOG_LEVEL": "trace"])
+            let gateway = try await stack.startGateway(environment: ["LOG_LEVEL": "trace", "AUTH_COOKIE": "session"])
             let tokens = [
                 "header": try await Stack.token(user: "header"), "protocol": try await Stack.token(user: "protocol"),
                 "query": try await Stack.token(user: "query"), "message": try await Stack.token(user: "message"),
+                "connect": try await Stack.token(user: "connect"), "cookie": try await Stack.token(user: "cookie"),
+                "scheme": try await Stack.token(user: "scheme"),
                 "ticket": "ticket-secret-of-one-use-0123456789",
             ]
             let canary = "canary-in-the-query"
@@ -32,6 +34,18 @@ struct SecretsTests {
                 "/socket.io/?EIO=4&transport=polling&token=\(token("query"))",
             ]
             for path in paths { _ = try await gateway.call(.get, path, token: nil) }
+            // In the places of existing clients, good and bad.
+            for end in ["", "x"] {
+                let cookie = (name: "cookie", value: "session=\(token("cookie"))\(end)")
+                let scheme = (name: "authorization", value: "Token \(token("scheme"))\(end)")
+                for header in [cookie, scheme] {
+                    let answer = try await gateway.call(.get, "/api/push/devices", token: nil, headers: [header])
+                    #expect(answer.status == (end.isEmpty ? 200 : 401), "\(header.name)")
+                }
+                let engine = try await TestEngine.open(port: gateway.port, http: stack.http)
+                try await engine.post(#"40{"token":"\#(token("connect"))\#(end)"}"#)
+                _ = try await engine.poll(until: end.isEmpty ? "40" : "44")
+            }
             let viaProtocol = try await TestSocket.open(
                 port: gateway.port,
                 token: nil,
