@@ -55,6 +55,36 @@ struct PresenceRestTests {
         }
     }
 
+    @Test("that it cannot be noted when a user was last here keeps nobody online, is counted, and passes")
+    func unseen() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            let path = "/v1/admin/presence/ada"
+            func unseen() async throws -> Double {
+                let page = try await gateway.call(.get, "/metrics", token: nil).response.body
+                return try MetricsText(String(decoding: page, as: UTF8.self)).samples["carillon_presence_unseen"] ?? 0
+            }
+            #expect(try await unseen() == 0)
+            // PostgreSQL refuses the moment, and nothing else.
+            try await stack.query("ALTER TABLE carillon.users ADD CONSTRAINT refused CHECK (last_seen IS NULL)")
+            let first = try await TestSocket.synced(port: gateway.port, user: "ada")
+            await first.close()
+            try await eventually("it is counted") { try await unseen() == 1 }
+            let gone = try await gateway.call(.get, path, token: admin)
+            #expect(gone.body["online"] == .bool(false))
+            #expect(gone.body["last_seen"] == .null)
+
+            try await stack.query("ALTER TABLE carillon.users DROP CONSTRAINT refused")
+            let second = try await TestSocket.synced(port: gateway.port, user: "ada")
+            await second.close()
+            try await eventually("the next end is noted") {
+                try await gateway.call(.get, path, token: admin).body["last_seen"]?.string != nil
+            }
+            #expect(try await unseen() == 1)
+        }
+    }
+
     @Test("lists that are too long or no lists are refused")
     func faults() async throws {
         try await Stack.with { stack in
