@@ -61,16 +61,16 @@ struct PresenceRestTests {
             let gateway = try await stack.startGateway()
             let admin = try await Stack.token(user: "root", scope: .admin)
             let path = "/v1/admin/presence/ada"
-            func unseen() async throws -> Double {
+            func counted() async throws -> Double {
                 let page = try await gateway.call(.get, "/metrics", token: nil).response.body
                 return try MetricsText(String(decoding: page, as: UTF8.self)).samples["carillon_presence_unseen"] ?? 0
             }
-            #expect(try await unseen() == 0)
+            #expect(try await counted() == 0)
             // PostgreSQL refuses the moment, and nothing else.
             try await stack.query("ALTER TABLE carillon.users ADD CONSTRAINT refused CHECK (last_seen IS NULL)")
             let first = try await TestSocket.synced(port: gateway.port, user: "ada")
             await first.close()
-            try await eventually("it is counted") { try await unseen() == 1 }
+            try await eventually("it is counted") { try await counted() == 1 }
             let gone = try await gateway.call(.get, path, token: admin)
             #expect(gone.body["online"] == .bool(false))
             #expect(gone.body["last_seen"] == .null)
@@ -81,7 +81,7 @@ struct PresenceRestTests {
             try await eventually("the next end is noted") {
                 try await gateway.call(.get, path, token: admin).body["last_seen"]?.string != nil
             }
-            #expect(try await unseen() == 1)
+            #expect(try await counted() == 1)
         }
     }
 
