@@ -78,8 +78,15 @@ struct DrainTests {
             try await eventually("all have lost it") { before.allSatisfy(\.isClosed) }
             let second = try await stack.startGateway(name: "second", environment: environment)
             let after = try await Self.connect(second, tokens)
-            let answer = try await second.call(.get, "/v1/settings", token: tokens[0])
-            #expect(answer.status == 200)
+            // The best of five, so that a machine that pauses once fails nothing; loops that stall delay them all.
+            var best = Duration.seconds(3_600)
+            for _ in 0..<5 {
+                let start = ContinuousClock.now
+                let answer = try await second.call(.get, "/v1/settings", token: tokens[0])
+                best = min(best, ContinuousClock.now - start)
+                #expect(answer.status == 200)
+            }
+            #expect(best < .seconds(5))
             try await Self.waitUntilSynced(after)
         }
     }
