@@ -3,9 +3,11 @@
 #
 # usage: signalr_pysignalr.py conformance URL
 #        signalr_pysignalr.py gateway URL TOKEN TITLE
+#        signalr_pysignalr.py stay URL TOKEN
 #
 # Drives the conformance program's /hub, or waits on a gateway for a notification with that title and marks it read.
-# Prints "ok" and exits 0, or tells what is wrong and exits 1.
+# Prints "ok" and exits 0, or tells what is wrong and exits 1. With stay it prints "received TITLE" for each notification
+# and "unread COUNT" for each count until it is killed, whatever becomes of the gateway meanwhile.
 
 import asyncio
 import os
@@ -84,10 +86,24 @@ async def gateway(client, title):
     await until(lambda: results == [0] and read == [identifier] and counts[-1] == 0, "the read")
 
 
+async def stay(client):
+    async def on_received(arguments):
+        for notification in arguments:
+            print("received", notification["title"], flush=True)
+
+    async def on_count(arguments):
+        print("unread", *arguments, flush=True)
+
+    client.on("ReceiveNotification", on_received)
+    client.on("UnreadCountChanged", on_count)
+    print("listening", flush=True)
+    await asyncio.Event().wait()
+
+
 async def main():
     mode, url = sys.argv[1:3]
     path = "/hub" if mode == "conformance" else "/hubs/notifications"
-    token = sys.argv[3] if mode == "gateway" else "anyone"
+    token = "anyone" if mode == "conformance" else sys.argv[3]
     # It asks access_token_factory only once it is connected, too late for its negotiation.
     client = SignalRClient(url + path, headers={"Authorization": f"Bearer {token}"})
     opened = asyncio.Event()
@@ -98,6 +114,8 @@ async def main():
     client.on_open(on_open)
     _ = asyncio.create_task(client.run())
     await asyncio.wait_for(opened.wait(), 10)
+    if mode == "stay":
+        await stay(client)
     await (conformance(client) if mode == "conformance" else gateway(client, sys.argv[4]))
     print("ok", flush=True)
     # The client has no end of its own.

@@ -3,6 +3,7 @@
 
 import Fixtures
 import Foundation
+import Glibc
 import JSON
 import Testing
 
@@ -84,6 +85,50 @@ struct SignalRClientTests {
             _ = try await process.waitForLine("listening")
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "hello")])
             #expect(try await process.waitForExit() == .code(0), "\(Self.output(of: process))")
+        }
+    }
+
+    // signalrcore tries once to come back, and then its reconnection breaks: its apps must begin anew.
+    @Test(
+        "after its gateway is killed pysignalr finds the next one, and nothing is lost",
+        .enabled(if: areClientsHere, hint))
+    func killed() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            func notify(_ title: String) async throws {
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
+            }
+            let process = try await Self.start(
+                ["signalr_pysignalr.py"],
+                "stay",
+                [try await Stack.token(user: "ada")],
+                url: "http://127.0.0.1:\(gateway.port)",
+                in: stack.directory.path
+            )
+            func received() -> [String] {
+                process.output().split(separator: "\n").filter { $0.hasPrefix("received ") }
+                    .map { String($0.dropFirst("received ".count)) }
+            }
+            _ = try await process.waitForLine("listening")
+            try await notify("before")
+            try await eventually("it comes") { received() == ["before"] }
+            // What is not proven yet would come again.
+            try await eventually("it is proven") { try await stack.statuses(user: "ada") == ["before": "delivered"] }
+            gateway.process.send(SIGKILL)
+            try await gateway.process.waitForExit()
+            try await notify("missed")
+            try await eventually("it is stored") { try await stack.statuses(user: "ada").count == 2 }
+            let second = try await stack.startGateway(
+                name: "second", environment: ["GATEWAY_PORT": "\(gateway.port)"])
+            // It tries again after five seconds, then after ever more. Nothing but the new start can say this count.
+            _ = try await process.waitForLine("unread 2", within: .seconds(120))
+            try await notify("next")
+            try await eventually("it goes on") { received().last == "next" }
+            // What the dispatcher has settled meanwhile, since nobody was online, waits in the inbox alone.
+            #expect(received().filter { $0 != "missed" } == ["before", "next"])
+            let inbox = try await second.call(.get, "/v1/notifications", token: try await Stack.token(user: "ada"))
+            #expect(inbox.body["notifications"]?.texts("title") == ["next", "missed", "before"])
         }
     }
 }
