@@ -113,6 +113,40 @@ struct EmailTests {
         }
     }
 
+    @Test("a test send to an address answers with the relay's words and what to do, by REST and from the command line")
+    func testSend() async throws {
+        try await Self.with { stack, gateway, _ in
+            try await stack.setAddress("ada@example.com", of: "ada", by: gateway)
+            try await stack.setAddress("bounce-bob@example.com", of: "bob", by: gateway)
+            let service = try await Stack.token(user: "app", scope: .service)
+            func test(_ json: String) async throws -> Gateway.Answer {
+                try await gateway.call(.post, "/v1/jobs/test", token: service, json: json)
+            }
+            let accepted = try await test(#"{"user":"ada","channel":"email","title":"Hello?"}"#)
+            #expect(accepted.status == 200)
+            #expect(accepted.body["outcome"]?.string == "accepted")
+            #expect(accepted.body["provider"]?.string == "email")
+            #expect(accepted.body["answer"]?.string?.hasPrefix("250 ") == true)
+            #expect(try stack.mails().map(\.subject) == ["Hello?"])
+            let dead = try await test(#"{"user":"bob","channel":"email"}"#)
+            #expect(dead.body["outcome"]?.string == "dead_token")
+            #expect(dead.body["reason"]?.string == "SMTP_550_5.1.1")
+            #expect(dead.body["advice"]?.string?.contains("another address") == true)
+            // Nothing is recorded, and the address stays as it is.
+            #expect(try await stack.mailAttempts(user: "bob").isEmpty)
+            let invalid = "SELECT 1 FROM carillon.user_settings WHERE email_invalid_at IS NOT NULL"
+            #expect(try await stack.query(invalid).isEmpty)
+            #expect(try await test(#"{"user":"homeless","channel":"email"}"#).status == 404)
+            #expect(try await test(#"{"user":"ada","channel":"fax"}"#).faults == ["channel"])
+            #expect(try await test(#"{"user":"ada","channel":"email","device":"d"}"#).faults == ["device"])
+
+            let command = try await stack.spawn(
+                "dispatcher", ["send-test", "--user", "bob", "--email"], name: "send-mail")
+            #expect(try await command.waitForExit() == .code(1))
+            #expect(command.output().contains(#/advice: +there is no such mailbox/#))
+        }
+    }
+
     @Test("what is read before its mail is due gets none; what is not, does")
     func escalation() async throws {
         try await Self.with { stack, gateway, _ in

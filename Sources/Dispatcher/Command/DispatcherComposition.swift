@@ -167,7 +167,12 @@ enum DispatcherComposition {
         services.append(ProviderStateService(dispatcher: dispatcher, deliveries: deliveries, providers: providers))
         services.append(
             TestSendService(
-                dispatcher: dispatcher, devices: DeviceStore(pool: pool), reader: try connect(eventLoops.next())))
+                dispatcher: dispatcher,
+                devices: DeviceStore(pool: pool),
+                preferences: PreferenceStore(pool: pool),
+                reader: try connect(eventLoops.next())
+            )
+        )
         services += [ClaimService(dispatcher: dispatcher, deliveries: deliveries), jobs]
         let days = settings.retention
         services.append(ReplayService(dispatcher: dispatcher))

@@ -15,16 +15,17 @@ import Telemetry
 struct SendTestCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "send-test",
-        abstract: "Sends to one device, and prints the provider's whole answer and what to do about it.",
+        abstract: "Sends to one device or address, and prints the provider's whole answer and what to do about it.",
         discussion: """
             A running dispatcher sends it, with its own credentials: past preferences,
             quiet hours, records and retries. Needs REDIS_URL and DATABASE_URL. Exits with
-            0 if the provider accepted it, with 1 if not or if there is no such device,
-            with 69 if no dispatcher answers.
+            0 if the provider accepted it, with 1 if not or if there is no such device or
+            address, with 69 if no dispatcher answers.
 
             Examples:
               dispatcher send-test --user u1
               dispatcher send-test --user u1 --title "Is this on?" --json
+              dispatcher send-test --user u1 --email
             """
     )
 
@@ -37,11 +38,18 @@ struct SendTestCommand: AsyncParsableCommand {
     @Option(help: "The device's id; the one that was used last if not given.")
     var device: String?
 
+    @Flag(help: "Sends to the user's e-mail address, not to a device.")
+    var email = false
+
     @Option(help: "The title.")
     var title: String?
 
     @Option(help: "The body.")
     var body: String?
+
+    func validate() throws {
+        if self.email, self.device != nil { throw ValidationError("--email needs no --device; give one of them") }
+    }
 
     func run() async throws {
         try await DispatcherCommand.run {
@@ -52,7 +60,9 @@ struct SendTestCommand: AsyncParsableCommand {
             guard let address else { return }
             let answer = try await CommandClients.withRedis(address) { redis in
                 try await CommandClients.withDatabase(database) { pool in
-                    try await self.answer(redis, DeviceStore(pool: pool))
+                    try await self.email
+                        ? self.answerOfMail(redis, PreferenceStore(pool: pool))
+                        : self.answer(redis, DeviceStore(pool: pool))
                 }
             }
             self.show(answer)
@@ -66,11 +76,26 @@ struct SendTestCommand: AsyncParsableCommand {
         let chosen =
             wanted.map { id in devices.first { $0.id == id } } ?? devices.max { $0.lastUsedAt < $1.lastUsedAt }
         guard let chosen else { throw CommandFailure(ExitStatus.no, "the user has no such active device") }
-        let id = RandomName.make()
-        var members = [
-            JSONMember("id", .string(id)), JSONMember("user", .string(chosen.user)),
+        let answer = try await self.ask([JSONMember("device", .string(chosen.id.description))], redis)
+        let device = [
             JSONMember("device", .string(chosen.id.description)),
+            JSONMember("provider", .string(chosen.provider.rawValue)), JSONMember("app", .string(chosen.app)),
         ]
+        return JSONValue.object(device).merging(answer)
+    }
+
+    private func answerOfMail(_ redis: RedisConnection, _ store: PreferenceStore) async throws -> JSONValue {
+        guard try await store.settings(user: self.user).email != nil else {
+            throw CommandFailure(ExitStatus.no, "the user has no e-mail address")
+        }
+        let answer = try await self.ask([JSONMember("channel", .string("email"))], redis)
+        return JSONValue.object([JSONMember("provider", .string(Provider.email.rawValue))]).merging(answer)
+    }
+
+    /// What a dispatcher answers to a request for such a target.
+    private func ask(_ target: [JSONMember], _ redis: RedisConnection) async throws -> JSONValue {
+        let id = RandomName.make()
+        var members = [JSONMember("id", .string(id)), JSONMember("user", .string(self.user))] + target
         for case (let name, .some(let text)) in [("title", self.title), ("body", self.body)] {
             members.append(JSONMember(name, .string(text)))
         }
@@ -81,11 +106,7 @@ struct SendTestCommand: AsyncParsableCommand {
         guard let text = try await sends.waitForAnswer(id) else {
             throw CommandFailure(ExitStatus.unavailable, "no dispatcher answered; is one running?")
         }
-        let device = [
-            JSONMember("device", .string(chosen.id.description)),
-            JSONMember("provider", .string(chosen.provider.rawValue)), JSONMember("app", .string(chosen.app)),
-        ]
-        return JSONValue.object(device).merging(try JSONParser.parse(text))
+        return try JSONParser.parse(text)
     }
 
     private func show(_ answer: JSONValue) {

@@ -125,11 +125,19 @@ extension TransferRequest {
 extension TransferResponse {
     /// What is shown of an answer's body.
     private static let shown = 2_048
+    private static let shownOfField = 256
+    /// The fields that say more about a message than the status does.
+    private static let shownFields = ["content-type", "retry-after", "apns-id", "apns-unique-id", "location"]
 
-    /// Status and body, for a person.
+    /// Status, the fields that matter and body, for a person.
     var transcript: String {
+        var lines = ["HTTP/\(self.version.rawValue) \(self.status)"]
+        for name in Self.shownFields {
+            if let value = self.header(name) { lines.append("\(name): \(value.prefix(Self.shownOfField))") }
+        }
         let body = String(decoding: self.body.prefix(Self.shown), as: UTF8.self)
-        return "HTTP/\(self.version.rawValue) \(self.status)" + (body.isEmpty ? "" : "\n\(body)")
+        if !body.isEmpty { lines += ["", body] }
+        return lines.joined(separator: "\n")
     }
 
     /// The Retry-After header (RFC 9110 section 10.2.3): whole seconds, or a moment.

@@ -17,6 +17,10 @@ struct ConformanceInputTests {
             for token in ["", "\u{0}" + good, good + "\r\nx-evil: 1", good + "\u{8}", "\u{1B}[2J", good + "\u{7F}"] {
                 let reply = await bench.channel.send(ProviderBench.message(), to: bench.device(token: token))
                 #expect(reply.reaction == .refused || reply.reaction == .deadToken, "\(reply)")
+                // There is no answer beside it that could say more.
+                if reply.transcript == "not sent" {
+                    #expect(reply.advice(of: profile.provider)?.contains("beside") == false, "\(reply)")
+                }
             }
             #expect(bench.sandbox.received().isEmpty)
             #expect(await bench.send().isAccepted, "it goes on")

@@ -28,8 +28,10 @@ struct ConformanceTests {
                 Issue.record("\(reply)")
                 return
             }
-            #expect(id?.isEmpty == false)
-            #expect(reply.transcript?.isEmpty == false)
+            let name = try #require(id)
+            #expect(!name.isEmpty)
+            // As a field or in the body, where the provider says it.
+            #expect(reply.transcript?.contains(name) == true, "\(reply.transcript ?? "")")
             let received = try #require(bench.sandbox.received().first)
             #expect(bench.sandbox.received().count == 1)
             #expect(received.provider.rawValue == profile.provider.rawValue)
@@ -71,7 +73,9 @@ struct ConformanceTests {
     func delays(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile) { bench in
             for marker in profile.delayed {
-                let delay = try #require(await bench.send(marker).delay, "\(marker)")
+                let reply = await bench.send(marker)
+                let delay = try #require(reply.delay, "\(marker)")
+                #expect(reply.transcript?.contains("\nretry-after: ") == true, "\(marker) \(reply)")
                 let wanted = Duration.seconds(ProviderBench.retryAfter)
                 // A date has no fractions of a second.
                 #expect(delay > wanted - .seconds(3) && delay <= wanted, "\(marker) \(delay)")

@@ -10,18 +10,25 @@ import ServiceLifecycle
 package import Stores
 import Streams
 
-/// Sends to one device for somebody who waits, and answers with all that the provider said.
+/// Sends to one device, or to a user's e-mail address, for somebody who waits, and answers with all that the provider said.
 ///
 /// Past every rule on purpose: no gate, no record, no retry, no breaker.
 package struct TestSendService: Service {
     private let dispatcher: Dispatcher
     private let devices: DeviceStore
+    private let preferences: PreferenceStore
     private let reader: RedisConnection
 
     /// - Parameter reader: a connection that nobody else uses.
-    package init(dispatcher: Dispatcher, devices: DeviceStore, reader: RedisConnection) {
+    package init(
+        dispatcher: Dispatcher,
+        devices: DeviceStore,
+        preferences: PreferenceStore,
+        reader: RedisConnection
+    ) {
         self.dispatcher = dispatcher
         self.devices = devices
+        self.preferences = preferences
         self.reader = reader
     }
 
@@ -48,13 +55,14 @@ package struct TestSendService: Service {
     }
 
     private func fill(_ request: JSONValue, _ writer: inout JSONWriter) async {
-        let id = request["device"]?.string.flatMap { NotificationID($0) }
-        guard let user = request["user"]?.string, let id,
-            let device = try? await self.devices.list(user: user).first(where: { $0.id == id })
-        else { return Self.fault("the device is not there any more", &writer) }
-        guard let way = self.dispatcher.channels.way(device.provider, app: device.app) else {
-            return Self.fault(
-                "no dispatcher has credentials of \(device.provider.rawValue) for app \(device.app)", &writer)
+        let isMail = request["channel"]?.string == "email"
+        guard let user = request["user"]?.string, let device = await self.device(request, of: user, isMail: isMail)
+        else {
+            return Self.fault("the \(isMail ? "address" : "device") is not there any more", &writer)
+        }
+        guard let way = self.dispatcher.channels.way(to: device) else {
+            let app = isMail ? "any app" : "app \(device.app)"
+            return Self.fault("no dispatcher has credentials of \(device.provider.rawValue) for \(app)", &writer)
         }
         let start = ContinuousClock.now
         let reply = await way.channel.send(self.message(request, user: user), to: device)
@@ -66,6 +74,17 @@ package struct TestSendService: Service {
         writer.member("answer", reply.transcript)
         writer.member("advice", reply.advice(of: device.provider))
         writer.member("milliseconds", duration.inMicroseconds / 1_000)
+    }
+
+    private func device(_ request: JSONValue, of user: String, isMail: Bool) async -> Device? {
+        guard isMail else {
+            guard let id = request["device"]?.string.flatMap({ NotificationID($0) }) else { return nil }
+            return try? await self.devices.list(user: user).first { $0.id == id }
+        }
+        guard let address = try? await self.preferences.settings(user: user).email else { return nil }
+        return Device(
+            id: Device.emailAddress, user: user, platform: .web, provider: .email, app: "default",
+            environment: .production, token: address, registeredAt: self.dispatcher.now())
     }
 
     private static func fault(_ reason: String, _ writer: inout JSONWriter) {
@@ -96,22 +115,6 @@ extension ProviderReply {
         case .answered(.refused): "refused"
         case .answered(.configuration), .answered(.staleCredential), .noCredential: "configuration"
         case .unanswered: "no_answer"
-        }
-    }
-
-    /// What a person can do about it; nil if it was accepted.
-    func advice(of provider: Provider) -> String? {
-        switch self.result {
-        case .answered(.accepted): return nil
-        case .noCredential: return "the credential cannot be had; its reason is beside"
-        case .unanswered(_, let mayHaveBeenSent):
-            return mayHaveBeenSent
-                ? "the provider may have the message; look at the device before you repeat it"
-                : "the provider cannot be reached from the dispatcher; check the network, PROVIDER_CA and the endpoint"
-        case .answered(let answer):
-            let rules = ProviderKinds.kind(of: provider)?.rules ?? []
-            return rules.first { $0.reason == answer.reason }?.advice
-                ?? "the provider's answer is beside; its documentation has the word"
         }
     }
 }

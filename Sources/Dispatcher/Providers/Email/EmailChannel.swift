@@ -37,7 +37,7 @@ package struct EmailChannel: ProviderChannel {
             let link = message.isRefusable ? self.unsubscribe(message.notification) : nil
             mail = try EmailMessage(message, from: self.sender, to: device.token, unsubscribe: link)
         } catch {
-            return ProviderReply(.answered(.refused(reason: error.description)))
+            return ProviderReply(.answered(.refused(reason: error.description)), transcript: "not sent")
         }
         let request = MailRequest(
             sender: mail.sender, recipient: mail.recipient, content: mail.content,

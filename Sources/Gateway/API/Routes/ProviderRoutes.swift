@@ -8,8 +8,12 @@ import Services
 import Stores
 import Streams
 
-/// The ways to providers, for admins: `/v1/admin/providers`; and a send to one device, for services: `/v1/jobs/test`.
+/// The ways to providers, for admins: `/v1/admin/providers`; and a send to one device or address, for services: `/v1/jobs/test`.
 struct ProviderRoutes {
+    private enum TestChannel: String, CaseIterable {
+        case push, email
+    }
+
     let services: APIServices
 
     func add(to group: RouterGroup<APIContext>) {
@@ -64,9 +68,11 @@ struct ProviderRoutes {
     private func test(_ request: Request, _ context: APIContext) async throws -> Response {
         try context.requireService()
         var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
-        body.allow(["user", "device", "type", "title", "body", "data"])
+        body.allow(["user", "channel", "device", "type", "title", "body", "data"])
         let user = body.text("user", limit: JobLimits.user, isRequired: true)
+        let isMail = body.choice("channel", of: TestChannel.self) == .email
         let device = body.text("device", limit: JobLimits.id)
+        if isMail, device != nil { body.fault("device", "must be absent where channel is email") }
         let fields = [
             ("type", body.text("type", limit: JobLimits.name)), ("title", body.text("title", limit: JobLimits.title)),
             ("body", body.text("body", limit: JobLimits.body)),
@@ -74,24 +80,47 @@ struct ProviderRoutes {
         let data = body.value["data"]
         if let data, data.object == nil { body.fault("data", "must be an object") }
         try body.finish()
-        let devices = try await self.services.devices.list(user: user ?? "").filter(\.isActive)
+        var content: [JSONMember] = []
+        for case (let name, .some(let text)) in fields { content.append(JSONMember(name, .string(text))) }
+        if let data { content.append(JSONMember("data", data)) }
+        return try await isMail
+            ? self.testMail(user: user ?? "", content)
+            : self.testDevice(device, user: user ?? "", content)
+    }
+
+    private func testDevice(_ device: String?, user: String, _ content: [JSONMember]) async throws -> Response {
+        let devices = try await self.services.devices.list(user: user).filter(\.isActive)
         let chosen =
             device.map { id in devices.first { $0.id == NotificationID(id) } }
             ?? devices.max { $0.lastUsedAt < $1.lastUsedAt }
         guard let chosen else {
             throw Problem(.notFound, "the user has no such active device; GET /v1/users/{id} lists them")
         }
-        var members = [
-            JSONMember("id", .string(RandomName.make())), JSONMember("user", .string(chosen.user)),
-            JSONMember("device", .string(chosen.id.description)),
+        let target = [
+            JSONMember("user", .string(chosen.user)), JSONMember("device", .string(chosen.id.description)),
         ]
-        for case (let name, .some(let text)) in fields { members.append(JSONMember(name, .string(text))) }
-        if let data { members.append(JSONMember("data", data)) }
-        let answer = try await self.ask(members)
-        return Response.object { writer in
-            writer.member("device", chosen.id.description)
-            writer.member("provider", chosen.provider.rawValue)
-            writer.member("app", chosen.app)
+        let answer = try await self.ask(target + content)
+        return Self.response(answer, device: chosen.id.description, provider: chosen.provider, app: chosen.app)
+    }
+
+    private func testMail(user: String, _ content: [JSONMember]) async throws -> Response {
+        guard try await self.services.preferences.settings(user: user).email != nil else {
+            throw Problem(.notFound, "the user has no e-mail address; GET /v1/users/{id} shows it")
+        }
+        let target = [JSONMember("user", .string(user)), JSONMember("channel", .string(TestChannel.email.rawValue))]
+        return Self.response(try await self.ask(target + content), device: nil, provider: .email, app: nil)
+    }
+
+    private static func response(
+        _ answer: [JSONMember],
+        device: String?,
+        provider: Provider,
+        app: String?
+    ) -> Response {
+        Response.object { writer in
+            writer.member("device", device)
+            writer.member("provider", provider.rawValue)
+            writer.member("app", app)
             for member in answer {
                 writer.key(escaping: member.key)
                 writer.value(member.value)
@@ -99,8 +128,9 @@ struct ProviderRoutes {
         }
     }
 
-    private func ask(_ members: [JSONMember]) async throws -> [JSONMember] {
-        let id = members[0].value.string ?? ""
+    private func ask(_ content: [JSONMember]) async throws -> [JSONMember] {
+        let id = RandomName.make()
+        let members = [JSONMember("id", .string(id))] + content
         guard try await self.services.testSends.ask(JSONWriter.bytes(of: .object(members))) else {
             throw Problem(.serviceUnavailable, "too many test sends wait; is a dispatcher running?")
         }
