@@ -185,6 +185,31 @@ struct ProviderTests {
         }
     }
 
+    @Test("admins see what came of each app's messages: counts, reasons, latencies")
+    func counts() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await Self.register(gateway, "ada", app: "default", token: "phone")
+            try await Self.register(gateway, "bob", app: "default", token: "unregistered-1")
+            _ = try await stack.startDispatcher()
+            for user in ["ada", "bob"] { try await Self.push(stack, user, "one") }
+            let token = try await Stack.token(user: "boss", scope: .admin)
+            // Dispatchers tell it every few seconds.
+            let counts = try await eventualValue("both are counted") { () async throws -> JSONValue? in
+                let answer = try await gateway.call(.get, "/v1/admin/providers", token: token)
+                let fcm = answer.body["providers"]?.array?.first { $0["provider"]?.string == "fcm" }
+                return fcm?["counts"]?.array?.first { $0["sent"]?.integer == 2 }
+            }
+            #expect(counts["app"]?.string == "default")
+            #expect(counts["accepted"]?.integer == 1 && counts["failed"]?.integer == 1)
+            #expect(counts["reasons"]?["UNREGISTERED"]?.integer == 1)
+            #expect(counts["reasons"]?.object?.count == 1)
+            let latencies = try #require(counts["latencies"]?.array)
+            #expect(latencies.reduce(0) { $0 + ($1["count"]?.integer ?? 0) } == 2)
+            #expect(latencies.last?["up_to_milliseconds"] == .null)
+        }
+    }
+
     @Test("more than the rate waits its turn and is sent all the same")
     func rate() async throws {
         try await Stack.with { stack in

@@ -39,7 +39,8 @@ package struct ProviderState: Sendable, Equatable {
 /// What all dispatchers say about their providers: a hash with a field a dispatcher, which is void when it is old.
 package struct ProviderBoard: Sendable {
     private static let validity: Duration = .seconds(20)
-    /// The format of a field: its number, the moment, then a line a state.
+    /// The format of a field: its number, the moment, then a line a state and a line for each app's counts; a line that is
+    /// neither is passed over.
     private static let format = "1"
 
     private let connection: RedisConnection
@@ -50,14 +51,20 @@ package struct ProviderBoard: Sendable {
         self.keys = keys
     }
 
-    /// Says how a dispatcher's ways stand now.
-    package func put(_ states: [ProviderState], dispatcher: String, now: Timestamp) async throws(RedisError) {
+    /// Says how a dispatcher's ways stand now, and what it has counted since it began.
+    package func put(
+        _ states: [ProviderState],
+        counts: [ProviderCounts] = [],
+        dispatcher: String,
+        now: Timestamp
+    ) async throws(RedisError) {
         var lines = ["\(Self.format) \(now.milliseconds)"]
         for state in states {
             let until = state.until.map { String($0.milliseconds) } ?? "-"
             lines.append(
                 "\(state.provider.rawValue) \(state.breaker.rawValue) \(until) \(state.inFlight) \(state.app)")
         }
+        lines += counts.map(\.line)
         let text = lines.joined(separator: "\n")
         _ = try await self.connection.send("HSET", .text(self.keys.providers), .text(dispatcher), .text(text)).checked()
     }
@@ -69,8 +76,15 @@ package struct ProviderBoard: Sendable {
 
     /// How all ways stand; what is old is removed.
     package func states(now: Timestamp) async throws(RedisError) -> [ProviderState] {
+        try await self.report(now: now).states
+    }
+
+    /// How all ways stand, and the sums of what the dispatchers that are there have counted; what is old is removed.
+    package func report(now: Timestamp) async throws(RedisError) -> (states: [ProviderState], counts: [ProviderCounts])
+    {
         let fields = try await self.connection.send("HGETALL", .text(self.keys.providers)).strings()
         var states: [ProviderState] = []
+        var sums: [String: ProviderCounts] = [:]
         for index in stride(from: 0, to: fields.count - 1, by: 2) {
             let lines = fields[index + 1].split(separator: "\n")
             let head = lines.first?.split(separator: " ") ?? []
@@ -79,11 +93,16 @@ package struct ProviderBoard: Sendable {
                 try await self.remove(fields[index])
                 continue
             }
-            states += lines.dropFirst().compactMap { Self.state($0, dispatcher: fields[index]) }
+            for line in lines.dropFirst() {
+                if let state = Self.state(line, dispatcher: fields[index]) { states.append(state) }
+                guard let counts = ProviderCounts(line: line) else { continue }
+                let key = "\(counts.provider.rawValue) \(counts.app)"
+                sums[key, default: ProviderCounts(provider: counts.provider, app: counts.app)].add(counts)
+            }
         }
-        return states.sorted {
-            ($0.provider.rawValue, $0.app, $0.dispatcher) < ($1.provider.rawValue, $1.app, $1.dispatcher)
-        }
+        states.sort { ($0.provider.rawValue, $0.app, $0.dispatcher) < ($1.provider.rawValue, $1.app, $1.dispatcher) }
+        let counts = sums.values.sorted { ($0.provider.rawValue, $0.app) < ($1.provider.rawValue, $1.app) }
+        return (states, counts)
     }
 
     private static func state(_ line: Substring, dispatcher: String) -> ProviderState? {

@@ -43,7 +43,8 @@ package struct DeliveriesService: Service {
             turns: RatedTurns(provider, turns: turns, now: dispatcher.now),
             metrics: metrics
         )
-        self.settler = DeliverySettler(dispatcher: dispatcher, provider: provider, metrics: metrics)
+        self.settler = DeliverySettler(
+            dispatcher: dispatcher, provider: provider, metrics: metrics, tally: ProviderTally(provider))
     }
 
     package func run() async throws {
@@ -83,6 +84,8 @@ package struct DeliveriesService: Service {
 
     var provider: Provider { self.settler.provider }
     var traffic: ProviderTraffic { self.settler.traffic }
+    /// What was sent since the process began, and what came of it.
+    var counts: [ProviderCounts] { self.settler.tally.all }
 
     private func prepare(
         _ taken: LaneQueue<LaneBatch>,

@@ -30,6 +30,7 @@ struct DeliverySettler: Sendable {
     let provider: Provider
     let metrics: PipelineMetrics.Deliveries
     let traffic = ProviderTraffic()
+    let tally: ProviderTally
     /// Keeps apart what was held back together.
     var spread: @Sendable () -> Duration = { .milliseconds(Int.random(in: 0...1_000)) }
 
@@ -39,6 +40,7 @@ struct DeliverySettler: Sendable {
         var ledger = Ledger()
         for outcome in outcomes { self.note(outcome, in: &ledger) }
         self.traffic.note(sent: outcomes.count { $0.wasCalled }, failed: ledger.failures)
+        self.tally.note(outcomes)
         let settlement = ledger.settlement
         try await self.dispatcher.untilDone("record deliveries") {
             try await self.dispatcher.deliveries.settle(settlement)

@@ -35,7 +35,8 @@ package struct ProviderStateService: Service {
             do {
                 // Each time: Redis may have been emptied.
                 try await roster.announce(self.providers)
-                try await board.put(states, dispatcher: self.dispatcher.name, now: now)
+                let counts = self.deliveries.flatMap(\.counts)
+                try await board.put(states, counts: counts, dispatcher: self.dispatcher.name, now: now)
                 for service in self.deliveries {
                     let oldest = try await survey.oldestWaiting(service.provider, now: now)
                     let age = oldest.map { max(0, (now - $0) / .seconds(1)) } ?? 0

@@ -24,7 +24,7 @@ struct ProviderRoutes {
     private func providers(_ request: Request, _ context: APIContext) async throws -> Response {
         try context.requireAdmin()
         let now = self.services.now()
-        let states = try await self.services.providerBoard.states(now: now)
+        let (states, counts) = try await self.services.providerBoard.report(now: now)
         var waiting: [(provider: Provider, length: Int, retries: Int, oldest: Timestamp?)] = []
         for provider in try await self.services.survey.providers() {
             let (length, retries) = try await self.services.survey.waiting(provider)
@@ -49,6 +49,10 @@ struct ProviderRoutes {
                 writer.beginArray()
                 for state in states where state.provider == row.provider { Self.write(state, to: &writer) }
                 writer.endArray()
+                writer.key("counts")
+                writer.beginArray()
+                for sums in counts where sums.provider == row.provider { Self.write(sums, to: &writer) }
+                writer.endArray()
                 writer.endObject()
             }
             writer.endArray()
@@ -62,6 +66,36 @@ struct ProviderRoutes {
         writer.member("breaker", state.breaker.rawValue)
         writer.member("open_until", state.until?.rfc3339)
         writer.member("in_flight", state.inFlight)
+        writer.endObject()
+    }
+
+    private static func write(_ counts: ProviderCounts, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("app", counts.app)
+        writer.member("sent", counts.sent)
+        writer.member("accepted", counts.accepted)
+        writer.member("failed", counts.failed)
+        writer.key("reasons")
+        writer.beginObject()
+        for (reason, count) in counts.reasons.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
+            writer.key(escaping: reason)
+            writer.integer(count)
+        }
+        writer.endObject()
+        writer.key("latencies")
+        writer.beginArray()
+        for (index, count) in counts.latencies.enumerated() {
+            writer.beginObject()
+            writer.key("up_to_milliseconds")
+            if index < ProviderCounts.bounds.count {
+                writer.integer(ProviderCounts.bounds[index])
+            } else {
+                writer.null()
+            }
+            writer.member("count", count)
+            writer.endObject()
+        }
+        writer.endArray()
         writer.endObject()
     }
 
