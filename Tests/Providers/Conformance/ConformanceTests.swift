@@ -69,6 +69,18 @@ struct ConformanceTests {
         }
     }
 
+    @Test("What the table's words do not tell is read too, and no redirect is followed", arguments: ProviderProfile.all)
+    func answers(profile: ProviderProfile) async throws {
+        #expect(!profile.answers.isEmpty)
+        try await ProviderBench.with(profile) { bench in
+            for (marker, answer) in profile.answers {
+                let reply = await bench.send(marker)
+                #expect(reply.result == .answered(answer), "\(marker): \(reply)")
+            }
+            #expect(bench.sandbox.received().isEmpty)
+        }
+    }
+
     @Test("What a provider asks for is waited, in seconds or until a date", arguments: ProviderProfile.all)
     func delays(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile) { bench in

@@ -30,6 +30,12 @@ extension ProviderProfile {
             "INTERNAL": "internal-", "UNSPECIFIED_ERROR": "unspecified-", "UNAUTHENTICATED": "unauthenticated-",
             "PERMISSION_DENIED": "permission-",
         ]),
+        answers: [
+            "bad-": .deadToken(reason: "INVALID_ARGUMENT", evidence: nil),
+            "badfield-": .deadToken(reason: "INVALID_ARGUMENT", evidence: nil),
+            "devicequota-": .retryDevice(
+                reason: "QUOTA_EXCEEDED", after: .seconds(ProviderBench.retryAfter)),
+        ],
         delayed: ["quota-", "devicequota-", "unavailable-"],
         // A success counts by its body, which has FCM's name for the message.
         nonsense: Self.usualNonsense + ["page-", "blank-", "torn-"],
@@ -66,6 +72,11 @@ extension ProviderProfile {
                 "TooManyProviderTokenUpdates": "2a", "InternalServerError": "50", "ServiceUnavailable": "53",
                 "Shutdown": "54",
             ].mapValues { "dead\($0)00" }),
+        // The moment is Apple's, though the answer is of now.
+        answers: [
+            "dead1100": .deadToken(reason: "Unregistered", evidence: Timestamp(seconds: 1_577_836_800)),
+            "dead1300": .deadToken(reason: "ExpiredToken", evidence: Timestamp(seconds: 1_577_836_800)),
+        ],
         delayed: ["dead5300", "dead5400"],
         nonsense: ["deade600", "deade700", "deade800", "deade900", "deadea00"],
         silent: "deade200",
@@ -88,6 +99,8 @@ extension ProviderProfile {
             "HTTP_429": "limited-", "HTTP_500": "internal-", "HTTP_503": "unavailable-",
             "VapidPkHashMismatch": "wrongkey-",
         ]),
+        // Whoever followed it would have another status, that of the place where it leads.
+        answers: ["moved-": .refused(reason: "HTTP_307")],
         delayed: ["limited-", "limiteddate-", "unavailable-"],
         wrongFiles: Self.wrongKeys,
         body: { $0["notification"]?["body"]?.string }
@@ -102,6 +115,7 @@ extension ProviderProfile {
             "HTTP_404": "missing-", "HTTP_408": "timeout-", "HTTP_410": "gone-", "HTTP_413": "toolarge-",
             "HTTP_429": "limited-", "HTTP_500": "internal-", "HTTP_503": "unavailable-",
         ]),
+        answers: ["moved-": .refused(reason: "HTTP_307")],
         delayed: ["limited-", "unavailable-"],
         body: { $0["notification"]?["body"]?.string }
     )
@@ -124,6 +138,13 @@ extension ProviderProfile {
             "login_denied": Row(sandbox: { $0.relay = .strangeLogin }),
             "no_starttls": Row(sandbox: { $0.relay = .withoutTLS }),
         ]) { $1 },
+        answers: [
+            "deadend-": .deadToken(reason: "SMTP_550_5.1.1", evidence: nil),
+            "gone-": .refused(reason: "SMTP_550"), "spam-": .refused(reason: "SMTP_554_5.7.1"),
+            "full-": .refused(reason: "SMTP_552_5.2.2"),
+            "busy-": .retryDevice(reason: "SMTP_451_4.7.1", after: .seconds(60)),
+            "later-": .retry(reason: "SMTP_452_4.3.1", after: .seconds(60)),
+        ],
         nonsense: ["babble-"],
         goAway: nil,
         refused: nil,

@@ -29,6 +29,8 @@ struct ProviderProfile: Sendable, CustomTestStringConvertible {
     let token: @Sendable (_ marker: String, ProviderSandbox) -> String
     /// How each row of its table of answers is reached.
     let rows: [String: Row]
+    /// Answers that the table's rows do not tell: what the same word means otherwise, and what has no row.
+    var answers: [String: ProviderAnswer] = [:]
     /// Markers of answers that say how long to wait.
     var delayed: [String] = []
     /// Markers of what is no answer at all.

@@ -101,7 +101,7 @@ struct FaultTable: Sendable {
         .init("limited", .webhook(.init(429, "slow down", isTemporary: true)), "429 with Retry-After"),
         .init("internal", .webhook(.init(500, "out of order")), "500"),
         .init("unavailable", .webhook(.init(503, "come back later", isTemporary: true)), "503 with Retry-After"),
-        .init("moved", .webhook(.init(307, "elsewhere")), "307"),
+        .init("moved", .webhook(.init(307, "elsewhere")), "307 to another path"),
     ]
 
     /// What needs no words of the provider.

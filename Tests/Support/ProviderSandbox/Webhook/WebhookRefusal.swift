@@ -16,7 +16,8 @@ struct WebhookRefusal: Error {
 
     /// The answer, with the delay that the sandbox is configured with.
     func response(retryAfter: Int) -> SandboxResponse {
-        let headers = self.isTemporary ? [("retry-after", String(retryAfter))] : []
+        var headers = self.isTemporary ? [("retry-after", String(retryAfter))] : []
+        if (300..<400).contains(self.status) { headers.append(("location", "/elsewhere")) }
         return .json(self.status, JSONText.object([("error", self.message)]), headers: headers)
     }
 }
