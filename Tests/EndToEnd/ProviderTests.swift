@@ -251,6 +251,39 @@ struct ProviderTests {
         }
     }
 
+    @Test("the repeat of what was cut off has the ids and the collapse key of the first try")
+    func sameRepeat() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await gateway.register(user: "ada", platform: "android", token: "cut-once-1")
+            let phone = "deade301" + String(repeating: "0", count: 56)
+            try await gateway.register(user: "ada", platform: "ios", token: phone, name: "ios")
+            _ = try await stack.startDispatcher()
+            try await stack.append([
+                ("user", "ada"), ("type", "payment_received"), ("title", "cut"), ("lane", "critical"),
+                ("collapse_key", "invoice-7"),
+            ])
+            try await eventually("both were cut, and arrive") {
+                Set(stack.sandbox.cut().map(\.token)) == ["cut-once-1", phone] && stack.pushed().count == 2
+            }
+            func both(_ provider: ReceivedMessage.Provider) throws -> [ReceivedMessage] {
+                [
+                    try #require(stack.sandbox.cut().first { $0.provider == provider }),
+                    try #require(stack.sandbox.received().first { $0.provider == provider }),
+                ]
+            }
+            let messages = try both(.fcm).map { try JSONParser.parse($0.payload)["message"] }
+            let ids = messages.compactMap { $0?["data"]?["notification_id"]?.string }
+            #expect(ids.count == 2 && Set(ids).count == 1)
+            #expect(messages.allSatisfy { $0?["android"]?["collapse_key"]?.string == "invoice-7" })
+            let headers = try both(.apns).map(\.headers)
+            for name in ["apns-id", "apns-collapse-id"] {
+                let values = headers.compactMap { $0[name] }
+                #expect(values.count == 2 && Set(values).count == 1, "\(name): \(values)")
+            }
+        }
+    }
+
     @Test("what is read on one device is taken off the others, where the type asks for it")
     func retraction() async throws {
         try await Stack.with { stack in

@@ -141,6 +141,9 @@ package final class ProviderSandbox: Sendable {
         self.log.messages(since: 0, limit: .max)
     }
 
+    /// The valid requests whose connection was cut in place of an answer, oldest first; no mails.
+    package func cut() -> [ReceivedMessage] { self.log.cutMessages }
+
     /// How often each device token and address with a fault was tried since the last reset.
     package func faultAttempts() -> [String: Int] {
         self.attempts.counts

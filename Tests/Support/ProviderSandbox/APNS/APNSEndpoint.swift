@@ -39,6 +39,7 @@ struct APNSEndpoint: Sendable {
                 if refusal.reason == .expiredProviderToken { connection.providerToken = nil }
                 throw refusal
             }
+            if case .cut = fault { self.log.cut(.apns, token: token, request: request, at: now) }
             let answer = fault?.answer(to: request, slowDelay: self.configuration.slowDelay) {
                 self.accept(token, request, headers, at: now)
             }

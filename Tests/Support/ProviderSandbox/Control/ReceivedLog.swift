@@ -33,7 +33,11 @@ final class ReceivedLog: Sendable {
         var accepted: [ReceivedMessage.Provider: Int] = [:]
         var dropped = 0
         var refused: [String: Int] = [:]
+        /// Valid requests whose connection was cut in place of an answer, the oldest first.
+        var cut: [Entry] = []
     }
+
+    private static let mostCut = 1_000
 
     private let limit: Int
     private let logger: Logger
@@ -77,6 +81,22 @@ final class ReceivedLog: Sendable {
         self.state.withLock { $0.refused["\(provider) \(name)", default: 0] += 1 }
     }
 
+    /// Keeps a valid request that gets no answer as its connection is cut.
+    func cut(_ provider: ReceivedMessage.Provider, token: String, request: SandboxRequest, at now: Date) {
+        guard self.limit > 0 else { return }
+        var headers = request.headers
+        headers.remove(name: "authorization")
+        let entry = Entry(provider: provider, token: token, headers: headers, body: request.body, at: now)
+        self.state.withLock { state in
+            if state.cut.count < Self.mostCut { state.cut.append(entry) }
+        }
+    }
+
+    /// The requests that were cut, oldest first; their sequences are their own.
+    var cutMessages: [ReceivedMessage] {
+        self.state.withLock { $0.cut }.enumerated().map { Self.message($0.offset, $0.element) }
+    }
+
     /// The kept messages from a sequence on, oldest first.
     func messages(since sequence: Int, limit: Int) -> [ReceivedMessage] {
         let entries = self.state.withLock { state in
@@ -86,15 +106,17 @@ final class ReceivedLog: Sendable {
                 (number, state.ring[(number - state.base) % self.limit])
             }
         }
-        return entries.map { number, entry in
-            let headers = entry.headers.compactMap { name, value, _ in
-                name.hasPrefix(":") ? nil : (name, value)
-            }
-            return ReceivedMessage(
-                provider: entry.provider, token: entry.token,
-                headers: Dictionary(headers) { "\($0), \($1)" }, payload: Self.payload(entry), body: entry.body,
-                at: entry.at, sequence: number)
+        return entries.map { Self.message($0.0, $0.1) }
+    }
+
+    private static func message(_ number: Int, _ entry: Entry) -> ReceivedMessage {
+        let headers = entry.headers.compactMap { name, value, _ in
+            name.hasPrefix(":") ? nil : (name, value)
         }
+        return ReceivedMessage(
+            provider: entry.provider, token: entry.token,
+            headers: Dictionary(headers) { "\($0), \($1)" }, payload: Self.payload(entry), body: entry.body,
+            at: entry.at, sequence: number)
     }
 
     /// A push service cannot read what it takes; whoever looks here can.

@@ -36,6 +36,7 @@ struct FCMEndpoint: Sendable {
             let message = try self.read(request)
             let fault = self.faults.fault(forFCM: message.target)
             if case .fcm(let refusal) = fault { throw refusal }
+            if case .cut = fault { self.log.cut(.fcm, token: message.target, request: request, at: now) }
             let answer = fault?.answer(to: request, slowDelay: self.configuration.slowDelay) {
                 self.accept(message, request, at: now)
             }

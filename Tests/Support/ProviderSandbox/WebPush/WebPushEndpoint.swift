@@ -28,6 +28,7 @@ struct WebPushEndpoint: Sendable {
             let (id, origin) = try self.check(request, at: now)
             let fault = self.faults.fault(forWebPush: id)
             if case .webPush(let refusal) = fault { throw refusal }
+            if case .cut = fault { self.log.cut(.webpush, token: id, request: request, at: now) }
             let answer = fault?.answer(to: request, slowDelay: self.configuration.slowDelay) {
                 self.accept(id, request, origin, at: now)
             }

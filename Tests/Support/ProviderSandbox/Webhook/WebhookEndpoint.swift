@@ -32,6 +32,7 @@ struct WebhookEndpoint: Sendable {
             let token = try self.check(request, at: now)
             let fault = self.faults.fault(forWebhook: token)
             if case .webhook(let refusal) = fault { throw refusal }
+            if case .cut = fault { self.log.cut(.webhook, token: token, request: request, at: now) }
             let answer = fault?.answer(to: request, slowDelay: self.configuration.slowDelay) {
                 self.accept(token, request, at: now)
             }
