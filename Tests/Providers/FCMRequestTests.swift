@@ -157,6 +157,26 @@ struct FCMRequestTests {
         #expect(message["token"]?.string == "tok\"en")
     }
 
+    @Test("What wakes the app on an iPhone behind FCM goes into Apple's block, beside what is shown")
+    func contentAvailable() throws {
+        let request = Messages.fcm(
+            Messages.make {
+                $0.extras.platform = Array(
+                    #"{"fcm":{"apns":{"payload":{"aps":{"content-available":1}}}},"apns":{"content_available":true}}"#
+                        .utf8)
+            })
+        let message = try #require(try Messages.json(request)["message"])
+        let aps = message["apns"]?["payload"]?["aps"]
+        #expect(aps?["content-available"]?.integer == 1)
+        #expect(aps?["badge"]?.integer == 3 && aps?["sound"]?.string == "default")
+        #expect(message["notification"]?["title"]?.string == "Hello")
+        // Apple's own words are for devices that we reach without FCM.
+        let other = Messages.fcm(
+            Messages.make { $0.extras.platform = Array(#"{"apns":{"content_available":true}}"#.utf8) })
+        let plain = try Messages.json(other)["message"]?["apns"]?["payload"]?["aps"]
+        #expect(plain?["badge"]?.integer == 3 && plain?["content-available"] == nil)
+    }
+
     @Test("A token of a topic is a topic, with the topic's limit")
     func topic() throws {
         let message = Messages.make { $0.body = String(repeating: "b", count: 4_000) }
