@@ -4,6 +4,7 @@
 import ArgumentParser
 import Foundation
 import Model
+import WebPushEncryption
 
 /// Pushes a second from the deliveries stream to a provider's answer and the record of it.
 struct DeliveriesCommand: AsyncParsableCommand {
@@ -11,6 +12,8 @@ struct DeliveriesCommand: AsyncParsableCommand {
         commandName: "deliveries",
         abstract: "Pushes a second from the deliveries stream to the record of the provider's answer."
     )
+
+    private static let providers: [Provider] = [.fcm, .apns, .webpush]
 
     @Option(help: "Pushes to each provider.")
     var pushes = 50_000
@@ -24,7 +27,7 @@ struct DeliveriesCommand: AsyncParsableCommand {
     @OptionGroup var programs: ProgramOptions
 
     func validate() throws {
-        let known = ["fcm", "apns"]
+        let known = Self.providers.map(\.rawValue)
         if let provider, !known.contains(provider) {
             throw ValidationError("--provider is one of \(known.joined(separator: ", "))")
         }
@@ -35,7 +38,7 @@ struct DeliveriesCommand: AsyncParsableCommand {
             // The tables are the dispatcher's to make.
             let dispatcher = try await stack.dispatcher()
             _ = try await dispatcher.line("ready ")
-            for provider in [Provider.fcm, .apns] where self.provider ?? provider.rawValue == provider.rawValue {
+            for provider in Self.providers where self.provider ?? provider.rawValue == provider.rawValue {
                 try await self.measure(provider, dispatcher, stack)
             }
             try await dispatcher.end(by: SIGTERM)
@@ -44,14 +47,17 @@ struct DeliveriesCommand: AsyncParsableCommand {
 
     private func measure(_ provider: Provider, _ dispatcher: ChildProgram, _ stack: ScratchStack) async throws {
         let count = self.warmUp + self.pushes
+        let sandbox = try SandboxControl()
+        let key = try provider == .webpush ? Self.applicationKey() : ""
         var load = try await DeliveryLoad(
             provider.rawValue, provider: provider, users: self.users, count: count, in: stack
         ) { number in
-            guard provider == .apns else { return "deliveries-\(number)" }
+            let name = "deliveries-\(number)"
+            if provider == .webpush { return try await sandbox.subscription(name, key: key) }
+            guard provider == .apns else { return name }
             let digits = String(number, radix: 16)
             return String(repeating: "0", count: 64 - digits.count) + digits
         }
-        let sandbox = try SandboxControl()
         let first = try await sandbox.count(provider.rawValue).accepted
         try await load.append(self.warmUp)
         try await load.drain(by: dispatcher)
@@ -76,5 +82,10 @@ struct DeliveriesCommand: AsyncParsableCommand {
         report.add("ratio", rate / plain)
         report.add("dispatcher_cpu_us", spent * 1_000_000 / Double(self.pushes))
         try report.print()
+    }
+
+    /// The key that subscriptions are made with.
+    private static func applicationKey() throws -> String {
+        try VAPIDKey(file: Array(try Data(contentsOf: URL(filePath: Environment.require("VAPID_KEY"))))).publicKey
     }
 }

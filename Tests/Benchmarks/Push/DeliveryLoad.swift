@@ -25,11 +25,14 @@ struct DeliveryLoad {
         users: Int,
         count: Int,
         in stack: ScratchStack,
-        token: (Int) -> String
+        token: (Int) async throws -> String
     ) async throws {
         let pool = stack.database.pool
-        let devices = (0..<users).map { OfflineUsers.Device(user: "\(name)-\($0)", token: token($0)) }
-        let platform = provider == .apns ? "ios" : "android"
+        var devices: [OfflineUsers.Device] = []
+        for number in 0..<users {
+            devices.append(OfflineUsers.Device(user: "\(name)-\(number)", token: try await token(number)))
+        }
+        let platform = provider == .apns ? "ios" : provider == .webpush ? "web" : "android"
         _ = try await OfflineUsers.register(devices, platform: platform, provider: provider.rawValue, in: pool)
         let stored = try await pool.query(
             Self.notifications, .text(name), .int4(Int32(clamping: count)), .int4(Int32(clamping: users)),
