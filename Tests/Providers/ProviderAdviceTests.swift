@@ -10,11 +10,14 @@ struct ProviderAdviceTests {
     @Test(
         "What we keep back ourselves says what to do, as no answer does",
         arguments: [
-            ("token_malformed", Provider.apns, "register it again"), ("no_subscription", .webpush, "JSON.stringify"),
-            ("silent_push_not_allowed", .webpush, "Safari"), ("origin_not_allowed", .webpush, "WEBPUSH_ORIGINS"),
-            ("bad_subscription_key", .webpush, "subscribe anew"), ("private_address", .webpush, "private address"),
-            ("too_large:title", .apns, "shorten"), ("too_large:platform.apns", .apns, "shorten"),
-            ("bad_address", .email, "set again"), ("bad_field:From", .email, "SMTP_FROM"),
+            ("token_malformed", Provider.apns, "register it again"),
+            ("no_subscription", Provider.webpush, "JSON.stringify"),
+            ("silent_push_not_allowed", Provider.webpush, "Safari"),
+            ("origin_not_allowed", Provider.webpush, "WEBPUSH_ORIGINS"),
+            ("bad_subscription_key", Provider.webpush, "subscribe anew"),
+            ("private_address", Provider.webpush, "private address"),
+            ("too_large:title", Provider.apns, "shorten"), ("too_large:platform.apns", Provider.apns, "shorten"),
+            ("bad_address", Provider.email, "set again"), ("bad_field:From", Provider.email, "SMTP_FROM"),
         ])
     func refusals(reason: String, provider: Provider, words: String) {
         let reply = ProviderReply(.answered(.refused(reason: reason)), transcript: "not sent")

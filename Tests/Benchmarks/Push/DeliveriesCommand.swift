@@ -4,7 +4,6 @@
 import ArgumentParser
 import Foundation
 import Model
-import WebPushEncryption
 
 /// Pushes a second from the deliveries stream to a provider's answer and the record of it.
 struct DeliveriesCommand: AsyncParsableCommand {

@@ -5,6 +5,7 @@ import Crypto
 import JSON
 import Model
 import ProviderSandbox
+import Providers
 import _CryptoExtras
 
 extension ProviderProfile {

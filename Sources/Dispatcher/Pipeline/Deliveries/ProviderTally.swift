@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Model
+import Providers
+import Stores
 import Streams
 import Synchronization
 
