@@ -5,7 +5,7 @@ import Model
 import Providers
 import Testing
 
-@Suite("Advice")
+@Suite("Advice", .timeLimit(.minutes(10)))
 struct ProviderAdviceTests {
     @Test(
         "What we keep back ourselves says what to do, as no answer does",
