@@ -56,6 +56,18 @@ struct QuietHoursTests {
             try await Self.set(gateway, "/v1/settings", user: "ada", #"{"quiet_hours":null}"#)
             try await eventually("what waited is pushed") { stack.pushed() == ["ada-phone": ["fire", "news"]] }
             try await eventually("and counts as sent") { try await stack.statuses(user: "ada")["news"] == "sent" }
+            let rows = try await stack.query("SELECT id FROM carillon.notifications WHERE title = 'news'")
+            let id = NotificationID(try #require(rows.first).uuid(0))
+            let trace = try await gateway.call(
+                .get, "/v1/admin/notifications/\(id)/trace?user=ada",
+                token: try await Stack.token(user: "root", scope: .admin))
+            let steps = trace.body["steps"]?.array ?? []
+            #expect(steps.compactMap { $0["event"]?.string } == ["enqueued", "stored", "deferred", "push"])
+            let deferral = steps.first { $0["event"]?.string == "deferred" }
+            #expect(deferral?["reason"]?.string == "quiet_hours")
+            let until = try #require(deferral?["until"]?.string.flatMap { Timestamp(rfc3339: $0) })
+            let at = try #require(deferral?["at"]?.string.flatMap { Timestamp(rfc3339: $0) })
+            #expect(until > at)
         }
     }
 

@@ -23,7 +23,7 @@ struct FollowUpStoreTests {
                 Samples.notification(3, user: "b"),
             ]
             _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
-            try await store.put(batch.map { (Self.item($0), Self.now + .seconds(60), "quiet_hours") })
+            try await store.put(batch.map { (Self.item($0), Self.now + .seconds(60), "quiet_hours") }, now: Self.now)
             let loaded = try await NotificationStore(pool: pool).load(batch.map { ($0.user, $0.id) })
             #expect(loaded.allSatisfy { $0.status == .deferred && $0.statusReason == "quiet_hours" })
             #expect(try await store.take(now: Self.now + .seconds(59), until: Self.now, limit: 10).isEmpty)
@@ -36,7 +36,7 @@ struct FollowUpStoreTests {
             #expect(first.count + rest.count == 3)
             // Whoever put it off again keeps it; the others are gone.
             let again = try #require(first.first)
-            try await store.put([(again.item, Self.now + .seconds(200), "quiet_hours")])
+            try await store.put([(again.item, Self.now + .seconds(200), "quiet_hours")], now: Self.now)
             try await store.remove((first + rest).map(\.item), takenUntil: until)
             #expect(try await store.take(now: Self.now + .seconds(199), until: until, limit: 10).isEmpty)
             let last = try await store.take(now: Self.now + .seconds(200), until: until, limit: 10)
@@ -51,8 +51,8 @@ struct FollowUpStoreTests {
             let many = (0..<FollowUpStore.userLimit + 10).map { Samples.notification($0, user: "many") }
             let few = (2_000..<2_003).map { Samples.notification($0, user: "few") }
             _ = try await NotificationStore(pool: pool).store(many + few, areRepeats: false)
-            try await store.put(many.map { (Self.item($0), Self.now, "quiet_hours") })
-            try await store.put(few.map { (Self.item($0), Self.now + .seconds(1), "quiet_hours") })
+            try await store.put(many.map { (Self.item($0), Self.now, "quiet_hours") }, now: Self.now)
+            try await store.put(few.map { (Self.item($0), Self.now + .seconds(1), "quiet_hours") }, now: Self.now)
             let at = Self.now + .seconds(1)
             let until = Self.now + .seconds(90)
             let first = try await store.take(now: at, until: until, limit: FollowUpStore.userLimit + 1)
@@ -70,7 +70,7 @@ struct FollowUpStoreTests {
             let store = FollowUpStore(pool: pool)
             let batch = (0..<200).map { Samples.notification($0, user: "u\($0 % 20)") }
             _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
-            try await store.put(batch.map { (Self.item($0), Self.now, "quiet_hours") })
+            try await store.put(batch.map { (Self.item($0), Self.now, "quiet_hours") }, now: Self.now)
             let until = Self.now + .seconds(30)
             var taken: [FollowUpStore.Item] = []
             while taken.count < batch.count {
@@ -140,8 +140,8 @@ struct FollowUpStoreTests {
             _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
             let items = batch.map { Self.item($0) }
             let due = Self.now + .seconds(500)
-            try await store.put(items.map { ($0, due, "quiet_hours") })
-            try await store.put([(items[1], due + .seconds(1), "quiet_hours")])
+            try await store.put(items.map { ($0, due, "quiet_hours") }, now: Self.now)
+            try await store.put([(items[1], due + .seconds(1), "quiet_hours")], now: Self.now)
             try await store.hasten(items[..<2].map { ($0, due) }, now: Self.now)
             let taken = try await store.take(now: Self.now, until: due, limit: 10)
             #expect(taken.map(\.item) == [items[0]])
@@ -156,7 +156,8 @@ struct FollowUpStoreTests {
             _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
             let items = batch.map { Self.item($0) }
             let until = Timestamp(seconds: 4_000_000_000)
-            try await store.put([(items[0], Self.now, "quiet_hours"), (items[1], until + .seconds(5), "quiet_hours")])
+            try await store.put(
+                [(items[0], Self.now, "quiet_hours"), (items[1], until + .seconds(5), "quiet_hours")], now: Self.now)
             #expect(try await store.take(now: Self.now, until: until, limit: 10).map(\.item) == [items[0]])
             try await PreferenceStore(pool: pool).set(user: "a", settings: UserSettings())
             try await store.reconsiderReleases(now: Self.now, over: .zero)
@@ -175,7 +176,7 @@ struct FollowUpStoreTests {
             let notification = Samples.notification(1, user: "a")
             _ = try await NotificationStore(pool: pool).store([notification], areRepeats: false)
             let far = Timestamp(seconds: 4_000_000_000)
-            try await store.put([(Self.item(notification), far, "quiet_hours")])
+            try await store.put([(Self.item(notification), far, "quiet_hours")], now: Self.now)
             var settings = UserSettings()
             settings.zone = "Europe/Berlin"
             try await PreferenceStore(pool: pool).set(user: "a", settings: settings)
@@ -195,15 +196,15 @@ struct FollowUpStoreTests {
                 Self.item(batch[0], .attention), Self.item(batch[1], .attention), Self.item(batch[2], .email),
             ]
             // The first two wait for the end of quiet hours, until the second is only waited for as its user is idle.
-            try await store.put([
-                (items[0], far, "quiet_hours"), (items[1], far, "quiet_hours"), (items[2], far, "unread"),
-            ])
-            try await store.put([(items[1], far, "idle")])
+            try await store.put(
+                [(items[0], far, "quiet_hours"), (items[1], far, "quiet_hours"), (items[2], far, "unread")],
+                now: Self.now)
+            try await store.put([(items[1], far, "idle")], now: Self.now)
             try await PreferenceStore(pool: pool).set(user: "a", settings: UserSettings())
             let soon = far + .seconds(-1)
             #expect(try await store.take(now: soon, until: far, limit: 10).map(\.item) == [items[0]])
             // New rules of zones are as good a reason.
-            try await store.put([(items[0], far, "quiet_hours")])
+            try await store.put([(items[0], far, "quiet_hours")], now: Self.now)
             try await store.reconsiderReleases(now: Self.now, over: .zero)
             #expect(try await store.take(now: soon, until: far, limit: 10).map(\.item) == [items[0]])
         }

@@ -74,20 +74,32 @@ package struct NotificationTrace: Sendable {
     private static func steps(_ record: TraceStore.Record) -> [Step] {
         let notification = record.notification
         var steps = [Step(notification.createdAt, "enqueued", [("entry", notification.jobEntry)])]
-        let wasRefused = [.suppressed, .expired].contains(notification.status) && notification.version == 0
-        steps.append(
-            Step(
-                record.storedAt, "stored",
-                wasRefused
-                    ? [("status", notification.status.rawValue), ("reason", notification.statusReason)]
-                    : [("version", String(notification.version))]
+        if let gathering = record.gathering {
+            steps.append(Step(record.storedAt, "gathered", [("window", gathering.window.description)]))
+            if let summary = gathering.summary {
+                steps.append(Step(summary.storedAt, "summarised", [("summary", summary.id.description)]))
+            }
+        } else {
+            let wasRefused = [.suppressed, .expired].contains(notification.status) && notification.version == 0
+            steps.append(
+                Step(
+                    record.storedAt, "stored",
+                    wasRefused
+                        ? [("status", notification.status.rawValue), ("reason", notification.statusReason)]
+                        : [("version", String(notification.version))]
+                )
             )
-        )
+        }
+        if let cancelledAt = record.cancelledAt { steps.append(Step(cancelledAt, "cancelled")) }
         if let decision = notification.decision {
             steps.append(Step(record.storedAt, "held_back", [("reason", decision)]))
         }
         steps += record.attempts.map { attempt in
-            Step(
+            if attempt.kind == AuditStep.kind {
+                let end = attempt.milliseconds.map { attempt.at + .milliseconds($0) }
+                return Step(attempt.at, attempt.outcome, [("reason", attempt.reason), ("until", end?.rfc3339)])
+            }
+            return Step(
                 attempt.at, attempt.kind,
                 [
                     ("provider", attempt.provider), ("device", attempt.device?.description),

@@ -49,6 +49,21 @@ enum DeliverySQL {
         SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
         """
 
+    /// $1, $2: users and ids; $3: when.
+    ///
+    /// Whoever died before the push was in its stream has recorded it already.
+    static let unproven = """
+        INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, provider, kind, attempt, outcome)
+        SELECT $3::timestamptz, u.user_id, u.id, '\(AuditStep.provider)', '\(AuditStep.kind)', 0,
+            '\(AuditStep.unproven.rawValue)'
+        FROM unnest($1, $2) AS u (user_id, id)
+        WHERE NOT EXISTS (
+            SELECT FROM carillon.delivery_attempts a
+            WHERE a.notification_id = u.id AND a.kind = '\(AuditStep.kind)'
+                AND a.outcome = '\(AuditStep.unproven.rawValue)' AND a.at >= $3::timestamptz - interval '1 hour'
+        )
+        """
+
     /// What was cancelled while a provider had it says so, and counts as sent; what waits for the end of quiet hours goes on
     /// waiting for its push, mail or not.
     static let accepted = """

@@ -274,6 +274,17 @@ package struct DeliveryStore: Sendable {
         return holders
     }
 
+    /// Records of notifications that no socket proved their receipt in time; of one that was recorded within the hour, no more.
+    package func noteUnproven(
+        _ notifications: [(user: String, id: NotificationID)],
+        at moment: Timestamp
+    ) async throws(PostgresError) {
+        guard !notifications.isEmpty else { return }
+        try await self.pool.query(
+            DeliverySQL.unproven, .array(PostgresArray(texts: notifications.map(\.user))),
+            .array(PostgresArray(uuids: notifications.map(\.id.halves))), .timestamptz(moment.microseconds))
+    }
+
     /// Makes the audit's parts for the days ahead.
     package func makeAttemptParts() async throws(PostgresError) {
         try await self.pool.query(

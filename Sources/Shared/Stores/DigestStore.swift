@@ -176,6 +176,16 @@ package struct DigestStore: Sendable {
         return held
     }
 
+    /// The id of a window's summary: the same, whoever flushes it.
+    package static func summary(of window: NotificationID, user: String) -> NotificationID {
+        let origin = EntryDigest(
+            stream: "digest",
+            entry: "\(window.milliseconds)-0",
+            fields: [("id", Array(window.description.utf8)[...])]
+        )
+        return NotificationID(origin: origin, user: user)
+    }
+
     /// Removes windows whose summaries are on their way.
     package func remove(_ ids: [NotificationID]) async throws(PostgresError) {
         guard !ids.isEmpty else { return }

@@ -45,8 +45,12 @@ package struct FollowUpStore: Sendable {
 
     /// Puts things off, in place of an earlier moment for the same; what waits for a release is `deferred` meanwhile.
     ///
-    /// An e-mail keeps its first moment, however often its notification is looked at again.
-    package func put(_ items: [(item: Item, due: Timestamp, reason: String)]) async throws(PostgresError) {
+    /// An e-mail keeps its first moment, however often its notification is looked at again. What quiet hours put off becomes a
+    /// row of the audit, as nothing else remembers it when it has been released.
+    package func put(
+        _ items: [(item: Item, due: Timestamp, reason: String)],
+        now: Timestamp
+    ) async throws(PostgresError) {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items.map(\.item))
         var moments = PostgresArray(.timestamptz, capacity: items.count)
@@ -59,6 +63,18 @@ package struct FollowUpStore: Sendable {
             statements.append(
                 PostgresStatement(
                     Self.markDeferred, [users, ids, .array(PostgresArray(texts: releases.map(\.reason)))])
+            )
+        }
+        let held = items.filter { $0.item.kind == .release || $0.reason == Self.quietHours }
+        if !held.isEmpty {
+            let (users, ids, _) = Self.columns(held.map(\.item))
+            var moments = PostgresArray(.timestamptz, capacity: held.count)
+            for item in held { moments.append(timestamptz: item.due.microseconds) }
+            let reasons = PostgresArray(texts: held.map(\.reason))
+            statements.append(
+                PostgresStatement(
+                    Self.noteDeferred,
+                    [users, ids, .array(moments), .array(reasons), .timestamptz(now.microseconds)])
             )
         }
         try await self.pool.run(statements)
@@ -145,7 +161,8 @@ package struct FollowUpStore: Sendable {
     /// Whether a row waits for the end of quiet hours: a push that they held back, or one that calls for attention.
     ///
     /// A release by an older program has no reason.
-    static let waitsForQuietEnd = "(kind = '\(FollowUp.release.rawValue)' OR reason = 'quiet_hours')"
+    static let waitsForQuietEnd = "(kind = '\(FollowUp.release.rawValue)' OR reason = '\(Self.quietHours)')"
+    private static let quietHours = "quiet_hours"
 
     private static let insert = """
         INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at, reason)
@@ -165,6 +182,16 @@ package struct FollowUpStore: Sendable {
         UPDATE carillon.notifications n SET status = 'deferred', status_reason = d.reason
         FROM unnest($1, $2, $3) AS d (user_id, id, reason)
         WHERE n.user_id = d.user_id AND n.id = d.id AND n.status IN ('pending', 'deferred')
+        """
+
+    /// $1 to $4: users, ids, moments, reasons; $5: now.
+    private static let noteDeferred = """
+        INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, provider, kind, attempt, outcome, reason,
+            duration_ms)
+        SELECT $5::timestamptz, d.user_id, d.id, '\(AuditStep.provider)', '\(AuditStep.kind)', 0,
+            '\(AuditStep.deferred.rawValue)', d.reason,
+            greatest(0, least(2147483647, extract(epoch FROM d.due_at - $5::timestamptz) * 1000))::int4
+        FROM unnest($1, $2, $3, $4) AS d (user_id, id, due_at, reason)
         """
 
     /// $1: now, $2: when it comes up again, $3: how many rows.

@@ -144,14 +144,9 @@ package struct DigestService: Service {
         now: Timestamp
     ) -> Notification {
         let type = catalog[digest.type] ?? NotificationType(name: digest.type)
-        let origin = EntryDigest(
-            stream: "digest",
-            entry: "\(digest.id.milliseconds)-0",
-            fields: [("id", Array(digest.id.description.utf8)[...])]
-        )
         let content = Self.content(of: digest, type: type, catalog, locale: locale)
         var summary = NotificationDraft(content, type: type, lane: digest.lane, createdAt: now)
-            .notification(id: NotificationID(origin: origin, user: digest.user), user: digest.user)
+            .notification(id: DigestStore.summary(of: digest.id, user: digest.user), user: digest.user)
         summary.org = digest.org
         summary.jobEntry = digest.alone?.entry ?? "digest/\(digest.id)"
         summary.jobID = digest.alone?.job

@@ -48,6 +48,10 @@ package struct ProofService: Service {
         let unproven = notifications.filter { notification in
             notification.status == .pending && notification.readAt == nil && notification.deletedAt == nil
         }
+        let moment = self.dispatcher.now()
+        try await self.dispatcher.untilDone("record missing proofs") {
+            try await self.dispatcher.deliveries.noteUnproven(unproven.map { ($0.user, $0.id) }, at: moment)
+        }
         try await Router(dispatcher: self.dispatcher).fallBack(unproven)
         // Removed only now that the deliveries stream has them.
         var batch = RedisBatch()
