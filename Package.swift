@@ -170,7 +170,8 @@ let package = Package(
         .target(
             name: "Explanation",
             dependencies: [
-                "Catalog", "Decision", "JSON", "Model", "Shapes", "Stores", "Streams", "Templates", "Zones",
+                "Catalog", "Decision", "JSON", "Model", "Schedules", "Shapes", "Stores", "Streams", "Templates",
+                "Zones",
             ],
             path: "Sources/Shared/Explanation"
         ),

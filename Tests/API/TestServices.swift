@@ -75,6 +75,7 @@ enum TestServices {
             recipients: RecipientStore(pool: pool),
             usage: UsageCaps(connection: redis, keys: keys),
             traces: TraceStore(pool: pool),
+            digests: DigestStore(pool: pool),
             survey: StreamSurvey(connection: redis, keys: keys),
             providerBoard: ProviderBoard(connection: redis, keys: keys),
             testSends: TestSends(connection: redis, keys: keys),

@@ -84,7 +84,8 @@ struct CommandTests {
             let shown = try await simulate(["--type", "offer", "--field", #"vars={"n":3}"#] + night)
             #expect(shown.code == 0, "\(shown.errors)")
             for words in [
-                "3 offers", "quiet until", "it waits in the inbox", "(quiet_hours)", "(not_asked_for)",
+                "3 offers", "quiet until", "device  ", "devices fcm ", "it waits in the inbox", "(quiet_hours)",
+                "(not_asked_for)",
                 "2026-11-21T06:00:00",
             ] { #expect(shown.output.contains(words), "\(words) in \(shown.output)") }
 

@@ -59,4 +59,96 @@ struct SimulationTests {
             #expect(faulty.faults == ["job.vars.n"])
         }
     }
+
+    @Test("what waits for its moment or for a digest begins with that, and goes on from then")
+    func holds() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(
+                """
+                types:
+                  offer: {severity: info, delivery: push}
+                  comment: {severity: info, delivery: push, digest: {window: 1h, singles: 1}}
+                """
+            )
+            let gateway = try await stack.startGateway(environment: environment)
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            try await gateway.set(#"{"zone":"Europe/Berlin"}"#, of: "ada")
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            func steps(_ fields: String, type: String = "offer", at: String) async throws -> [JSONValue] {
+                let job = #"{"type":"\#(type)","title":"x",\#(fields)}"#
+                let answer = try await gateway.call(
+                    .post, "/v1/admin/simulate", token: admin,
+                    json: #"{"user":"ada","job":\#(job),"at":"\#(at)","presence":"offline"}"#)
+                #expect(answer.status == 200, "\(answer.body)")
+                #expect(answer.body["at"]?.string == at)
+                return answer.body["steps"]?.array ?? []
+            }
+            let arrival = "2026-11-20T10:00:00.000Z"
+            let due = "2026-11-21T08:00:00.000Z"
+            for (field, what) in [
+                (#""deliver_at":"2026-11-21T08:00:00Z""#, "deliver_at"),
+                (#""deliver_local":"2026-11-21T09:00""#, "deliver_local"),
+            ] {
+                let found = try await steps(field, at: arrival)
+                #expect(found.compactMap { $0["step"]?.string } == ["schedule", "store", "push"])
+                #expect(found.first?["what"]?.string == what)
+                #expect(found.first?["until"]?.string == due)
+                #expect(found.compactMap { $0["at"]?.string } == [arrival, due, due])
+                #expect(found.last?["devices"]?.string?.hasPrefix("fcm ") == true)
+            }
+            // What is past goes at once.
+            let late = try await steps(#""deliver_at":"2026-11-19T08:00:00Z""#, at: arrival)
+            #expect(late.compactMap { $0["step"]?.string } == ["store", "push"])
+
+            let replacing = try await steps(#""collapse_key":"score""#, at: arrival)
+            #expect(replacing.compactMap { $0["step"]?.string } == ["replace", "store", "push"])
+            #expect(replacing.first?["what"]?.string == "score")
+
+            // The first of a window comes alone; with it there, the next one waits for the window's end.
+            let first = try await steps(#""digest":"post""#, type: "comment", at: arrival)
+            #expect(first.compactMap { $0["step"]?.string } == ["store", "push"])
+            try await stack.query(
+                """
+                INSERT INTO carillon.digests (id, user_id, org_id, type, key, lane, opened_at, due_at, last_at, count)
+                VALUES (gen_random_uuid(), 'ada', '', 'comment', 'post', 'normal', '2026-11-20T09:30:00Z',
+                    '2026-11-20T10:30:00Z', '2026-11-20T10:30:00Z', 1)
+                """
+            )
+            let next = try await steps(#""digest":"post""#, type: "comment", at: arrival)
+            #expect(next.compactMap { $0["step"]?.string } == ["gather", "store", "push"])
+            #expect(next.first?["until"]?.string == "2026-11-20T10:30:00.000Z")
+            #expect(next.last?["at"]?.string == "2026-11-20T10:30:00.000Z")
+            #expect(try await stack.query("SELECT 1 FROM carillon.notifications").isEmpty)
+        }
+    }
+
+    @Test("a device whose provider no dispatcher has is named, and is none that a push reaches")
+    func unreachable() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let registered = try await gateway.call(
+                .post, "/v1/devices", token: try await Stack.token(user: "ada"),
+                json: #"{"platform":"android","token":"ada-phone","name":"phone","app":"nowhere"}"#)
+            #expect(registered.status == 201)
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            func simulate() async throws -> JSONValue {
+                try await gateway.call(
+                    .post, "/v1/admin/simulate", token: admin,
+                    json: #"{"user":"ada","job":{"type":"payment_received","title":"x"}}"#
+                ).body
+            }
+            // Nobody says what there is.
+            #expect(try await simulate()["reachable"]?.integer == 1)
+            _ = try await stack.startDispatcher()
+            try await eventually("the dispatcher has said what it has") {
+                try await simulate()["reachable"]?.integer == 0
+            }
+            let answer = try await simulate()
+            #expect(answer["devices"]?.integer == 1)
+            let device = answer["push_devices"]?.array?.first
+            #expect(device?["provider"]?.string == "fcm")
+            #expect(device?["reachable"]?.bool == false)
+            #expect(answer["steps"]?.texts("step")?.contains("push") != true)
+        }
+    }
 }

@@ -20,7 +20,7 @@ enum ChannelWords {
         "waits_in_inbox": "it waits in the inbox",
         "due": "nothing is in its way",
         "proven_by_socket": "a socket proves receipt, so that no push is needed",
-        "no_device": "the user has no active device",
+        "no_device": "the user has no active device, or none that a dispatcher has a provider for",
         "quiet_hours": "quiet hours",
         "idle": "the user holds a socket and does not look at it",
         "unread": "it is still unread then",

@@ -81,8 +81,7 @@ struct SimulateCommand: AsyncParsableCommand {
             try reader.finish()
             guard let catalog, let address, let zone else { return }
             do {
-                let content = try JobSimulation.content(of: fields, user: self.user, catalog: catalog)
-                var question = JobSimulation.Question(user: self.user, content: content)
+                var question = try JobSimulation.question(of: fields, user: self.user, catalog: catalog)
                 question.at = moment
                 question.presence = self.presence
                 question.isProven = !self.unproven
@@ -92,7 +91,9 @@ struct SimulateCommand: AsyncParsableCommand {
                         try await JobSimulation(
                             catalog: catalog,
                             recipients: RecipientStore(pool: pool),
+                            digests: DigestStore(pool: pool),
                             presence: PresenceRegistry(connection: redis, keys: Keyspace()),
+                            providers: ProviderBoard(connection: redis, keys: Keyspace()),
                             usage: UsageCaps(connection: redis, keys: Keyspace()),
                             zones: zones,
                             defaultZone: zone
@@ -149,7 +150,10 @@ struct SimulateCommand: AsyncParsableCommand {
         card.add("zone", answer.zone ?? "the default")
         card.add("locale", answer.locale)
         card.add("presence", Self.word(answer.presence))
-        card.add("devices", "\(answer.devices)")
+        card.add("devices", "\(answer.devices.count)")
+        for device in answer.devices {
+            card.add("device", device.isReachable ? device.label : "\(device.label), no provider (no_provider)")
+        }
         card.add("cap reached", answer.cap?.rawValue)
         card.add("quiet until", answer.quietUntil?.rfc3339)
         card.add("title", answer.title)
@@ -165,12 +169,15 @@ struct SimulateCommand: AsyncParsableCommand {
         channels.show()
         Terminal.line("")
         var steps = Table([.text("AT"), .text("STEP"), .text("WHAT", isCuttable: true)])
+        for hold in answer.holds { steps.add([hold.at.rfc3339, hold.kind.rawValue, Self.text(hold.members)]) }
         for event in answer.steps {
-            let step = StepDescription(event.step)
-            let members = step.members.compactMap { name, value in value.map { "\(name) \($0)" } }
-            steps.add([event.at.rfc3339, step.word, members.joined(separator: ", ")])
+            steps.add([event.at.rfc3339, StepDescription(event.step).word, Self.text(answer.members(event))])
         }
         steps.show()
+    }
+
+    private static func text(_ members: [(name: String, value: String?)]) -> String {
+        members.compactMap { name, value in value.map { "\(name) \($0)" } }.joined(separator: ", ")
     }
 
     private static func word(_ presence: Presence) -> String {

@@ -30,6 +30,7 @@ package struct APIServices: Sendable {
     package let recipients: RecipientStore
     package let usage: UsageCaps
     package let traces: TraceStore
+    package let digests: DigestStore
     package let survey: StreamSurvey
     package let providerBoard: ProviderBoard
     package let testSends: TestSends
@@ -82,6 +83,7 @@ package struct APIServices: Sendable {
         recipients: RecipientStore,
         usage: UsageCaps,
         traces: TraceStore,
+        digests: DigestStore,
         survey: StreamSurvey,
         providerBoard: ProviderBoard,
         testSends: TestSends,
@@ -124,6 +126,7 @@ package struct APIServices: Sendable {
         self.recipients = recipients
         self.usage = usage
         self.traces = traces
+        self.digests = digests
         self.survey = survey
         self.providerBoard = providerBoard
         self.testSends = testSends

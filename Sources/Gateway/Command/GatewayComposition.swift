@@ -187,6 +187,7 @@ enum GatewayComposition {
                 recipients: RecipientStore(pool: pool),
                 usage: UsageCaps(connection: redis, keys: keys),
                 traces: TraceStore(pool: pool),
+                digests: DigestStore(pool: pool),
                 survey: survey,
                 providerBoard: ProviderBoard(connection: redis, keys: keys),
                 testSends: TestSends(connection: redis, keys: keys),

@@ -5,6 +5,7 @@ package import Catalog
 import Decision
 import JSON
 package import Model
+import Schedules
 package import Stores
 package import Streams
 import Templates
@@ -20,21 +21,28 @@ package struct JobSimulation: Sendable {
     /// What is asked.
     package struct Question: Sendable {
         package let user: String
+        package let org: String
         package let content: JobContent
         package var at: Timestamp?
         package var presence = SupposedPresence.actual
         /// Whether sockets prove receipt, where there are any.
         package var isProven = true
 
-        package init(user: String, content: JobContent) {
+        init(user: String, org: String, content: JobContent) {
             self.user = user
+            self.org = org
             self.content = content
         }
     }
 
+    /// What is due sooner than this goes on its way at once.
+    private static let tolerance: Duration = .seconds(1)
+
     private let catalog: Catalog
     private let recipients: RecipientStore
+    private let digests: DigestStore
     private let presence: PresenceRegistry
+    private let providers: ProviderBoard
     private let usage: UsageCaps
     private let zones: ZoneDatabase
     private let defaultZone: ZoneRules
@@ -42,27 +50,31 @@ package struct JobSimulation: Sendable {
     package init(
         catalog: Catalog,
         recipients: RecipientStore,
+        digests: DigestStore,
         presence: PresenceRegistry,
+        providers: ProviderBoard,
         usage: UsageCaps,
         zones: ZoneDatabase,
         defaultZone: ZoneRules
     ) {
         self.catalog = catalog
         self.recipients = recipients
+        self.digests = digests
         self.presence = presence
+        self.providers = providers
         self.usage = usage
         self.zones = zones
         self.defaultZone = defaultZone
     }
 
-    /// A job's content; its audience may be left out, as the user is named.
+    /// What a job would come to for a user; its audience may be left out, as the user is named.
     ///
     /// - Throws: `JobFaults` with every fault.
-    package static func content(
+    package static func question(
         of fields: [(name: String, value: [UInt8])],
         user: String,
         catalog: Catalog
-    ) throws(JobFaults) -> JobContent {
+    ) throws(JobFaults) -> Question {
         var fields = fields
         if !fields.contains(where: { ["user", "users", "topic", "all"].contains($0.name) }) {
             fields.append(("user", Array(user.utf8)))
@@ -73,7 +85,7 @@ package struct JobSimulation: Sendable {
         }
         let faults = catalog.variableFaults(content)
         guard faults.isEmpty else { throw JobFaults(faults) }
-        return content
+        return Question(user: user, org: job.org, content: content)
     }
 
     /// - Throws: what the stores say; `JobFaults` if the type is not in the catalog or its words cannot be made.
@@ -81,24 +93,83 @@ package struct JobSimulation: Sendable {
         guard let type = self.catalog[question.content.type] else {
             throw JobFaults([JobFault("type", "is not in the catalog")])
         }
-        let facts = try await self.facts(question, type, now: question.at ?? now)
+        let arrival = question.at ?? now
+        let active = try await self.recipients.activeDevices([question.user])[ExactText(question.user)] ?? []
+        let devices = try await self.reach(active, now: now)
+        var facts = try await self.facts(question, type, devices, now: arrival)
+        var holds: [SimulatedHold] = []
+        if let hold = self.scheduling(question.content, facts) {
+            holds.append(hold)
+            facts = try await self.facts(question, type, devices, now: hold.until ?? arrival)
+        }
+        if let hold = try await self.gathering(question, type, facts) {
+            holds.append(hold)
+            facts = try await self.facts(question, type, devices, now: hold.until ?? facts.now)
+        } else if let key = question.content.collapseKey {
+            holds.append(SimulatedHold(kind: .replace, at: facts.now, until: nil, what: key))
+        }
         let (title, body) = try self.words(question.content, locale: facts.settings.locale)
         let simulation = Simulation(facts, isProven: question.isProven)
         let events = simulation.run()
         return SimulationAnswer(
             user: question.user,
-            at: facts.now,
+            at: arrival,
             zone: facts.settings.zone,
             locale: facts.settings.locale,
             title: title,
             body: body,
             presence: facts.presence,
-            devices: facts.deviceCount,
+            devices: devices,
             cap: facts.cap,
             quietUntil: facts.quietEnd,
             channels: simulation.fates(events),
+            holds: holds,
             steps: events
         )
+    }
+
+    /// What waits for its moment before anything else is asked.
+    private func scheduling(_ content: JobContent, _ facts: DecisionFacts) -> SimulatedHold? {
+        if let wall = content.deliverLocal {
+            let delivery = LocalDelivery(
+                [(user: facts.notification.user, zone: facts.settings.zone)],
+                at: wall,
+                now: facts.now,
+                defaultZone: "",
+                rules: { $0.isEmpty ? self.defaultZone : self.zones.rules($0) }
+            )
+            guard let moment = delivery.parts.first?.at, moment > facts.now else { return nil }
+            return SimulatedHold(kind: .schedule, at: facts.now, until: moment, what: "deliver_local")
+        }
+        guard let moment = content.deliverAt, moment > facts.now + Self.tolerance else { return nil }
+        return SimulatedHold(kind: .schedule, at: facts.now, until: moment, what: "deliver_at")
+    }
+
+    /// What a digest holds back: not what its user's wishes refuse, nor the first few of a window.
+    private func gathering(
+        _ question: Question,
+        _ type: NotificationType,
+        _ facts: DecisionFacts
+    ) async throws -> SimulatedHold? {
+        guard let key = question.content.digest, let rule = type.digest,
+            case .store(.pending, _, _)? = Simulation(facts, isProven: true).run().first?.step
+        else { return nil }
+        let now = facts.now
+        let known = try await self.digests.window(user: question.user, org: question.org, type: type.name, key: key)
+        let window = known.flatMap { $0.due > now ? $0 : nil }
+        guard (window?.count ?? 0) >= rule.singles else { return nil }
+        var until = window?.due ?? now + rule.window
+        if let window, rule.isSliding { until = min(window.last, now + rule.window) }
+        return SimulatedHold(kind: .gather, at: now, until: until, what: key)
+    }
+
+    /// Which devices dispatchers have a way to; all of them if no dispatcher says what it has.
+    private func reach(_ devices: [Device], now: Timestamp) async throws -> [SimulatedDevice] {
+        let states = try await self.providers.states(now: now)
+        return devices.map { device in
+            let hasWay = states.contains { $0.provider == device.provider && $0.app == device.app }
+            return SimulatedDevice(device: device, isReachable: states.isEmpty || hasWay)
+        }
     }
 
     /// What it says to someone with that locale.
@@ -108,11 +179,15 @@ package struct JobSimulation: Sendable {
         return (message.title, message.body)
     }
 
-    private func facts(_ question: Question, _ type: NotificationType, now: Timestamp) async throws -> DecisionFacts {
+    private func facts(
+        _ question: Question,
+        _ type: NotificationType,
+        _ devices: [SimulatedDevice],
+        now: Timestamp
+    ) async throws -> DecisionFacts {
         let user = question.user
         let key = RecipientStore.Key(user: user, type: type.name, category: type.category, needsLocale: true)
         let wishes = try await self.recipients.wishes([key]).first ?? RecipientStore.Wishes()
-        let devices = try await self.recipients.activeDevices([user])[ExactText(user)] ?? []
         let draft = NotificationDraft(question.content, type: type, lane: .bulk, createdAt: now)
         var facts = DecisionFacts(
             notification: draft.notification(id: NotificationID(high: 0, low: 0), user: user),
@@ -123,7 +198,7 @@ package struct JobSimulation: Sendable {
         facts.preference = wishes.preference
         facts.settings = wishes.settings
         facts.zone = wishes.settings.zone.flatMap { self.zones.rules($0) } ?? self.defaultZone
-        facts.deviceCount = devices.count
+        facts.deviceCount = devices.count { $0.isReachable }
         facts.cap = try await self.cap(type, user: user, now: now)
         facts.presence = try await self.presence(of: user, question.presence, now: now)
         return facts

@@ -186,6 +186,28 @@ package struct DigestStore: Sendable {
         return NotificationID(origin: origin, user: user)
     }
 
+    /// How the open window of a key stands: when it is over, when at the latest if it slides, and how many it has had; nil if there
+    /// is none.
+    package func window(
+        user: String,
+        org: String,
+        type: String,
+        key: String
+    ) async throws(PostgresError) -> (due: Timestamp, last: Timestamp, count: Int)? {
+        let result = try await self.pool.query(
+            """
+            SELECT due_at, last_at, count FROM carillon.digests
+            WHERE user_id = $1 AND org_id = $2 AND type = $3 AND key = $4 AND state = 'open'
+            """,
+            .text(user), .text(org), .text(type), .text(key)
+        )
+        guard let row = result.first else { return nil }
+        return (
+            Timestamp(microseconds: try row.timestamptz(0)), Timestamp(microseconds: try row.timestamptz(1)),
+            Int(try row.int4(2))
+        )
+    }
+
     /// Removes windows whose summaries are on their way.
     package func remove(_ ids: [NotificationID]) async throws(PostgresError) {
         guard !ids.isEmpty else { return }

@@ -32,17 +32,18 @@ struct SimulationRoutes {
         let at = moment.flatMap { Timestamp(rfc3339: $0) }
         if moment != nil, at == nil { body.fault("at", "must be an RFC 3339 time such as 2026-11-20T10:00:00Z") }
         let catalog = self.services.catalog
-        let content = self.content(&body, user: user, catalog)
+        let asked = self.question(&body, user: user, catalog)
         try body.finish()
-        guard let content else { throw Problem(.badRequest, "the job is missing") }
-        var question = JobSimulation.Question(user: user, content: content)
+        guard var question = asked else { throw Problem(.badRequest, "the job is missing") }
         question.at = at
         question.presence = presence ?? .actual
         question.isProven = isProven ?? true
         let simulation = JobSimulation(
             catalog: catalog,
             recipients: self.services.recipients,
+            digests: self.services.digests,
             presence: self.services.presence,
+            providers: self.services.providerBoard,
             usage: self.services.usage,
             zones: self.services.zones,
             defaultZone: self.services.defaultZone
@@ -51,13 +52,13 @@ struct SimulationRoutes {
         return Response.object { answer.write(to: &$0) }
     }
 
-    private func content(_ body: inout JSONBody, user: String, _ catalog: Catalog) -> JobContent? {
+    private func question(_ body: inout JSONBody, user: String, _ catalog: Catalog) -> JobSimulation.Question? {
         guard let members = body.value["job"]?.object else {
             body.fault("job", "must be a JSON object with the fields of a job")
             return nil
         }
         do throws(JobFaults) {
-            return try JobSimulation.content(of: JobFields.flat(members), user: user, catalog: catalog)
+            return try JobSimulation.question(of: JobFields.flat(members), user: user, catalog: catalog)
         } catch {
             for fault in error.faults { body.fault("job.\(fault.field)", fault.reason) }
             return nil

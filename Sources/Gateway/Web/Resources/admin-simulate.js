@@ -77,6 +77,6 @@ function view(found) {
 
 function kind({ step, status }) {
   if (["push", "publish", "email"].includes(step)) return "good";
-  if (["postpone", "hold_back", "wait", "publish_silently"].includes(step)) return "warn";
+  if (["schedule", "gather", "postpone", "hold_back", "wait", "publish_silently"].includes(step)) return "warn";
   return ["suppressed", "expired", "failed"].includes(status) ? "bad" : "";
 }
