@@ -78,4 +78,78 @@ struct ForgetfulRedisTests {
             #expect(try left.first?.int8(0) == 0)
         }
     }
+
+    @Test("Redis dies and starts with an empty disk: groups and scripts are made anew, and what waits elsewhere comes")
+    func restartedEmpty() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(environment: environment)
+            try await eventually("Redis is known to remember") {
+                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
+            for user in ["asleep", "later", "gathered", "mute"] {
+                try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
+            }
+            try await gateway.register(user: "stuck", platform: "android", token: "unavailable-3x-phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await gateway.set(QuietNow.settings, of: "asleep")
+            try await stack.append([("user", "asleep"), ("type", "news"), ("title", "dawn")])
+            for title in ["one", "two"] {
+                try await stack.append([
+                    ("user", "gathered"), ("type", "comment"), ("title", title), ("digest", "post"),
+                ])
+            }
+            let due = Schedules.later(.seconds(3_600))
+            try await stack.append([("user", "later"), ("type", "news"), ("title", "later"), ("deliver_at", due)])
+            try await eventually("all of it waits") {
+                let asleep = try await stack.statuses(user: "asleep")
+                let gathered = try await stack.query("SELECT 1 FROM carillon.digest_items")
+                let scheduled = try await Schedules.count(stack)
+                return asleep == ["dawn": "deferred"] && gathered.count == 2 && scheduled == 1
+            }
+            try await stack.append([("user", "stuck"), ("type", "news"), ("title", "stuck")])
+            try await eventually("a push waits for its next try") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count > 0
+            }
+
+            try await stack.redis.kill()
+            try stack.redis.wipe()
+            try await stack.redis.start()
+            try await eventually("the gateway is ready again", within: .seconds(60)) {
+                try await gateway.call(.get, "/readyz", token: nil).status == 200
+            }
+            try await eventually("Redis is there again and has nothing of before", within: .seconds(60)) {
+                (try? await stack.connection.send("XLEN", "carillon:jobs").integer()) == 0
+            }
+            try await eventually("the socket that stayed open is registered", within: .seconds(60)) {
+                (try? await stack.connection.send("HLEN", "carillon:presence:{ada}").integer()) == 1
+            }
+            try await stack.age()
+            try await eventually("the push that waited is found in PostgreSQL", within: .seconds(90)) {
+                stack.pushed()["unavailable-3x-phone"]?.contains("stuck") == true
+            }
+            try await Schedules.makeDue(stack)
+            try await stack.closeDigests()
+            try await gateway.set(QuietNow.over, of: "asleep")
+            try await eventually("what waited for its time has come", within: .seconds(60)) {
+                let pushed = stack.pushed()
+                return pushed["asleep-phone"] == ["dawn"] && pushed["later-phone"] == ["later"]
+                    && pushed["gathered-phone"] == ["2 notifications"]
+            }
+            // A new job takes the group; the push for want of a proof takes a script.
+            let mute = try await TestSocket.synced(
+                port: gateway.port, user: "mute", behaviour: TestSocket.Behaviour(answersPings: false))
+            for user in ["ada", "mute"] {
+                try await stack.append([("user", user), ("type", "news"), ("title", "after")])
+            }
+            try await eventually("both sockets have it", within: .seconds(60)) {
+                socket.titles.contains("after") && mute.titles.contains("after")
+            }
+            try await eventually("what was not proven is pushed", within: .seconds(60)) {
+                stack.pushed()["mute-phone"] == ["after"]
+            }
+            #expect(socket.closeCode == nil)
+        }
+    }
 }

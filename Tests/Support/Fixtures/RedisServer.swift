@@ -1,6 +1,7 @@
 // Carillon · RedisServer.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Foundation
 import Glibc
 package import Redis
 import Synchronization
@@ -74,6 +75,14 @@ package final class RedisServer: Sendable {
         try await eventually("redis-server takes connections") {
             if process.exit != nil { throw FixtureError("redis-server ended: \(process.tail())") }
             return process.output().contains("Ready to accept connections")
+        }
+    }
+
+    /// Removes what is on its disk, while it does not run.
+    package func wipe() throws {
+        let manager = FileManager.default
+        for name in try manager.contentsOfDirectory(atPath: self.directory.path) where name.hasPrefix("appendonly") {
+            try manager.removeItem(atPath: self.directory.file(name))
         }
     }
 
