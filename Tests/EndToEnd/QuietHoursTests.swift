@@ -8,6 +8,7 @@ import Model
 import Postgres
 import ProviderSandbox
 import Redis
+import Services
 import Testing
 import Transfer
 

@@ -6,6 +6,7 @@ import Foundation
 import Glibc
 import JSON
 import Testing
+import Transfer
 
 /// Clients that others wrote: signalrcore and pysignalr, from `CARILLON_TEST_PYTHON` or the `python3` of PATH.
 ///

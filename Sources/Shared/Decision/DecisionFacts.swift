@@ -68,6 +68,7 @@ package struct DecisionFacts: Sendable {
         let later =
             end + ReleaseSpread.delay(user: self.notification.user, end: end, lane: self.notification.lane)
         if let expiresAt = self.notification.expiresAt, expiresAt <= later { return end }
-        return calendar.end(at: later) == nil ? later : end
+        // To look at the calendar again takes as long as all the rest.
+        return calendar.leavesFree(minutes: ReleaseSpread.mostMinutes) || calendar.end(at: later) == nil ? later : end
     }
 }

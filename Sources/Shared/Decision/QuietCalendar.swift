@@ -30,6 +30,14 @@ package struct QuietCalendar: Sendable {
     }
 
     private static let mostChained = 7
+    /// By how many minutes a change of the clocks may bring a window nearer to the one before, amply.
+    private static let mostShifted = 180
+
+    /// Whether so little of each day is quiet that none of the windows can begin within `minutes` after the end of another.
+    package func leavesFree(minutes: Int) -> Bool {
+        let length = (self.hours.end - self.hours.start + 1_440) % 1_440
+        return 1_440 - length > minutes + Self.mostShifted
+    }
 
     private func window(around moment: Timestamp) -> Timestamp? {
         let today = self.zone.local(at: moment).date

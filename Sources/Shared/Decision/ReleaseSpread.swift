@@ -8,6 +8,9 @@ package import Model
 /// The same user, end and lane give the same delay, whoever computes it and however often; of a user, all of a lane comes at
 /// once, and so may become one summary. Another day has another order.
 package enum ReleaseSpread {
+    /// Longer than the delay of any lane.
+    static let mostMinutes = 15
+
     /// The longest delay of a lane: none for what is critical.
     package static func longest(_ lane: Lane) -> Duration {
         switch lane {
