@@ -6,6 +6,7 @@ import Foundation
 import Glibc
 import JSON
 import Model
+import Postgres
 import Redis
 import Testing
 
@@ -22,6 +23,8 @@ struct CrashBoundaryTests {
         let side: TripwireProxy.Side
         /// Whether the user holds a socket; a phone otherwise.
         var isOnline = false
+        /// Whether that socket proves receipt.
+        var proves = true
         var leastPushes: Int?
         /// A provider that has a push and whose answer is not on record is asked again.
         var mostPushes = 1
@@ -40,8 +43,14 @@ struct CrashBoundaryTests {
             leastPushes: 1),
         Boundary(
             name: "published, not acknowledged", server: .redis, words: "PUBLISH", side: .after, isOnline: true),
-        Boundary(name: "stored, not queued", server: .redis, words: ":deliveries:critical\r\n$1\r\n*", side: .before),
-        Boundary(name: "queued, not said so", server: .redis, words: ":deliveries:critical\r\n$1\r\n*", side: .after),
+        Boundary(
+            name: "no proof came, the push not queued", server: .redis, words: Self.queued, side: .before,
+            isOnline: true, proves: false, leastPushes: 1),
+        Boundary(
+            name: "no proof came, the push queued and not said so", server: .redis, words: Self.queued, side: .after,
+            isOnline: true, proves: false, leastPushes: 1),
+        Boundary(name: "stored, not queued", server: .redis, words: Self.queued, side: .before),
+        Boundary(name: "queued, not said so", server: .redis, words: Self.queued, side: .after),
         Boundary(name: "queued, not marked", server: .postgres, words: "queued", side: .before),
         Boundary(
             name: "accepted by the provider, not on record", server: .postgres, words: "/messages/", side: .before,
@@ -51,22 +60,54 @@ struct CrashBoundaryTests {
     ]
 
     private static let title = "boundary-title"
+    private static let queued = ":deliveries:critical\r\n$1\r\n*"
+
+    /// A boundary of what waits for its time: it is armed when all of it waits.
+    struct LateBoundary: Sendable, CustomTestStringConvertible {
+        enum Wait: Sendable { case quietHours, digest, retry }
+
+        let name: String
+        let wait: Wait
+        let server: Boundary.Server
+        let words: String
+        /// A push may have gone out before its record was stopped with everything else.
+        var mostPushes = 1
+
+        var testDescription: String { self.name }
+    }
+
+    static let lateBoundaries: [LateBoundary] = [
+        LateBoundary(
+            name: "quiet hours over, the push not queued", wait: .quietHours, server: .redis, words: Self.queued),
+        LateBoundary(
+            name: "quiet hours over, the push queued, still put off", wait: .quietHours, server: .postgres,
+            words: "DELETE FROM carillon.follow_ups f USING", mostPushes: 2),
+        LateBoundary(
+            name: "a summary handed on, its window still there", wait: .digest, server: .postgres,
+            words: "DELETE FROM carillon.digests WHERE id", mostPushes: 2),
+        LateBoundary(name: "a retry planned, not moved", wait: .retry, server: .redis, words: ":retry:critical"),
+    ]
 
     @Test("nothing is lost, and nothing comes twice that need not", arguments: Self.boundaries)
     func kill(at boundary: Boundary) async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
-            let socket = boundary.isOnline ? try await TestSocket.synced(port: gateway.port, user: "ada") : nil
-            let doomed = try await Self.startDoomed(stack, boundary)
+            let behaviour = TestSocket.Behaviour(answersPings: boundary.proves)
+            let socket =
+                boundary.isOnline
+                ? try await TestSocket.synced(port: gateway.port, user: "ada", behaviour: behaviour) : nil
+            let doomed = try await Self.startDoomed(stack, boundary.server)
+            doomed.proxy.arm(boundary.words, boundary.side)
             try await stack.append(
                 [("user", "ada"), ("type", "payment_received"), ("title", Self.title)],
                 stream: "carillon:jobs:critical")
             try await eventually("the wire is tripped") { doomed.proxy.isTripped }
             doomed.process.send(SIGKILL)
             _ = try await stack.startDispatcher(name: "heir")
-            let expected = boundary.isOnline ? "delivered" : "sent"
-            try await eventually("it reaches its user", within: .seconds(60)) {
+            let expected = boundary.isOnline && boundary.proves ? "delivered" : "sent"
+            // What one has claimed whose deadline has passed comes up again after half a minute.
+            try await eventually("it reaches its user", within: .seconds(90)) {
                 try await stack.statuses(user: "ada") == [Self.title: expected]
             }
             try await eventually("nothing is left to do", within: .seconds(60)) { try await Self.isIdle(stack) }
@@ -81,25 +122,89 @@ struct CrashBoundaryTests {
         }
     }
 
+    @Test("what waited for its time is not lost either", arguments: Self.lateBoundaries)
+    func killLater(at boundary: LateBoundary) async throws {
+        try await Stack.with { stack in
+            let catalog = try stack.catalog(
+                """
+                types:
+                  news: {severity: info, delivery: push}
+                  comment: {severity: info, delivery: push, digest: {window: 1h}}
+                """
+            )
+            let gateway = try await stack.startGateway(environment: catalog)
+            let phone = boundary.wait == .retry ? "unavailable-3x-phone" : "ada-phone"
+            try await gateway.register(user: "ada", platform: "android", token: phone)
+            let doomed = try await Self.startDoomed(stack, boundary.server, environment: catalog)
+            try await Self.leaveWaiting(boundary.wait, stack, gateway)
+            doomed.proxy.arm(boundary.words, .before)
+            switch boundary.wait {
+            case .quietHours: try await gateway.set(QuietNow.over, of: "ada")
+            case .digest: try await stack.closeDigests()
+            case .retry: break
+            }
+            try await eventually("the wire is tripped") { doomed.proxy.isTripped }
+            doomed.process.send(SIGKILL)
+            _ = try await stack.startDispatcher(name: "heir", environment: catalog)
+            try await eventually("it reaches its user", within: .seconds(90)) {
+                try await Array(stack.statuses(user: "ada").values) == ["sent"]
+            }
+            try await eventually("nothing is left to do", within: .seconds(90)) {
+                let left = try await stack.query(
+                    "SELECT (SELECT count(*) FROM carillon.follow_ups) + (SELECT count(*) FROM carillon.digests)")
+                guard try left.first?.int8(0) == 0 else { return false }
+                return try await Self.isIdle(stack)
+            }
+            #expect((1...boundary.mostPushes).contains(stack.pushed()[phone]?.count ?? 0))
+            await doomed.proxy.close()
+        }
+    }
+
+    /// Has something wait for its time.
+    private static func leaveWaiting(_ wait: LateBoundary.Wait, _ stack: Stack, _ gateway: Gateway) async throws {
+        let stream = "carillon:jobs:critical"
+        switch wait {
+        case .quietHours:
+            try await gateway.set(QuietNow.settings, of: "ada")
+            try await stack.append([("user", "ada"), ("type", "news"), ("title", Self.title)], stream: stream)
+            try await eventually("quiet hours hold it back") {
+                try await stack.statuses(user: "ada") == [Self.title: "deferred"]
+            }
+        case .digest:
+            for title in ["one", "two"] {
+                try await stack.append(
+                    [("user", "ada"), ("type", "comment"), ("title", title), ("digest", "post")], stream: stream)
+            }
+            try await eventually("both are gathered") {
+                try await stack.query("SELECT 1 FROM carillon.digest_items").count == 2
+            }
+        case .retry:
+            try await stack.append([("user", "ada"), ("type", "news"), ("title", Self.title)], stream: stream)
+            try await eventually("a try has failed") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count > 0
+            }
+        }
+    }
+
     private static func startDoomed(
         _ stack: Stack,
-        _ boundary: Boundary
+        _ server: Boundary.Server,
+        environment more: [String: String] = [:]
     ) async throws -> (process: ChildProcess, proxy: TripwireProxy) {
-        let environment: [String: String]
+        var environment = more
         let proxy: TripwireProxy
-        switch boundary.server {
+        switch server {
         case .redis:
             proxy = try await TripwireProxy.start(port: stack.redis.port)
-            environment = ["REDIS_URL": "redis://127.0.0.1:\(proxy.port)/0"]
+            environment["REDIS_URL"] = "redis://127.0.0.1:\(proxy.port)/0"
         case .postgres:
             let url = try #require(stack.database.flatMap { URLComponents(string: $0.url) })
             proxy = try await TripwireProxy.start(port: url.port ?? 5432)
             var through = url
             through.port = proxy.port
-            environment = ["DATABASE_URL": try #require(through.string)]
+            environment["DATABASE_URL"] = try #require(through.string)
         }
         let process = try await stack.startDispatcher(name: "doomed", environment: environment)
-        proxy.arm(boundary.words, boundary.side)
         return (process, proxy)
     }
 
