@@ -148,7 +148,7 @@ struct SimulationTests {
             let device = answer["push_devices"]?.array?.first
             #expect(device?["provider"]?.string == "fcm")
             #expect(device?["reachable"]?.bool == false)
-            #expect(answer["steps"]?.texts("step")?.contains("push") != true)
+            #expect(answer["steps"]?.texts("step").contains("push") != true)
         }
     }
 }
