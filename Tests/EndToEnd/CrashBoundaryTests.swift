@@ -25,6 +25,8 @@ struct CrashBoundaryTests {
         var isOnline = false
         /// Whether that socket proves receipt.
         var proves = true
+        /// Whether the job is for everyone, and so stored by pages.
+        var isBroadcast = false
         var leastPushes: Int?
         /// A provider that has a push and whose answer is not on record is asked again.
         var mostPushes = 1
@@ -50,6 +52,12 @@ struct CrashBoundaryTests {
             name: "no proof came, the push queued and not said so", server: .redis, words: Self.queued, side: .after,
             isOnline: true, proves: false, leastPushes: 1),
         Boundary(name: "stored, not queued", server: .redis, words: Self.queued, side: .before),
+        Boundary(
+            name: "a broadcast's page stored, not queued", server: .redis, words: Self.queued, side: .before,
+            isBroadcast: true),
+        Boundary(
+            name: "a broadcast's page queued, not said so", server: .redis, words: Self.queued, side: .after,
+            isBroadcast: true),
         Boundary(name: "queued, not said so", server: .redis, words: Self.queued, side: .after),
         Boundary(name: "queued, not marked", server: .postgres, words: "queued", side: .before),
         Boundary(
@@ -64,7 +72,7 @@ struct CrashBoundaryTests {
 
     /// A boundary of what waits for its time: it is armed when all of it waits.
     struct LateBoundary: Sendable, CustomTestStringConvertible {
-        enum Wait: Sendable { case quietHours, digest, retry }
+        enum Wait: Sendable { case quietHours, digest, retry, replay }
 
         let name: String
         let wait: Wait
@@ -85,6 +93,9 @@ struct CrashBoundaryTests {
         LateBoundary(
             name: "a summary handed on, its window still there", wait: .digest, server: .postgres,
             words: "DELETE FROM carillon.digests WHERE id", mostPushes: 2),
+        LateBoundary(
+            name: "a dead letter replayed, still there", wait: .replay, server: .postgres,
+            words: "DELETE FROM carillon.dead_letters"),
         LateBoundary(name: "a retry planned, not moved", wait: .retry, server: .redis, words: ":retry:critical"),
     ]
 
@@ -100,14 +111,19 @@ struct CrashBoundaryTests {
             let doomed = try await Self.startDoomed(stack, boundary.server)
             doomed.proxy.arm(boundary.words, boundary.side)
             try await stack.append(
-                [("user", "ada"), ("type", "payment_received"), ("title", Self.title)],
+                [
+                    boundary.isBroadcast ? ("all", "true") : ("user", "ada"), ("type", "payment_received"),
+                    ("title", Self.title),
+                ],
                 stream: "carillon:jobs:critical")
             try await eventually("the wire is tripped") { doomed.proxy.isTripped }
             doomed.process.send(SIGKILL)
             _ = try await stack.startDispatcher(name: "heir")
             let expected = boundary.isOnline && boundary.proves ? "delivered" : "sent"
-            // What one has claimed whose deadline has passed comes up again after half a minute.
-            try await eventually("it reaches its user", within: .seconds(90)) {
+            // What one has claimed whose deadline has passed comes up again after half a minute; what a page stored and nobody
+            // owns is looked for after two.
+            let patience: Duration = boundary.isBroadcast ? .seconds(240) : .seconds(90)
+            try await eventually("it reaches its user", within: patience) {
                 try await stack.statuses(user: "ada") == [Self.title: expected]
             }
             try await eventually("nothing is left to do", within: .seconds(60)) { try await Self.isIdle(stack) }
@@ -142,6 +158,7 @@ struct CrashBoundaryTests {
             case .quietHours: try await gateway.set(QuietNow.over, of: "ada")
             case .digest: try await stack.closeDigests()
             case .retry: break
+            case .replay: try await stack.query("UPDATE carillon.dead_letters SET replay_at = now()")
             }
             try await eventually("the wire is tripped") { doomed.proxy.isTripped }
             doomed.process.send(SIGKILL)
@@ -151,7 +168,10 @@ struct CrashBoundaryTests {
             }
             try await eventually("nothing is left to do", within: .seconds(90)) {
                 let left = try await stack.query(
-                    "SELECT (SELECT count(*) FROM carillon.follow_ups) + (SELECT count(*) FROM carillon.digests)")
+                    """
+                    SELECT (SELECT count(*) FROM carillon.follow_ups) + (SELECT count(*) FROM carillon.digests)
+                        + (SELECT count(*) FROM carillon.dead_letters)
+                    """)
                 guard try left.first?.int8(0) == 0 else { return false }
                 return try await Self.isIdle(stack)
             }
@@ -178,6 +198,14 @@ struct CrashBoundaryTests {
             try await eventually("both are gathered") {
                 try await stack.query("SELECT 1 FROM carillon.digest_items").count == 2
             }
+        case .replay:
+            try await stack.append([("user", "ada"), ("type", "unheard"), ("title", Self.title)], stream: stream)
+            try await eventually("it is a dead letter") {
+                try await stack.query("SELECT 1 FROM carillon.dead_letters").count == 1
+            }
+            // As if the catalog had learnt the type since.
+            try await stack.query(
+                "UPDATE carillon.dead_letters SET fields = replace(fields::text, 'unheard', 'news')::jsonb")
         case .retry:
             try await stack.append([("user", "ada"), ("type", "news"), ("title", Self.title)], stream: stream)
             try await eventually("a try has failed") {

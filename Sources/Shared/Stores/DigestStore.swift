@@ -119,7 +119,7 @@ package struct DigestStore: Sendable {
     package func gather(_ items: [Item], now: Timestamp) async throws(PostgresError) -> [Outcome] {
         guard !items.isEmpty else { return [] }
         let parameters = Self.parameters(items) + [.timestamptz(now.microseconds)]
-        let statements = [CancellationSQL.beforeStoring, PostgresStatement(Self.gatherItems, parameters)]
+        let statements = [CancellationSQL.beforeStoring, PostgresStatement(DigestSQL.gatherItems, parameters)]
         guard let result = try await self.pool.run(statements).last else {
             throw PostgresError(.decoding, "gathering gave no result")
         }
@@ -142,7 +142,7 @@ package struct DigestStore: Sendable {
             .timestamptz(now.microseconds), .timestamptz(until.microseconds), .int4(Int32(clamping: limit)),
             .int4(Int32(Self.mostLines)),
         ]
-        let statements = [CancellationSQL.beforeStoring, PostgresStatement(Self.takeDue, parameters)]
+        let statements = [CancellationSQL.beforeStoring, PostgresStatement(DigestSQL.takeDue, parameters)]
         guard let result = try await self.pool.run(statements).last else {
             throw PostgresError(.decoding, "taking digests gave no result")
         }
@@ -159,7 +159,7 @@ package struct DigestStore: Sendable {
         guard !windows.isEmpty else { return [] }
         let first = NotificationID(high: 0, low: 0)
         let result = try await self.pool.query(
-            Self.heldItems, .array(PostgresArray(uuids: windows.map(\.halves))),
+            DigestSQL.heldItems, .array(PostgresArray(uuids: windows.map(\.halves))),
             .uuid((last?.window ?? first).halves), .uuid((last?.id ?? first).halves), .int4(Int32(clamping: limit))
         )
         var held: [Held] = []
@@ -328,93 +328,4 @@ package struct DigestStore: Sendable {
             .array(categories), .array(collapseKeys), .array(expiresAt), .array(keepUntil),
         ]
     }
-
-    private static let gatherItems = """
-        SELECT (k.n - 1)::int4, carillon.gather_detailed(
-            ROW(k.user_id, k.id, k.id, false, k.org_id, k.job_id, k.title, k.body, k.data, k.entity_type, k.entity_id,
-                $26)::carillon.digest_items,
-            ROW(k.user_id, k.id, k.type, k.job_entry, k.severity, k.delivery, k.channels::int2, k.extras, k.category,
-                k.collapse_key, k.expires_at, k.keep_until, NULL)::carillon.digest_details,
-            k.key, k.lane, k.span * interval '1 microsecond', k.maximum * interval '1 microsecond', k.sliding, k.singles)
-        FROM (
-            SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-                $21, $22, $23, $24, $25) WITH ORDINALITY
-                AS i (user_id, id, org_id, job_id, type, key, lane, title, body, data, entity_type, entity_id, span, maximum,
-                    sliding, singles, job_entry, severity, delivery, channels, extras, category, collapse_key, expires_at,
-                    keep_until, n)
-            ORDER BY i.user_id COLLATE "C", i.org_id COLLATE "C", i.type COLLATE "C", i.key COLLATE "C", i.n
-        ) k
-        """
-
-    /// $1: windows, $2 and $3: the last window and item, $4: how many.
-    private static let heldItems = """
-        SELECT i.digest_id, i.notification_id, i.job_id, x.fate FROM carillon.digest_items i
-        LEFT JOIN carillon.digest_details x ON x.user_id = i.user_id AND x.notification_id = i.notification_id
-        WHERE i.digest_id = ANY ($1) AND NOT i.is_single AND (i.digest_id, i.notification_id) > ($2, $3)
-        ORDER BY i.digest_id, i.notification_id LIMIT $4
-        """
-
-    /// The severities, the gravest first.
-    private static let severities = Severity.allCases.map { "'\($0.rawValue)'" }.joined(separator: ", ")
-
-    /// $1: now, $2: when they come up again, $3: how many, $4: how many lines.
-    ///
-    /// Every item's fate is written down, so that it is the same whoever takes the window again. The items of a window are
-    /// ordered by their ids.
-    private static let takeDue = """
-        WITH taken AS (
-            UPDATE carillon.digests d SET state = 'closing', due_at = $2
-            WHERE d.id IN (
-                SELECT x.id FROM carillon.digests x WHERE x.due_at <= $1 ORDER BY x.due_at LIMIT $3
-                FOR UPDATE SKIP LOCKED
-            )
-            RETURNING d.*
-        ),
-        held AS MATERIALIZED (
-            SELECT h.digest_id, h.user_id, h.notification_id, h.org_id, h.job_id, h.title, h.body, h.data, h.entity_type,
-                h.entity_id, h.gathered_at, x.type, x.job_entry, x.severity, x.delivery, x.channels, x.extras, x.category,
-                x.collapse_key, x.expires_at, x.keep_until, nullif(x.fate, '\(Fate.alone.rawValue)') AS known_fate
-            FROM taken t JOIN carillon.digest_items h ON h.digest_id = t.id AND NOT h.is_single
-            LEFT JOIN carillon.digest_details x ON x.user_id = h.user_id AND x.notification_id = h.notification_id
-        ),
-        judged AS MATERIALIZED (
-            SELECT h.*, coalesce(h.known_fate, CASE
-                WHEN EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("h"))
-                    THEN '\(Fate.cancelled.rawValue)'
-                WHEN h.expires_at <= $1 OR h.keep_until <= $1 THEN '\(Fate.expired.rawValue)'
-                WHEN h.entity_id IS NOT NULL AND EXISTS (
-                    SELECT FROM carillon.notifications n
-                    WHERE n.user_id = h.user_id AND n.entity_id = h.entity_id
-                        AND n.entity_type IS NOT DISTINCT FROM h.entity_type
-                        AND (n.read_at >= h.gathered_at OR n.deleted_at >= h.gathered_at)
-                ) THEN '\(Fate.read.rawValue)'
-            END) AS fate
-            FROM held h
-        ),
-        counted AS MATERIALIZED (
-            SELECT j.*, count(*) FILTER (WHERE j.fate IS NULL) OVER (PARTITION BY j.digest_id) AS kept,
-                row_number() OVER (PARTITION BY j.digest_id, j.fate IS NULL ORDER BY j.notification_id) AS place
-            FROM judged j
-        ),
-        noted AS (
-            INSERT INTO carillon.digest_details AS x (user_id, notification_id, fate)
-            SELECT c.user_id, c.notification_id, coalesce(c.fate, '\(Fate.alone.rawValue)') FROM counted c
-            WHERE c.fate IS NOT NULL OR c.kept = 1
-            ON CONFLICT (user_id, notification_id) DO UPDATE SET fate = excluded.fate
-        )
-        SELECT t.id, t.user_id, t.org_id, t.type, t.key, t.lane, count(i.notification_id)::int4,
-            jsonb_agg(jsonb_build_object('id', i.notification_id, 'title', i.title, 'body', i.body, 'data', i.data)
-                ORDER BY i.place) FILTER (WHERE i.place <= $4),
-            (bit_or(coalesce(i.channels, \(Channels.all.rawValue)))
-                FILTER (WHERE i.notification_id IS NOT NULL))::int4,
-            max(i.delivery COLLATE "C"), min(array_position(ARRAY[\(Self.severities)], i.severity)),
-            CASE WHEN count(i.expires_at) = count(i.notification_id) THEN max(i.expires_at) END,
-            CASE WHEN count(i.keep_until) = count(i.notification_id) THEN max(i.keep_until) END,
-            CASE WHEN count(i.notification_id) = 1 AND count(i.type) = 1 THEN jsonb_agg(jsonb_build_object(
-                'title', i.title, 'body', i.body, 'data', i.data, 'extras', i.extras, 'entity_type', i.entity_type,
-                'entity_id', i.entity_id, 'category', i.category, 'collapse_key', i.collapse_key, 'job_id', i.job_id,
-                'job_entry', i.job_entry)) -> 0 END
-        FROM taken t LEFT JOIN counted i ON i.digest_id = t.id AND i.fate IS NULL
-        GROUP BY t.id, t.user_id, t.org_id, t.type, t.key, t.lane
-        """
 }

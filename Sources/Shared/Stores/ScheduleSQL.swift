@@ -25,6 +25,15 @@ package enum ScheduleSQL {
         WHERE n.job_id IS NOT NULL AND s.content <> n.content
         """
 
+    /// $1: ids of what was added, of which some may belong to a job that was cancelled before.
+    static let wakeCancelled = """
+        UPDATE carillon.schedules s SET wake_at = now()
+        WHERE s.id = ANY($1) AND s.cron IS NULL AND s.attempts = 0 AND s.wake_at > now() AND EXISTS (
+            SELECT FROM carillon.cancellations c WHERE c.org_id = s.org_id
+                AND c.job_id = ANY (ARRAY[s.job_id, s.source, split_part(s.source, '/', 2)])
+        )
+        """
+
     /// $1: lane, $2: now, $3: until when.
     package static let claim = """
         UPDATE carillon.schedules s SET wake_at = $3, attempts = least(s.attempts + 1, 30000)::smallint

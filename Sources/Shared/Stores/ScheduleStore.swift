@@ -36,16 +36,19 @@ package struct ScheduleStore: Sendable {
         guard !schedules.isEmpty else { return [] }
         let parameters = ScheduleColumns.parameters(schedules)
         let results = try await self.pool.run([
+            CancellationSQL.beforeStoring,
             PostgresStatement(ScheduleSQL.add, parameters),
             PostgresStatement(
                 ScheduleSQL.conflicts, [parameters[0], parameters[1], parameters[2], parameters[3], parameters[8]]
             ),
+            // A cancellation is not remembered for as long as a job may wait: it comes now, to be stored as cancelled.
+            PostgresStatement(ScheduleSQL.wakeCancelled, [parameters[0]]),
         ])
-        guard results.count == 2 else { throw PostgresError(.decoding, "there are no outcomes") }
+        guard results.count == 4 else { throw PostgresError(.decoding, "there are no outcomes") }
         var added: Set<NotificationID> = []
-        for row in results[0] { added.insert(NotificationID(try row.uuid(0))) }
+        for row in results[1] { added.insert(NotificationID(try row.uuid(0))) }
         var outcomes = schedules.map { added.contains($0.id) ? Outcome.stored : .known }
-        for row in results[1] {
+        for row in results[2] {
             let position = Int(try row.int4(0))
             if outcomes.indices.contains(position) { outcomes[position] = .conflict }
         }
