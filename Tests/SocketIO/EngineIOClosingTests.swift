@@ -16,12 +16,30 @@ struct EngineIOClosingTests {
     @Test("Without a poll the next one within 30 s gets noop and close")
     func next() {
         var trace = SessionTrace()
-        #expect(trace.close(.serverShuttingDown, at: 1_000) == [])
+        #expect(trace.close(at: 1_000) == [])
         #expect(!trace.session.isOpen)
         #expect(trace.session.transport == .polling)
         #expect(trace.session.nextDeadline == 31_000)
-        #expect(trace.get(1, at: 30_999) == ["#1 200 6|1", "over serverShuttingDown"])
+        #expect(trace.get(1, at: 30_999) == ["#1 200 6|1", "over forcedClose"])
         #expect(trace.get(2, at: 31_000) == [#"#2 400 {"code":1,"message":"Session ID unknown"}"#])
+    }
+
+    @Test("Of a server that ends a client learns as of one that is gone, so that it comes back")
+    func ends() {
+        let unknown = #"400 {"code":1,"message":"Session ID unknown"}"#
+        var pending = SessionTrace()
+        _ = pending.get(1)
+        #expect(pending.close(.serverShuttingDown) == ["#1 \(unknown)", "over serverShuttingDown"])
+
+        var next = SessionTrace()
+        #expect(next.close(.serverShuttingDown, at: 1_000) == [])
+        #expect(next.get(1, at: 30_999) == ["#1 \(unknown)", "over serverShuttingDown"])
+
+        var waiting = SessionTrace()
+        _ = waiting.send("a", "b")
+        _ = waiting.close(.serverShuttingDown)
+        #expect(waiting.get(1) == ["#1 200 4a|4b", "over serverShuttingDown"])
+        #expect(waiting.get(2) == ["#2 \(unknown)"])
     }
 
     @Test("Without any poll it is over after 30 s")
