@@ -80,7 +80,9 @@ private func pushing(_ facts: DecisionFacts) -> [Step] {
     let quietEnd = facts.quietEnd
     if let reason = heldBack(facts, quietEnd: quietEnd) { return [.note(reason)] + rest(reason) }
     guard facts.deviceCount > 0 else { return rest(.noDevice) }
-    if let moment = facts.releaseAt { return [.postpone(.release, until: moment, reason: .quietHours)] }
+    if let quietEnd {
+        return [.postpone(.release, until: facts.release(after: quietEnd), reason: .quietHours)]
+    }
     return [.push]
 }
 

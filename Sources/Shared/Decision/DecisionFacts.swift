@@ -59,15 +59,17 @@ package struct DecisionFacts: Sendable {
     }
 
     /// When what the quiet hours of now hold back goes out; nil outside of them.
+    package var releaseAt: Timestamp? { self.quietEnd.map { self.release(after: $0) } }
+
+    /// When what quiet hours hold back until `end` goes out.
     ///
     /// Some time after their end, by ``ReleaseSpread``; at their end if it would expire meanwhile, or others would have begun.
-    package var releaseAt: Timestamp? {
-        guard let hours = self.quietHours else { return nil }
-        let calendar = QuietCalendar(hours, zone: self.zone)
-        guard let end = calendar.end(at: self.now) else { return nil }
+    func release(after end: Timestamp) -> Timestamp {
         let later =
             end + ReleaseSpread.delay(user: self.notification.user, end: end, lane: self.notification.lane)
         if let expiresAt = self.notification.expiresAt, expiresAt <= later { return end }
+        guard let hours = self.quietHours else { return later }
+        let calendar = QuietCalendar(hours, zone: self.zone)
         // To look at the calendar again takes as long as all the rest.
         return calendar.leavesFree(minutes: ReleaseSpread.mostMinutes) || calendar.end(at: later) == nil ? later : end
     }
