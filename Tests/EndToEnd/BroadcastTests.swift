@@ -36,27 +36,6 @@ struct BroadcastTests {
         ] { _ = try await stack.query(statement, .int4(Int32(count))) }
     }
 
-    private static func post(_ gateway: Gateway, _ json: String) async throws -> Gateway.Answer {
-        try await gateway.call(.post, "/v1/jobs", token: try await Self.service(), json: json)
-    }
-
-    private static func service() async throws -> String { try await Stack.token(user: "backend", scope: .service) }
-
-    private static func report(_ gateway: Gateway, _ id: String) async throws -> JSONValue {
-        try await gateway.call(.get, "/v1/jobs/\(id)", token: try await Self.service()).body
-    }
-
-    private static func waitFor(_ state: String, _ gateway: Gateway, _ id: String) async throws -> JSONValue {
-        try await eventualValue("\(id) is \(state)") {
-            let report = try await Self.report(gateway, id)
-            return report["broadcast"]?["state"]?.string == state ? report : nil
-        }
-    }
-
-    private static func number(_ stack: Stack, _ sql: String) async throws -> Int64 {
-        try await stack.query(sql).first?.int8(0) ?? -1
-    }
-
     @Test("two dispatchers share a broadcast and one is killed: each who wants it has it once, the counts are true")
     func crash() async throws {
         try await Stack.with { stack in
@@ -72,7 +51,7 @@ struct BroadcastTests {
                 try await !stack.query("SELECT 1 FROM carillon.broadcast_pages").isEmpty
             }
             doomed.send(SIGKILL)
-            let report = try await Self.waitFor("done", gateway, entry)
+            let report = try await Broadcasts.waitFor("done", gateway, entry)
             let broadcast = try #require(report["broadcast"])
             let wanted = Int64(Self.count - 2 - 300 - 299)
             #expect(broadcast["selected"]?.integer == Int64(Self.count) - 2)
@@ -83,15 +62,15 @@ struct BroadcastTests {
             #expect(broadcast["not_stored"]?["opted_out_of_type"]?.integer == 300)
             #expect(broadcast["not_stored"]?["opted_out"]?.integer == 299)
             #expect(broadcast["lane"]?.string == "bulk")
-            #expect(try await Self.number(stack, "SELECT count(*) FROM carillon.notifications") == wanted)
+            #expect(try await Broadcasts.number(stack, "SELECT count(*) FROM carillon.notifications") == wanted)
             let distinct = "SELECT count(DISTINCT user_id) FROM carillon.notifications"
-            #expect(try await Self.number(stack, distinct) == wanted)
+            #expect(try await Broadcasts.number(stack, distinct) == wanted)
             let left = "SELECT count(*) FROM carillon.notifications WHERE user_id IN ('u1', 'u2', 'u10', 'u11')"
-            #expect(try await Self.number(stack, left) == 0)
+            #expect(try await Broadcasts.number(stack, left) == 0)
             // What the dead one stored and did not hand on has no owner, and is found.
             try await stack.age()
             let last = try await eventualValue("all of it is settled", within: .seconds(90)) {
-                let report = try await Self.report(gateway, entry)
+                let report = try await Broadcasts.report(gateway, entry)
                 return report["final"]?.bool == true ? report : nil
             }
             #expect(last["recipients"]?["sent"]?.integer == wanted)
@@ -127,7 +106,7 @@ struct BroadcastTests {
             let entry = try await stack.append(
                 [("all", "true"), ("type", "weekly"), ("title", "This week"), ("lane", "bulk")],
                 stream: "carillon:jobs:bulk")
-            let report = try await Self.waitFor("done", gateway, entry)
+            let report = try await Broadcasts.waitFor("done", gateway, entry)
             let broadcast = try #require(report["broadcast"])
             let refused: Int64 = 20
             let wanted = Int64(count) / 10 - refused
@@ -138,12 +117,12 @@ struct BroadcastTests {
             #expect(broadcast["lane"]?.string == "bulk")
             let pages = try #require(broadcast["pages"]?.integer)
             #expect(pages > 16, "no chain had more than one page")
-            #expect(try await Self.number(stack, "SELECT count(*) FROM carillon.notifications") == wanted)
+            #expect(try await Broadcasts.number(stack, "SELECT count(*) FROM carillon.notifications") == wanted)
             let others = """
                 SELECT count(*) FROM carillon.notifications
                 WHERE substr(user_id, 2)::int4 % 10 <> 0 OR substr(user_id, 2)::int4 % 1000 = 0
                 """
-            #expect(try await Self.number(stack, others) == 0)
+            #expect(try await Broadcasts.number(stack, others) == 0)
             try await eventually("all who want it have it") { stack.pushed().count == Int(wanted) }
             try await stack.waitForPushes()
             #expect(stack.sandbox.received().count == Int(wanted))
@@ -176,7 +155,7 @@ struct BroadcastTests {
     func pause() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Self.service()
+            let service = try await Broadcasts.service()
             try await Self.makeUsers(in: stack)
             _ = try await stack.startDispatcher(environment: Stack.holdingBroadcasts)
             try await Self.expandHalf("b1", gateway, in: stack)
@@ -187,23 +166,24 @@ struct BroadcastTests {
             }
             try await stack.freeChains(below: 16)
             // Another one goes by it.
-            #expect(try await Self.post(gateway, #"{"id":"b2","all":true,"type":"invoice_created"}"#).status == 202)
-            _ = try await Self.waitFor("done", gateway, "b2")
-            #expect(try await Self.report(gateway, "b1")["broadcast"]?["chains_done"]?.integer == 8)
+            #expect(
+                try await Broadcasts.post(gateway, #"{"id":"b2","all":true,"type":"invoice_created"}"#).status == 202)
+            _ = try await Broadcasts.waitFor("done", gateway, "b2")
+            #expect(try await Broadcasts.report(gateway, "b1")["broadcast"]?["chains_done"]?.integer == 8)
             #expect(try await gateway.call(.post, "/v1/jobs/b1/confirm", token: service).status == 409)
             for _ in 0..<2 {
                 #expect(try await gateway.call(.post, "/v1/jobs/b1/resume", token: service).status == 200)
             }
-            let report = try await Self.waitFor("done", gateway, "b1")
+            let report = try await Broadcasts.waitFor("done", gateway, "b1")
             #expect(report["broadcast"]?["stored"]?.integer == 2_401)
             let again = #"{"id":"b1","topic":"news","type":"breaking_news","title":"Extra"}"#
-            #expect(try await Self.post(gateway, again).status == 202)
+            #expect(try await Broadcasts.post(gateway, again).status == 202)
             let other = #"{"id":"b1","topic":"news","type":"breaking_news","title":"Other"}"#
-            #expect(try await Self.post(gateway, other).status == 202)
+            #expect(try await Broadcasts.post(gateway, other).status == 202)
             try await eventually("the other content is refused") { try await stack.deadReasons().count == 1 }
             #expect(try await stack.deadReasons().values.first?.hasPrefix("id: was used before") == true)
             let stored = "SELECT count(*) FROM carillon.notifications WHERE type = 'breaking_news'"
-            #expect(try await Self.number(stack, stored) == 2_401)
+            #expect(try await Broadcasts.number(stack, stored) == 2_401)
             let admin = try await Stack.token(user: "root", scope: .admin)
             let page = try await gateway.call(.get, "/v1/admin/broadcasts?limit=1", token: admin)
             #expect(page.body["broadcasts"]?.array?.compactMap { $0["job_id"]?.string } == ["b2"])
@@ -218,18 +198,19 @@ struct BroadcastTests {
     func cancel() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Self.service()
+            let service = try await Broadcasts.service()
             try await Self.makeUsers(in: stack)
             #expect(
                 try await gateway.call(.delete, "/v1/jobs/b0", token: service).body["status"]?.string == "pending")
             _ = try await stack.startDispatcher(environment: Stack.holdingBroadcasts)
-            #expect(try await Self.post(gateway, #"{"id":"b0","all":true,"type":"invoice_created"}"#).status == 202)
-            let early = try await Self.waitFor("cancelled", gateway, "b0")
+            #expect(
+                try await Broadcasts.post(gateway, #"{"id":"b0","all":true,"type":"invoice_created"}"#).status == 202)
+            let early = try await Broadcasts.waitFor("cancelled", gateway, "b0")
             #expect(early["broadcast"]?["stored"]?.integer == 0)
             #expect(early["final"]?.bool == true)
 
             try await Self.expandHalf("b1", gateway, in: stack)
-            let stored = try #require(try await Self.report(gateway, "b1")["broadcast"]?["stored"]?.integer)
+            let stored = try #require(try await Broadcasts.report(gateway, "b1")["broadcast"]?["stored"]?.integer)
             #expect((1..<2_401).contains(stored))
             let answer = try await gateway.call(.delete, "/v1/jobs/b1", token: service)
             #expect(answer.status == 200)
@@ -242,7 +223,7 @@ struct BroadcastTests {
             let status = answer.body["status"]?.string
             #expect(status == "cancelling" || status == "cancelled" && withdrawing == 0)
             let report = try await eventualValue("it is withdrawn") {
-                let report = try await Self.report(gateway, "b1")
+                let report = try await Broadcasts.report(gateway, "b1")
                 return report["final"]?.bool == true ? report : nil
             }
             #expect(report["broadcast"]?["state"]?.string == "cancelled")
@@ -255,7 +236,7 @@ struct BroadcastTests {
             #expect(again.body["too_late"]?.integer == 0)
             #expect(try await gateway.call(.post, "/v1/jobs/b1/resume", token: service).status == 409)
             let inboxes = "SELECT count(*) FROM carillon.inboxes WHERE unread > 0 OR total > 0"
-            #expect(try await Self.number(stack, inboxes) == 0)
+            #expect(try await Broadcasts.number(stack, inboxes) == 0)
         }
     }
 
@@ -263,11 +244,12 @@ struct BroadcastTests {
     func confirmation() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let service = try await Self.service()
+            let service = try await Broadcasts.service()
             try await Self.makeUsers(30, in: stack)
             _ = try await stack.startDispatcher(environment: ["BROADCAST_CONFIRM_ABOVE": "29"])
-            #expect(try await Self.post(gateway, #"{"id":"b1","all":true,"type":"invoice_created"}"#).status == 202)
-            let waiting = try await Self.waitFor("awaiting_confirmation", gateway, "b1")
+            #expect(
+                try await Broadcasts.post(gateway, #"{"id":"b1","all":true,"type":"invoice_created"}"#).status == 202)
+            let waiting = try await Broadcasts.waitFor("awaiting_confirmation", gateway, "b1")
             #expect(waiting["broadcast"]?["audience"]?.integer == 30)
             #expect(waiting["broadcast"]?["stored"]?.integer == 0)
             #expect(try await gateway.call(.post, "/v1/jobs/b1/pause", token: service).status == 409)
@@ -277,7 +259,7 @@ struct BroadcastTests {
             for _ in 0..<2 {
                 #expect(try await gateway.call(.post, "/v1/jobs/b1/confirm", token: service).status == 200)
             }
-            let done = try await Self.waitFor("done", gateway, "b1")
+            let done = try await Broadcasts.waitFor("done", gateway, "b1")
             #expect(done["broadcast"]?["stored"]?.integer == 28)
         }
     }
@@ -288,12 +270,12 @@ struct BroadcastTests {
             let gateway = try await stack.startGateway()
             try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 30) n")
             _ = try await stack.startDispatcher()
-            let service = try await Self.service()
+            let service = try await Broadcasts.service()
             let entry = try await stack.append([
                 ("all", "true"), ("type", "invoice_created"), ("title", "Morning"),
                 ("deliver_local", "2099-06-01T08:30"),
             ])
-            let report = try await Self.waitFor("done", gateway, entry)
+            let report = try await Broadcasts.waitFor("done", gateway, entry)
             let waiting = try await Schedules.count(stack)
             #expect(waiting > 1)
             #expect(report["scheduled"]?.integer == waiting)
@@ -303,92 +285,12 @@ struct BroadcastTests {
             #expect(answer.status == 200)
             #expect(answer.body["too_late"]?.integer == 0)
             let last = try await eventualValue("all of it is cancelled") {
-                let report = try await Self.report(gateway, entry)
+                let report = try await Broadcasts.report(gateway, entry)
                 return report["recipients"]?["cancelled"]?.integer == 30 && report["final"]?.bool == true ? report : nil
             }
             #expect(last["scheduled"]?.integer == 0)
             #expect(last["broadcast"]?["state"]?.string == "cancelled")
-            #expect(try await Self.number(stack, "SELECT count(*) FROM carillon.notifications") == 30)
-        }
-    }
-
-    private static func catalog(german: String) -> String {
-        """
-        types:
-          notice:
-            templates:
-              en: {title: "Hello {{name}}"}
-              de: {title: "\(german)"}
-        """
-    }
-
-    /// Makes users u1 to u40, who read German, and u41 to u48.
-    private static func makeReaders(in stack: Stack) async throws {
-        try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 48) n")
-        try await stack.query(
-            """
-            INSERT INTO carillon.user_settings (user_id, locale) SELECT 'u' || n, 'de' FROM generate_series(1, 40) n
-            """
-        )
-    }
-
-    @Test("who gets no text is in a letter of the page's own; mended and replayed, each is notified once")
-    func failingText() async throws {
-        try await Stack.with { stack in
-            let environment = try stack.catalog(Self.catalog(german: "Hallo {{name}}{{late}}"))
-            let gateway = try await stack.startGateway(environment: environment)
-            let first = try await stack.startDispatcher(name: "first", environment: environment)
-            try await Self.makeReaders(in: stack)
-            let entry = try await stack.append([("all", "true"), ("type", "notice"), ("vars", #"{"name":"all"}"#)])
-            let report = try await Self.waitFor("done", gateway, entry)
-            #expect(report["broadcast"]?["stored"]?.integer == 8)
-            #expect(report["broadcast"]?["not_stored"]?["text_failed"]?.integer == 40)
-            #expect(report["broadcast"]?["not_stored"]?["held"] == nil)
-            let letters = try await stack.query("SELECT entry, fields FROM carillon.dead_letters")
-            // Forty users are in more than one of sixteen chains, and in some chains nobody else is.
-            #expect(letters.count > 1)
-            let names = try letters.map { try $0.text(0) }
-            #expect(names.allSatisfy { $0.hasPrefix(entry + ".") })
-            let reasons = try await stack.deadReasons()
-            #expect(Set(reasons.keys) == Set(names))
-            let fields: [[[String]]] = try letters.map { row in
-                let json = try #require(try row.optionalJSON(1))
-                return try JSONParser.parse(json).array?.compactMap { $0.strings } ?? []
-            }
-            #expect(fields.allSatisfy { letter in !letter.contains { $0.first == "all" } })
-            let named = try fields.flatMap { letter -> [String] in
-                let users = try #require(letter.first { $0.first == "users" }?.last)
-                return try JSONParser.parse(Array(users.utf8)).strings ?? []
-            }
-            #expect(named.sorted() == (1...40).map { "u\($0)" }.sorted())
-
-            try await first.stop()
-            try stack.catalog(Self.catalog(german: "Hallo {{name}}"))
-            _ = try await stack.startDispatcher(name: "second", environment: environment)
-            let admin = try await Stack.token(user: "root", scope: .admin)
-            let replayed = try await gateway.call(
-                .post, "/v1/admin/dead-letters/replay", token: admin, json: #"{"all":true}"#)
-            #expect(replayed.body["count"]?.integer == Int64(letters.count))
-            try await eventually("all are notified, and the letters are gone") {
-                let stored = try await Self.number(stack, "SELECT count(*) FROM carillon.notifications")
-                let left = try await Self.number(stack, "SELECT count(*) FROM carillon.dead_letters")
-                return stored == 48 && left == 0
-            }
-            // One of them as if its dispatcher had died after appending it.
-            let again = try #require(fields.first)
-            try await stack.append(again.map { ($0[0], $0[1]) })
-            try await stack.append([("user", "last"), ("type", "notice"), ("vars", #"{"name":"last"}"#)])
-            try await eventually("the last one has come") {
-                try await stack.texts(user: "last") == [["Hello last", ""]]
-            }
-            #expect(try await Self.number(stack, "SELECT count(*) FROM carillon.notifications") == 49)
-            let distinct = "SELECT count(DISTINCT user_id) FROM carillon.notifications"
-            #expect(try await Self.number(stack, distinct) == 49)
-            #expect(try await stack.texts(user: "u1") == [["Hallo all", ""]])
-            #expect(try await stack.texts(user: "u48") == [["Hello all", ""]])
-            // They are the broadcast's own: its page counts them too.
-            let counted = try await Self.report(gateway, entry)["recipients"]?.object?.compactMap { $0.value.integer }
-            #expect(counted?.reduce(0, +) == 48)
+            #expect(try await Broadcasts.number(stack, "SELECT count(*) FROM carillon.notifications") == 30)
         }
     }
 

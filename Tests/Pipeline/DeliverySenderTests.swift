@@ -26,6 +26,7 @@ struct DeliverySenderTests {
         let meanwhile: @Sendable () -> Void
 
         func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            // Longer than what was looked up stays fresh, which goes by a clock that nobody sets.
             try? await Task.sleep(for: .milliseconds(1_200))
             self.meanwhile()
             return ProviderReply(.answered(.accepted(id: "1")))

@@ -50,6 +50,7 @@ struct CredentialCacheTests {
                 leastAge: leastAge, now: { self.now.withLock { $0 } }, logger: self.lines.logger
             ) { moment in
                 self.asked.withLock { $0 += 1 }
+                // Stands for a server that hangs, until the test lets it go.
                 while self.isHanging.withLock({ $0 }) { try await Task.sleep(for: .milliseconds(1)) }
                 if let fault = self.fault.withLock({ $0 }) { throw fault }
                 let number = self.made.withLock { made in

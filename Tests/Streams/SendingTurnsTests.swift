@@ -33,6 +33,7 @@ struct SendingTurnsTests {
                         taken[index] += count
                         if count == 0 { waits.append(wait) }
                     }
+                    // As dispatchers do: the bucket says when to ask again, and it fills by Redis's clock.
                     if waits.count == 2, let wait = waits.min() { try await Task.sleep(for: .milliseconds(wait)) }
                 }
                 let seconds = (try await survey.time() - start) / .seconds(1)

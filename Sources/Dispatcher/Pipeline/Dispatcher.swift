@@ -202,7 +202,8 @@ package struct Dispatcher: Sendable {
                     )
                 }
             }
-            // With jitter, so that dispatchers that failed together do not come back together.
+            // A server tells nobody when it is back. With jitter, so that dispatchers that failed together do not come back
+            // together.
             try await Task.sleep(for: backoff.delay(attempt: attempt))
             attempt += 1
         }

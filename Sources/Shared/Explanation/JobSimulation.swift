@@ -35,9 +35,6 @@ package struct JobSimulation: Sendable {
         }
     }
 
-    /// What is due sooner than this goes on its way at once.
-    private static let tolerance: Duration = .seconds(1)
-
     private let catalog: Catalog
     private let recipients: RecipientStore
     private let digests: DigestStore
@@ -141,7 +138,7 @@ package struct JobSimulation: Sendable {
             guard let moment = delivery.parts.first?.at, moment > facts.now else { return nil }
             return SimulatedHold(kind: .schedule, at: facts.now, until: moment, what: "deliver_local")
         }
-        guard let moment = content.deliverAt, moment > facts.now + Self.tolerance else { return nil }
+        guard let moment = content.deliverAt, moment > facts.now + JobContent.scheduleTolerance else { return nil }
         return SimulatedHold(kind: .schedule, at: facts.now, until: moment, what: "deliver_at")
     }
 

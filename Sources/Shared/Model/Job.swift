@@ -28,6 +28,9 @@ package struct Job: Sendable, Equatable {
 
 /// What a notification job says, its defaults not yet filled in.
 package struct JobContent: Sendable, Equatable {
+    /// What is due no later than this from now goes on its way at once.
+    package static let scheduleTolerance: Duration = .seconds(1)
+
     package var type: String
     package var title = ""
     package var body = ""

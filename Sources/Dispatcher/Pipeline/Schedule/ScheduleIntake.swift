@@ -22,8 +22,6 @@ struct ScheduleIntake: Sendable {
         var page = ""
     }
 
-    /// What is due sooner than this goes on its way now.
-    private static let tolerance: Duration = .seconds(1)
     /// The fields that say when, and those that a part has its own of.
     private static let times: Set<String> = ["deliver_at", "deliver_local"]
     private static let audience: Set<String> = ["user", "users", "topic", "all", "except"]
@@ -35,7 +33,7 @@ struct ScheduleIntake: Sendable {
     /// A topic's users have their times when its pages are made.
     static func isLater(_ job: Job, _ content: JobContent, now: Timestamp) -> Bool {
         if content.deliverLocal != nil, case .users = job.audience { return true }
-        return content.deliverAt.map { $0 > now + Self.tolerance } ?? false
+        return content.deliverAt.map { $0 > now + JobContent.scheduleTolerance } ?? false
     }
 
     /// Stores what waits; the same entry or job again changes nothing.
