@@ -3,10 +3,13 @@
 
 import Fixtures
 import Foundation
+import Glibc
 import JSON
+import Model
 import Postgres
 import ProviderSandbox
 import Redis
+import Streams
 import Testing
 import Transfer
 
@@ -157,6 +160,39 @@ struct CrashTests {
             }
             #expect(socket.titles == ["held"])
             #expect(try await stack.statuses(user: "ada").count == 1)
+        }
+    }
+
+    @Test("what a dead dispatcher was sending is claimed within half a minute, however long its provider takes")
+    func takenOver() async throws {
+        try await Stack.with { stack in
+            let count = 32
+            // The provider takes two seconds for each: one after the other would take a minute.
+            try await stack.query(
+                """
+                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                    last_used_at)
+                SELECT gen_random_uuid(), 'u' || n, 'android', 'fcm', 'default', 'production', 'slow-' || n, now(), now()
+                FROM generate_series(1, $1::int4) n
+                """,
+                .int4(Int32(count))
+            )
+            let first = try await stack.startDispatcher(name: "first")
+            let names = (1...count).map { #""u\#($0)""# }.joined(separator: ",")
+            try await stack.append([("users", "[\(names)]"), ("type", "payment_received"), ("title", "x")])
+            let group = ConsumerGroup(
+                stream: Keyspace().deliveries(.fcm, .critical), consumer: "", connection: stack.connection)
+            func pending() async throws -> Int { try await group.consumers().reduce(0) { $0 + $1.pending } }
+            try await eventually("all are under way") { try await pending() == count }
+            first.send(SIGKILL)
+            let gone = Set(try await group.consumers().map(\.name))
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("another has claimed all of them", within: .seconds(30)) {
+                try await group.consumers().allSatisfy { !gone.contains($0.name) || $0.pending == 0 }
+            }
+            try await eventually("all are on record") {
+                try await stack.query("SELECT 1 FROM carillon.notifications WHERE status <> 'sent' LIMIT 1").isEmpty
+            }
         }
     }
 }
