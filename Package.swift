@@ -273,7 +273,7 @@ let package = Package(
             dependencies: [
                 "Catalog", "Explanation", "JSON", "Model", "Postgres", "Redis", "Schedules", "Services", "Shapes",
                 "Spans", "Stores", "Streams", "Telemetry", "Templates", "Zones", coreMetrics, httpTypes, hummingbird,
-                logging, metrics, nioCore, tracing,
+                logging, metrics, nioCore, serviceLifecycle, tracing,
             ],
             path: "Sources/Gateway/API",
             resources: [.embedInCode("OpenAPI")]

@@ -101,7 +101,8 @@ enum TestServices {
             deadLetters: DeadLetterStore(pool: pool),
             statistics: StatisticsStore(pool: pool),
             clientReports: ClientReportStore(pool: pool),
-            providers: KnownProviders()
+            providers: KnownProviders(),
+            inboxPages: InboxPageCache(bytes: 0, now: now)
         )
         let value: Value
         do {

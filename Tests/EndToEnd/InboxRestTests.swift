@@ -6,6 +6,7 @@ import JSON
 import Model
 import Postgres
 import Redis
+import Services
 import Testing
 import Transfer
 
@@ -51,6 +52,50 @@ struct InboxRestTests {
             #expect(changed.status == 200)
             #expect(changed.header("etag") != tag)
             #expect(changed.body["unread"]?.integer == 2)
+        }
+    }
+
+    @Test("a page that a gateway keeps is answered while it holds, whoever changed the inbox")
+    func keptPages() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(name: "first")
+            let other = try await stack.startGateway(name: "second")
+            _ = try await stack.startDispatcher()
+            let token = try await Self.fill(stack, gateway, user: "ada", count: 1)
+            func list() async throws -> Gateway.Answer {
+                try await gateway.call(.get, "/v1/notifications", token: token)
+            }
+            func titles() async throws -> [String] {
+                try await list().body["notifications"]?.array?.compactMap { $0["title"]?.string } ?? []
+            }
+            func answered(_ from: String) async throws -> Double? {
+                let page = try await gateway.call(.get, "/metrics", token: nil).response.body
+                return try MetricsText(String(decoding: page, as: UTF8.self))
+                    .samples[#"carillon_inbox_pages{from="\#(from)"}"#]
+            }
+            let first = try await list()
+            let again = try await list()
+            #expect(first.response.body == again.response.body)
+            #expect(first.header("etag") == again.header("etag"))
+            #expect(again.header("cache-control") == "private, no-cache")
+            #expect(again.type == "application/json")
+            #expect(try await answered("read") == 1)
+            #expect(try await answered("kept") == 1)
+
+            // Begun anew, the inbox is at the version, unread and total at which it was.
+            let service = try await Stack.token(user: "backend", scope: .service)
+            #expect(try await other.call(.delete, "/v1/users/ada", token: service).status == 200)
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "of another life")])
+            try await eventually("the new one is stored") { try await stack.statuses(user: "ada").count == 1 }
+            #expect(try await titles() == ["of another life"])
+            #expect(try await answered("changed") == 1)
+
+            let id = try #require(try await list().body["notifications"]?.array?.first?["id"]?.string)
+            #expect(try await other.call(.post, "/v1/notifications/\(id)/read", token: token).status == 200)
+            #expect(try await list().body["notifications"]?.array?.first?["read_at"]?.string != nil)
+            let unread = try await gateway.call(.get, "/v1/notifications?unread_only=true", token: token)
+            #expect(unread.body["notifications"]?.array?.isEmpty == true)
+            #expect(try await titles() == ["of another life"])
         }
     }
 

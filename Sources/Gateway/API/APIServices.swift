@@ -59,6 +59,7 @@ package struct APIServices: Sendable {
     package let statisticsStore: StatisticsStore
     package let statistics: StatisticsService
     package let clientReports: ClientReportStore
+    let inboxPages: InboxPageCache
     let userFields: UserFields
 
     /// The catalog of this moment; what answers one call takes it once.
@@ -107,7 +108,8 @@ package struct APIServices: Sendable {
         webhookOptions: WebhookOptions = WebhookOptions(),
         statistics: StatisticsStore,
         clientReports: ClientReportStore,
-        providers: KnownProviders
+        providers: KnownProviders,
+        inboxPages: InboxPageCache
     ) {
         self.credentials = credentials
         self.tickets = tickets
@@ -150,6 +152,7 @@ package struct APIServices: Sendable {
         self.statisticsStore = statistics
         self.statistics = StatisticsService(store: statistics, now: now)
         self.clientReports = clientReports
+        self.inboxPages = inboxPages
         self.userFields = UserFields(
             catalogs: catalogs, now: now, webPushOrigins: webPushOrigins, providers: providers)
     }

@@ -9,10 +9,15 @@ import NIOCore
 extension Response {
     /// A JSON answer.
     package static func json(_ writer: JSONWriter, status: HTTPResponse.Status = .ok) -> Response {
+        .json(writer.bytes, status: status)
+    }
+
+    /// JSON that was written before.
+    static func json(_ bytes: [UInt8], status: HTTPResponse.Status = .ok) -> Response {
         Response(
             status: status,
             headers: [.contentType: "application/json"],
-            body: ResponseBody(byteBuffer: ByteBuffer(bytes: writer.bytes))
+            body: ResponseBody(byteBuffer: ByteBuffer(bytes: bytes))
         )
     }
 

@@ -162,6 +162,7 @@ enum GatewayComposition {
         )
         let survey = StreamSurvey(connection: redis, keys: keys)
         let providers = KnownProviders()
+        let inboxPages = InboxPageCache(bytes: settings.inboxCacheBytes, now: now)
         let router = APIRouter.make(
             APIServices(
                 credentials: credentials,
@@ -225,7 +226,8 @@ enum GatewayComposition {
                 ),
                 statistics: StatisticsStore(pool: pool),
                 clientReports: ClientReportStore(pool: pool),
-                providers: providers
+                providers: providers,
+                inboxPages: inboxPages
             )
         ) { router, services in
             let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production
@@ -249,7 +251,7 @@ enum GatewayComposition {
             try SpanExport.start(
                 endpoint: $0.endpoint, headers: $0.headers, service: $0.service ?? "carillon-gateway", logger: logger)
         }
-        var services: [any Service] = [reload, revocationService, surveyService, nodeService, hub, app]
+        var services: [any Service] = [reload, inboxPages, revocationService, surveyService, nodeService, hub, app]
         if let keySet { services.insert(keySet, at: 0) }
         for rate in [callRate, messageRate] { if let rate { services.insert(rate, at: 0) } }
         if let certificate { services.insert(certificate, at: 0) }

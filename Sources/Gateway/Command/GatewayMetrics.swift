@@ -31,6 +31,12 @@ enum GatewayMetrics {
                 "2xx, 3xx, 4xx, 5xx: calls of the API and of the paths of other systems"),
             MetricFamily("carillon_calls_duration", .histogram, "seconds to the answer of a call"),
             MetricFamily(
+                "carillon_inbox_pages", .counter, by: ["from"],
+                "newest pages of inboxes: kept in memory, read as the inbox had changed, read as none was kept"),
+            MetricFamily(
+                "carillon_inbox_pages_dropped", .counter, "pages dropped from memory as INBOX_CACHE_MB was reached"),
+            MetricFamily("carillon_inbox_pages_bytes", .gauge, "memory that kept pages take"),
+            MetricFamily(
                 "carillon_compatibility_calls", .counter, by: ["system", "outcome"],
                 "calls on the paths of other systems: answered, refused, failed"),
             MetricFamily("carillon_tokens_refused", .counter, "tokens and tickets that were not good"),

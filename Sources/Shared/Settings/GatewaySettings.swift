@@ -20,6 +20,8 @@ package struct GatewaySettings: Sendable {
     /// Which of Apple's services the tokens of clients are of that do not say so.
     package let apnsEnvironment: DispatcherSettings.APNSEnvironment
     package let webPush: WebPushSettings
+    /// Bytes of answered inbox pages that are kept in memory.
+    package let inboxCacheBytes: Int
 
     /// Reads it; faults stay with the reader.
     package init(_ reader: SettingsReader) {
@@ -37,5 +39,6 @@ package struct GatewaySettings: Sendable {
         self.protection = ProtectionSettings(reader)
         self.apnsEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
         self.webPush = WebPushSettings(reader)
+        self.inboxCacheBytes = reader.integer("INBOX_CACHE_MB", default: 64, in: 0...65_536) << 20
     }
 }

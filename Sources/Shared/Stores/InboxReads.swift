@@ -44,7 +44,7 @@ struct InboxReads: Sendable {
     static func states(_ users: [String], _ pool: PostgresPool) async throws(PostgresError) -> [InboxStore.State] {
         let result = try await pool.query(
             """
-            SELECT u.number, b.version, b.unread, b.total, b.floor
+            SELECT u.number, \(InboxSQL.state(of: "b"))
             FROM unnest($1) WITH ORDINALITY AS u (user_id, number) JOIN carillon.inboxes b ON b.user_id = u.user_id
             """,
             .array(PostgresArray(texts: users))

@@ -7,7 +7,14 @@
 /// stands like that, a one-time filter spares the reading of its rows.
 enum InboxSQL {
     /// How many columns of a page's rows tell the state; the notification's follow.
-    static let stateColumns = 4
+    static let stateColumns = 5
+
+    /// The columns of a state, of a table called `alias`.
+    static func state(of alias: String) -> String {
+        ["version", "unread", "total", "floor", "begun_at"].map { "\(alias).\($0)" }.joined(separator: ", ")
+    }
+
+    private static let noState = [String](repeating: "NULL", count: Self.stateColumns).joined(separator: ", ")
 
     /// For each ``InboxPart``, as are the next two.
     static let page = Self.page(where: "x.deleted_at IS NULL")
@@ -59,10 +66,10 @@ enum InboxSQL {
         FROM unnest($1, $2, $3, $4, $5, $6) WITH ORDINALITY
             AS u (user_id, version, unread, total, before, type, number)
         CROSS JOIN LATERAL (
-            SELECT b.version, b.unread, b.total, b.floor, \(InboxRow.nulls)
+            SELECT \(Self.state(of: "b")), \(InboxRow.nulls)
             FROM carillon.inboxes b WHERE b.user_id = u.user_id
             UNION ALL (
-                SELECT NULL, NULL, NULL, NULL, \(InboxRow.list(of: "x")) FROM carillon.notifications x
+                SELECT \(Self.noState), \(InboxRow.list(of: "x")) FROM carillon.notifications x
                 WHERE x.user_id = u.user_id AND x.id < u.before AND \(condition) AND x.version > 0
                     AND (u.type IS NULL OR x.type = u.type)
                     AND (u.version < 0 OR NOT EXISTS (
@@ -83,9 +90,9 @@ enum InboxSQL {
     /// The rows come in the order of their branch, as a branch with a limit is never read in parallel.
     private static func rows(_ condition: String, of table: String, order: String, limit: String) -> String {
         """
-        SELECT b.version, b.unread, b.total, b.floor, \(InboxRow.nulls) FROM carillon.inboxes b WHERE b.user_id = $1
+        SELECT \(Self.state(of: "b")), \(InboxRow.nulls) FROM carillon.inboxes b WHERE b.user_id = $1
         UNION ALL (
-            SELECT NULL, NULL, NULL, NULL, \(InboxRow.list(of: "x")) FROM \(table) x
+            SELECT \(Self.noState), \(InboxRow.list(of: "x")) FROM \(table) x
             WHERE x.user_id = $1 AND \(condition)
             ORDER BY \(order) LIMIT \(limit)
         )

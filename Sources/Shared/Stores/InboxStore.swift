@@ -13,6 +13,8 @@ package struct InboxStore: Sendable {
         package var unread: Int32 = 0
         package var total: Int32 = 0
         package var floor: Int64 = 0
+        /// Microseconds of when it was begun: one that was erased and begun anew is another.
+        package var begun: Int64 = 0
 
         package init() {}
 
@@ -22,6 +24,7 @@ package struct InboxStore: Sendable {
             self.unread = try row.int4(first + 1)
             self.total = try row.int4(first + 2)
             self.floor = try row.int8(first + 3)
+            self.begun = try row.timestamptz(first + 4)
         }
     }
 

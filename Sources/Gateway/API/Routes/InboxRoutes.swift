@@ -1,6 +1,7 @@
 // Carillon · InboxRoutes.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 import Hummingbird
 import JSON
 import Model
@@ -50,21 +51,39 @@ struct InboxRoutes {
         try query.finish()
         let known = InboxTag.known(request)
         if let since { return try await self.changes(user, since: since, known: known) }
-        let page = try await self.services.inbox.page(user: user, filter: filter, unless: known)
-        return try InboxTag.answer(page.state, unless: known) {
-            try Response.object(capacity: Self.capacity(page)) { writer in
-                writer.key("notifications")
-                writer.beginArray()
-                for notification in page.notifications.prefix(limit) {
-                    try CanonicalShape.write(notification, to: &writer)
-                }
-                writer.endArray()
-                writer.key("next_cursor")
-                let hasMore = page.notifications.count > limit
-                writer.string(hasMore ? page.notifications[limit - 1].id.description : nil)
-                self.write(page.state, to: &writer)
+        // Who has a tag gets no page, or one that has changed.
+        let isKept = known == nil && filter.before == nil && filter.type == nil
+        let selection = InboxPageCache.Selection(limit: limit, unreadOnly: filter.unreadOnly)
+        let kept = isKept ? self.services.inboxPages.page(of: user, selection) : nil
+        if let kept {
+            let state = try await self.services.inbox.state(of: user)
+            if kept.state == state {
+                InboxPageMetrics.kept.increment()
+                return InboxTag.answer(state, unless: nil) { .json(kept.json) }
             }
         }
+        if isKept { (kept == nil ? InboxPageMetrics.read : InboxPageMetrics.changed).increment() }
+        let page = try await self.services.inbox.page(user: user, filter: filter, unless: known)
+        return try InboxTag.answer(page.state, unless: known) {
+            let json = try self.json(page, limit: limit)
+            if isKept { self.services.inboxPages.keep(.init(state: page.state, json: json), of: user, selection) }
+            return .json(json)
+        }
+    }
+
+    private func json(_ page: InboxStore.Page, limit: Int) throws -> [UInt8] {
+        var writer = JSONWriter(capacity: Self.capacity(page))
+        writer.beginObject()
+        writer.key("notifications")
+        writer.beginArray()
+        for notification in page.notifications.prefix(limit) { try CanonicalShape.write(notification, to: &writer) }
+        writer.endArray()
+        writer.key("next_cursor")
+        let hasMore = page.notifications.count > limit
+        writer.string(hasMore ? page.notifications[limit - 1].id.description : nil)
+        self.write(page.state, to: &writer)
+        writer.endObject()
+        return writer.bytes
     }
 
     /// Bytes that most pages of that many rows take.

@@ -83,6 +83,7 @@ struct UserRoutes {
     private func erase(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try self.user(context)
         let report = try await self.services.erasure.erase(user: user, caps: self.services.catalog.capNames)
+        self.services.inboxPages.forget(user)
         return Response.object { writer in
             writer.member("user_id", user)
             for (name, counts) in [("postgres", report.postgres), ("redis", report.redis)] {

@@ -1,0 +1,120 @@
+// Carillon · InboxPageCache.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import JSON
+package import Model
+import ServiceLifecycle
+package import Stores
+import Synchronization
+
+/// The page that each user was answered last, as it was written, with the state of the inbox that it shows.
+///
+/// A page holds only what an inbox's version tells, so while the inbox stands as it did, the page is what would be written
+/// again. Who takes one asks PostgreSQL for the state first, which costs a fraction of the rows; nothing here is ever
+/// answered on its own word, and no other node needs to tell this one of a change.
+///
+/// At the bound, the page that was asked for longest ago goes; what nobody has asked for in ten minutes goes as well, so that
+/// the memory comes back, and nothing of an erased user stays.
+package final class InboxPageCache: Service {
+    /// What the newest page of an inbox shows.
+    package struct Selection: Sendable, Hashable {
+        let limit: Int
+        let unreadOnly: Bool
+
+        package init(limit: Int, unreadOnly: Bool) {
+            self.limit = limit
+            self.unreadOnly = unreadOnly
+        }
+    }
+
+    /// A page, and the state that it shows.
+    package struct Page: Sendable {
+        package let state: InboxStore.State
+        package let json: [UInt8]
+
+        package init(state: InboxStore.State, json: [UInt8]) {
+            self.state = state
+            self.json = json
+        }
+    }
+
+    /// For how long a page is kept that nobody asks for.
+    private static let idleLimit: Duration = .seconds(600)
+    private static let sweepInterval: Duration = .seconds(60)
+
+    private let bound: Int
+    private let now: @Sendable () -> Timestamp
+    private let contents = Mutex(RecentPages())
+
+    /// - Parameter bytes: how many are kept at most; 0 keeps nothing.
+    package init(bytes: Int, now: @escaping @Sendable () -> Timestamp) {
+        self.bound = bytes
+        self.now = now
+    }
+
+    /// Drops, once a minute, what nobody asks for.
+    package func run() async throws {
+        await cancelWhenGracefulShutdown {
+            while !Task.isCancelled {
+                // That nobody asks is told by nothing.
+                try? await Task.sleep(for: Self.sweepInterval)
+                self.dropIdle()
+            }
+        }
+    }
+
+    /// How many bytes are kept.
+    package var bytes: Int { self.contents.withLock { $0.bytes } }
+
+    /// The page that was kept for a user, if it is of this selection.
+    package func page(of user: String, _ selection: Selection) -> Page? {
+        guard self.bound > 0 else { return nil }
+        return self.contents.withLock { contents -> Page? in
+            let user = ExactText(user)
+            guard let entry = contents[user], entry.selection == selection else { return nil }
+            contents.touch(user, at: self.now())
+            return entry.page
+        }
+    }
+
+    /// Forgets the page of a user.
+    package func forget(_ user: String) {
+        self.contents.withLock { contents in
+            contents.remove(ExactText(user))
+            InboxPageMetrics.bytes.record(contents.bytes)
+        }
+    }
+
+    /// Drops what nobody has asked for in the last ten minutes.
+    package func dropIdle() {
+        let end = self.now() + (.zero - Self.idleLimit)
+        self.contents.withLock { contents in
+            while let oldest = contents.oldest, oldest.usedAt < end { contents.remove(oldest.user) }
+            InboxPageMetrics.bytes.record(contents.bytes)
+        }
+    }
+
+    /// Keeps a page in place of the one that its user had.
+    package func keep(_ page: Page, of user: String, _ selection: Selection) {
+        // Without the room that a writer has to spare.
+        var json: [UInt8] = []
+        json.reserveCapacity(page.json.count)
+        json += page.json
+        let page = Page(state: page.state, json: json)
+        let entry = RecentPages.Entry(user: ExactText(user), selection: selection, page: page, usedAt: self.now())
+        guard entry.bytes <= self.bound else { return }
+        let dropped = self.contents.withLock { contents in
+            contents.remove(entry.user)
+            contents.insert(entry)
+            var dropped = 0
+            while contents.bytes > self.bound, let oldest = contents.oldest {
+                contents.remove(oldest.user)
+                dropped += 1
+            }
+            InboxPageMetrics.bytes.record(contents.bytes)
+            return dropped
+        }
+        if dropped > 0 { InboxPageMetrics.dropped.increment(by: dropped) }
+    }
+}
