@@ -3,13 +3,13 @@
 
 import ArgumentParser
 import NIOPosix
-import Synchronization
 
-/// Connects a second of a gateway of its own, each with a JWT, presence and the sync of an empty inbox.
+/// Connects a second of a gateway of its own, each with a JWT, presence and the sync of an empty inbox, beside plain NIO
+/// channels that check and read nothing.
 struct ConnectsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "connects",
-        abstract: "Connects a second with a token, presence and the first sync."
+        abstract: "Connects a second with a token, presence and the first sync, beside plain NIO channels."
     )
 
     @Option var sockets = 19_000
@@ -19,34 +19,48 @@ struct ConnectsCommand: AsyncParsableCommand {
     var warmUp = 500
     @OptionGroup var programs: ProgramOptions
 
+    private struct Figure {
+        var perSecond = 0.0
+        var serverShare = 0.0
+        var loadShare = 0.0
+    }
+
     func run() async throws {
         try await ScratchStack.use(self.programs) { stack in
-            let (gateway, port) = try await stack.gateway()
-            let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-            let first = SocketLoad(group: group)
-            try await first.connect(port: port, users: try LoadUser.named((0..<self.warmUp).map { "first-\($0)" }))
-            await first.close()
-
-            let load = SocketLoad(group: group)
-            let users = try LoadUser.named((0..<self.sockets).map { "connect-\($0)" })
-            let (gatewayShare, loadShare) = (CoreShare(of: gateway.pid), CoreShare())
-            let start = ContinuousClock.now
-            try await load.connect(port: port, users: users, width: self.width)
-            let elapsed = (ContinuousClock.now - start).inSeconds
-            let shares = (gateway: gatewayShare.value, load: loadShare.value)
-            let closed = load.seen.withLock { $0.closed }
-            let present = try await stack.presences(of: "connect-")
-            guard closed == 0, present == self.sockets else {
-                throw ValidationError("\(closed) sockets were closed, \(present) of \(self.sockets) users are present")
-            }
+            let gateway = try await self.measure(.gateway, stack)
+            let bare = try await self.measure(.bare, stack)
             var report = Report("connects")
             report.add("sockets", self.sockets)
             report.add("width", self.width)
-            report.add("per_second", Double(self.sockets) / elapsed)
-            report.add("gateway_core_share", shares.gateway)
-            report.add("load_core_share", shares.load)
+            report.add("per_second", gateway.perSecond)
+            report.add("gateway_core_share", gateway.serverShare)
+            report.add("load_core_share", gateway.loadShare)
+            report.add("yardstick_nio_per_second", bare.perSecond)
+            report.add("yardstick_core_share", bare.serverShare)
+            report.add("yardstick_load_core_share", bare.loadShare)
+            report.add("ratio", gateway.perSecond / bare.perSecond)
             try report.print()
-            try await gateway.end()
         }
+    }
+
+    private func measure(_ kind: SocketServer.Kind, _ stack: ScratchStack) async throws -> Figure {
+        let server = try await SocketServer.start(kind, in: stack)
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        try await server.warmUp(SocketLoad(group: group), sockets: self.warmUp)
+
+        let load = SocketLoad(group: group)
+        let users = try server.users((0..<self.sockets).map { "connect-\($0)" })
+        let (serverShare, loadShare) = (CoreShare(of: server.program.pid), CoreShare())
+        let start = ContinuousClock.now
+        try await load.connect(port: server.port, users: users, width: self.width)
+        let elapsed = (ContinuousClock.now - start).inSeconds
+        let figure = Figure(
+            perSecond: Double(self.sockets) / elapsed,
+            serverShare: serverShare.value,
+            loadShare: loadShare.value
+        )
+        try await server.check(load, of: "connect-", count: self.sockets, in: stack)
+        try await server.end(load)
+        return figure
     }
 }

@@ -54,7 +54,7 @@ struct FanoutCommand: AsyncParsableCommand {
     }
 
     /// What each number of waiting frames gives.
-    private func measure(_ kind: FrameTarget.Kind, _ stack: ScratchStack) async throws -> [Figure] {
+    private func measure(_ kind: SocketServer.Kind, _ stack: ScratchStack) async throws -> [Figure] {
         let target = try await FrameTarget.start(
             kind,
             in: stack,

@@ -3,61 +3,96 @@
 
 import ArgumentParser
 import NIOPosix
-import Synchronization
 
-/// What an idle socket costs a gateway of its own: memory, and the time to open it.
+/// What an idle socket of each dialect costs a gateway of its own: memory, and the time to open it; beside the memory of
+/// plain NIO channels.
 struct IdleCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "idle",
-        abstract: "Memory of idle sockets that are authenticated and present."
+        abstract: "Memory of idle sockets that are authenticated and present, beside plain NIO channels."
     )
 
     @Option var sockets = 19_000
-    @Option(help: "What the sockets speak: \(LoadDialect.allCases.map(\.rawValue).joined(separator: ", ")).")
-    var dialect = LoadDialect.native
+    @Option(help: "What the sockets speak; each dialect is measured in turn, with a gateway of its own, if not given.")
+    var dialect: LoadDialect?
     @Option(help: "How long they stay idle, in seconds.")
     var idle = 30
     @OptionGroup var programs: ProgramOptions
 
+    private struct Figure {
+        var connectsPerSecond = 0.0
+        /// Bytes of the server before the sockets were opened, right after that, and when they had been idle.
+        var before = 0
+        var opened = 0
+        var after = 0
+    }
+
     func run() async throws {
+        let bare = try await self.measure(.bare, .native)
+        var report = Report("idle_bare_sockets")
+        self.add(bare, to: &report)
+        try report.print()
+
+        for dialect in self.dialect.map({ [$0] }) ?? LoadDialect.allCases {
+            let gateway = try await self.measure(.gateway, dialect)
+            report = Report("idle_sockets")
+            report.add("dialect", dialect.rawValue)
+            self.add(gateway, to: &report)
+            report.add("limit_kb_per_socket", dialect.limit)
+            report.add("yardstick_nio_kb_per_socket", self.kilobytes(bare.after - bare.before))
+            report.add("ratio", Double(gateway.after - gateway.before) / Double(bare.after - bare.before))
+            try report.print()
+        }
+    }
+
+    /// Measures a server of its own on databases of its own, so that nothing is left there of another's users.
+    private func measure(_ kind: SocketServer.Kind, _ dialect: LoadDialect) async throws -> Figure {
+        var figure = Figure()
         try await ScratchStack.use(self.programs) { stack in
-            let (gateway, port) = try await stack.gateway()
-            let load = SocketLoad(
-                group: MultiThreadedEventLoopGroup(numberOfThreads: 1),
-                dialect: self.dialect
-            )
-            // The first sockets pay for what all share: prepared statements, pools, code pages.
-            let first = SocketLoad(
-                group: MultiThreadedEventLoopGroup(numberOfThreads: 1),
-                dialect: self.dialect
-            )
-            try await first.connect(port: port, users: try LoadUser.named((0..<100).map { "first-\($0)" }))
-            await first.close()
+            let server = try await SocketServer.start(kind, in: stack)
+            let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+            try await server.warmUp(SocketLoad(group: group, dialect: dialect), sockets: 100)
             // What the first sockets leave is cleared by and by, and nothing tells when that is done.
             try await Task.sleep(for: .seconds(2))
 
-            let before = Environment.residentMemory(pid: gateway.pid)
-            let users = try LoadUser.named((0..<self.sockets).map { "idle-\($0)" })
-            let elapsed = try await seconds { try await load.connect(port: port, users: users) }
-            let opened = Environment.residentMemory(pid: gateway.pid)
+            let load = SocketLoad(group: group, dialect: dialect)
+            let users = try server.users((0..<self.sockets).map { "idle-\($0)" })
+            figure.before = Environment.residentMemory(pid: server.program.pid)
+            let elapsed = try await seconds { try await load.connect(port: server.port, users: users) }
+            figure.connectsPerSecond = Double(self.sockets) / elapsed
+            figure.opened = Environment.residentMemory(pid: server.program.pid)
             // The time of idleness is what is measured.
             try await Task.sleep(for: .seconds(self.idle))
-            let after = Environment.residentMemory(pid: gateway.pid)
-            let closed = load.seen.withLock { $0.closed }
-            let present = try await stack.presences(of: "idle-")
-            guard closed == 0, present == self.sockets else {
-                throw ValidationError("\(closed) sockets were closed, \(present) of \(self.sockets) users are present")
-            }
-            var report = Report("idle_sockets")
-            report.add("dialect", self.dialect.rawValue)
-            report.add("sockets", self.sockets)
-            report.add("connects_per_second", Double(self.sockets) / elapsed)
-            report.add("resident_before_mb", Double(before) / 1_048_576)
-            report.add("resident_after_mb", Double(after) / 1_048_576)
-            report.add("bytes_per_socket_when_opened", Double(opened - before) / Double(self.sockets))
-            report.add("bytes_per_socket", Double(after - before) / Double(self.sockets))
-            try report.print()
-            try await gateway.end()
+            figure.after = Environment.residentMemory(pid: server.program.pid)
+            try await server.check(load, of: "idle-", count: self.sockets, in: stack)
+            try await server.end(load)
+        }
+        return figure
+    }
+
+    private func add(_ figure: Figure, to report: inout Report) {
+        report.add("sockets", self.sockets)
+        report.add("connects_per_second", figure.connectsPerSecond)
+        report.add("resident_before_mb", Double(figure.before) / 1_048_576)
+        report.add("resident_after_mb", Double(figure.after) / 1_048_576)
+        report.add("kb_per_socket_when_opened", self.kilobytes(figure.opened - figure.before))
+        report.add("kb_per_socket", self.kilobytes(figure.after - figure.before))
+    }
+
+    /// Each socket's share of `bytes`, in thousands of bytes.
+    private func kilobytes(_ bytes: Int) -> Double {
+        Double(bytes) / Double(self.sockets) / 1_000
+    }
+}
+
+extension LoadDialect {
+    /// Thousands of bytes that an idle socket may take.
+    fileprivate var limit: Int {
+        switch self {
+        case .native: 5
+        case .socketio: 6
+        case .signalr: 7
+        case .sse: 12
         }
     }
 }

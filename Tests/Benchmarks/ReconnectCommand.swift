@@ -9,11 +9,12 @@ import Redis
 import Streams
 import Synchronization
 
-/// How long all sockets of a gateway take to come back when it is killed and started again.
+/// How long all sockets of a gateway take to come back when it is killed and started again, beside those of plain NIO
+/// channels.
 struct ReconnectCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "reconnect",
-        abstract: "Seconds until all sockets of a killed gateway are back."
+        abstract: "Seconds until all sockets of a killed gateway are back, beside plain NIO channels."
     )
 
     @Option var sockets = 19_000
@@ -21,36 +22,60 @@ struct ReconnectCommand: AsyncParsableCommand {
     var jitter = 1_000
     @OptionGroup var programs: ProgramOptions
 
+    /// From the kill on.
+    private struct Course {
+        /// Seconds until the server was there again, and until all sockets were.
+        var ready = 0.0
+        var back = 0.0
+        /// Connections that were lost meanwhile, beside those that the kill ended.
+        var lost = 0
+    }
+
     func run() async throws {
         try await ScratchStack.use(self.programs) { stack in
-            let (gateway, port) = try await stack.gateway()
-            let node = try await stack.node()
-            let names = (0..<self.sockets).map { "return-\($0)" }
-            let load = SocketLoad(
-                group: MultiThreadedEventLoopGroup(numberOfThreads: 1),
-                returningWithin: .milliseconds(self.jitter)
-            )
-            try await load.connect(port: port, users: try LoadUser.named(names))
-            guard load.seen.withLock({ $0.closed }) == 0 else { throw ValidationError("sockets were closed early") }
-
-            let start = ContinuousClock.now
-            try await gateway.end(by: SIGKILL)
-            let (second, _) = try await stack.gateway(log: "gateway-2", port: port)
-            let ready = ContinuousClock.now
-            // Each socket was up once before.
-            let back = try await load.opened.reach(2 * self.sockets, within: .seconds(120))
-            let closed = load.seen.withLock { $0.closed }
-            try await self.check(names, stack, node: try await stack.node(besides: [node]))
-
+            let gateway = try await self.measure(.gateway, stack)
+            let bare = try await self.measure(.bare, stack)
             var report = Report("reconnect")
             report.add("sockets", self.sockets)
             report.add("jitter_ms", self.jitter)
-            report.add("seconds_until_ready", (ready - start).inSeconds)
-            report.add("seconds_until_all_back", (back - start).inSeconds)
-            report.add("connections_lost_on_the_way", closed - self.sockets)
+            report.add("seconds_until_ready", gateway.ready)
+            report.add("seconds_until_all_back", gateway.back)
+            report.add("connections_lost_on_the_way", gateway.lost)
+            report.add("yardstick_nio_seconds_until_ready", bare.ready)
+            report.add("yardstick_nio_seconds_until_all_back", bare.back)
+            report.add("yardstick_connections_lost_on_the_way", bare.lost)
+            report.add("ratio", gateway.back / bare.back)
             try report.print()
-            try await second.end()
         }
+    }
+
+    private func measure(_ kind: SocketServer.Kind, _ stack: ScratchStack) async throws -> Course {
+        let first = try await SocketServer.start(kind, in: stack)
+        // The gateway that comes back is another node; the bare server is none.
+        var nodes: Set<String> = []
+        if kind == .gateway { nodes = [try await stack.node()] }
+        let names = (0..<self.sockets).map { "return-\($0)" }
+        let load = SocketLoad(
+            group: MultiThreadedEventLoopGroup(numberOfThreads: 1),
+            returningWithin: .milliseconds(self.jitter)
+        )
+        try await load.connect(port: first.port, users: try first.users(names))
+        guard load.seen.withLock({ $0.closed }) == 0 else { throw ValidationError("sockets were closed early") }
+
+        let start = ContinuousClock.now
+        try await first.program.end(by: SIGKILL)
+        let second = try await SocketServer.start(kind, in: stack, port: first.port)
+        let ready = ContinuousClock.now
+        // Each socket was up once before.
+        let back = try await load.opened.reach(2 * self.sockets, within: .seconds(120))
+        let closed = load.seen.withLock { $0.closed }
+        if kind == .gateway { try await self.check(names, stack, node: try await stack.node(besides: nodes)) }
+        try await second.end(load)
+        return Course(
+            ready: (ready - start).inSeconds,
+            back: (back - start).inSeconds,
+            lost: closed - self.sockets
+        )
     }
 
     /// All users are present on the gateway that came back.

@@ -9,11 +9,7 @@ import Synchronization
 
 /// A server with sockets that get what is published on its channel: a gateway, or the bare server beside it.
 struct FrameTarget: Sendable {
-    enum Kind: Sendable {
-        case gateway, bare
-    }
-
-    let kind: Kind
+    let kind: SocketServer.Kind
     let load: SocketLoad
     let server: ChildProgram
     private let channel: String
@@ -21,7 +17,7 @@ struct FrameTarget: Sendable {
 
     /// Starts the server and opens a socket for each of `users`, who may occur more than once.
     static func start(
-        _ kind: Kind,
+        _ kind: SocketServer.Kind,
         in stack: ScratchStack,
         core: Int?,
         users: [String]

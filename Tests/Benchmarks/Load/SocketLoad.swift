@@ -35,6 +35,8 @@ final class SocketLoad: Sendable {
     private let group: any EventLoopGroup
     private let dialect: LoadDialect
     private let jitter: Duration?
+    /// Whether sockets that are gone stay so.
+    private let isClosed = Atomic(false)
 
     /// - Parameter jitter: at most how long a socket waits before each attempt to come back; never comes back if nil.
     init(group: any EventLoopGroup, dialect: LoadDialect = .native, returningWithin jitter: Duration? = nil) {
@@ -93,15 +95,19 @@ final class SocketLoad: Sendable {
 
     /// A connection is gone, or did not come about.
     fileprivate func comeBack(_ place: Place) {
-        guard let jitter else { return }
+        guard let jitter, !self.isClosed.load(ordering: .relaxed) else { return }
         let delay = TimeAmount(jitter * Double.random(in: 0...1))
-        self.group.next().scheduleTask(in: delay) {
-            self.connect(place, isUp: nil).whenFailure { _ in self.comeBack(place) }
-        }
+        self.group.next().scheduleTask(in: delay) { self.attempt(place) }
     }
 
-    /// Closes all sockets.
+    private func attempt(_ place: Place) {
+        guard !self.isClosed.load(ordering: .relaxed) else { return }
+        self.connect(place, isUp: nil).whenFailure { _ in self.comeBack(place) }
+    }
+
+    /// Closes all sockets, of which none comes back any more.
     func close() async {
+        self.isClosed.store(true, ordering: .relaxed)
         for channel in self.channels.withLock({ Array($0.values) }) { try? await channel.close().get() }
     }
 }
