@@ -26,6 +26,13 @@ struct StagesCommand: AsyncParsableCommand {
     var plain = false
     @OptionGroup var programs: ProgramOptions
 
+    func validate() throws {
+        for (name, value) in [("users", self.users), ("jobs", self.jobs), ("decisions", self.decisions)] {
+            guard value >= 1 else { throw ValidationError("--\(name) must be 1 or more") }
+        }
+        guard self.warmUp >= 0 else { throw ValidationError("--warm-up must be 0 or more") }
+    }
+
     func run() async throws {
         try self.measureDecisions()
         try await ScratchStack.use(self.programs) { stack in
