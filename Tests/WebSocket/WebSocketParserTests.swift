@@ -207,6 +207,12 @@ struct WebSocketParserTests {
             $0.claimedLength = (1 << 63) - 1
         }
         #expect(events(claim) == expected)
+        // As a fragment too, whose length is added to what has come.
+        let claimed = ClientFrame.continuation([], isFinal: true).with {
+            $0.lengthForm = .sixtyFour
+            $0.claimedLength = (1 << 63) - 1
+        }
+        #expect(events(ClientFrame(2, half, isFinal: false), claimed) == expected)
     }
 
     @Test("A flood of fragments is answered with 1008, empty ones too")

@@ -6,12 +6,18 @@ import Randomness
 /// Changes inputs: bits, bytes, cuts, splices, words of a dictionary.
 struct Mutator {
     private static let numbers = ["0", "-1", "1", "127", "255", "65535", "2147483648", "9223372036854775807", "1e309"]
+    /// The ends of what two and eight bytes can say; behind 0xFE and 0xFF as a WebSocket frame's length.
+    private static let binaryNumbers: [[UInt8]] = [
+        [0xFF, 0xFF], [0x7F] + [UInt8](repeating: 0xFF, count: 7), [0x80] + [UInt8](repeating: 0, count: 7),
+        [0xFE, 0xFF, 0xFF], [0xFF, 0x7F] + [UInt8](repeating: 0xFF, count: 7),
+        [UInt8](repeating: 0xFF, count: 9),
+    ]
 
     let dictionary: [[UInt8]]
     let longest: Int
 
     init(dictionary: [[UInt8]], longest: Int) {
-        self.dictionary = dictionary + Self.numbers.map { Array($0.utf8) }
+        self.dictionary = dictionary + Self.numbers.map { Array($0.utf8) } + Self.binaryNumbers
         self.longest = longest
     }
 

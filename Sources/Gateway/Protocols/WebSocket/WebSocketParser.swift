@@ -140,7 +140,8 @@ package struct WebSocketParser {
         guard (opcode == .continuation) == (self.messageKind != nil) else {
             throw Violation(code: .protocolError, reason: "message is out of order")
         }
-        guard self.message.count + length <= self.maximumMessage else {
+        // A claimed length may be the largest that there is: added to anything, it would overflow.
+        guard length <= self.maximumMessage - self.message.count else {
             throw Violation(code: .messageTooBig, reason: "message exceeds \(self.maximumMessage) bytes")
         }
         guard self.fragmentCount < self.maximumFragments else {
