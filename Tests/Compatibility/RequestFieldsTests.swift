@@ -85,6 +85,16 @@ struct RequestFieldsTests {
         #expect(fields.faults.map(\.field) == ["a"])
     }
 
+    @Test("A token that is registered is printable ASCII, and no longer than an index of PostgreSQL takes")
+    func tokens() throws {
+        let longest = String(repeating: "t", count: 2_048)
+        var fields = try Self.fields(#"{"a":"\#(longest)","b":"\#(longest)t","c":"t\u00e9","d":"t\u0009","e":"t é"}"#)
+        #expect(fields.newToken("a") == longest)
+        #expect(fields.faults.isEmpty)
+        for name in ["b", "c", "d", "e"] { _ = fields.newToken(name) }
+        #expect(fields.faults.map(\.field) == ["b", "c", "d", "e"])
+    }
+
     @Test(
         "Times of day",
         arguments: [

@@ -7,8 +7,8 @@ import Stores
 
 /// What several systems do with devices.
 struct DeviceKeeper {
-    /// FCM's tokens have some 160 characters, a Web Push subscription may have 2,000.
-    static let longestToken = 4_096
+    /// What `/v1/devices` takes, and an entry of PostgreSQL's index holds; FCM's tokens have some 160 characters.
+    static let longestToken = 2_048
     static let longestName = 128
 
     let services: APIServices
@@ -49,11 +49,12 @@ struct DeviceKeeper {
 }
 
 extension RequestFields {
-    /// A token that is to be registered: one app's on one device, and no topic of FCM's, which would pass the user's
-    /// notifications on to all who have subscribed to it.
+    /// A token that is to be registered: printable ASCII, one app's on one device, and no topic of FCM's, which would pass
+    /// the user's notifications on to all who have subscribed to it.
     mutating func newToken(_ name: String, isRequired: Bool = true) -> String? {
         guard let token = self.token(name, isRequired: isRequired) else { return nil }
         if Device.isTopic(token) { self.fault(name, "stands for a topic, and not for a device") }
+        if !token.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) { self.fault(name, "must be printable ASCII") }
         return token
     }
 
