@@ -284,7 +284,8 @@ let package = Package(
                 "API", "Catalog", "JSON", "Model", "Services", "Shapes", "Stores", "Streams", httpTypes, hummingbird,
                 metrics, nioCore,
             ],
-            path: "Sources/Gateway/Compatibility"
+            path: "Sources/Gateway/Compatibility",
+            resources: [.embedInCode("OpenAPI")]
         ),
         .target(
             name: "Web",
@@ -474,8 +475,8 @@ let package = Package(
         .testTarget(
             name: "APITests",
             dependencies: [
-                "API", "Catalog", "JSON", "Model", "Postgres", "Redis", "Services", "Stores", "Streams", "Telemetry",
-                "Zones", httpTypes, hummingbird, logging, nioPosix,
+                "API", "Catalog", "Compatibility", "JSON", "Model", "Postgres", "Redis", "Services", "Stores",
+                "Streams", "Telemetry", "Zones", httpTypes, hummingbird, logging, nioPosix,
             ],
             path: "Tests/API"
         ),

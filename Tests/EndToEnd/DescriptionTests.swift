@@ -11,15 +11,24 @@ import Transfer
 /// The API describes itself, and refuses what it does not describe.
 @Suite(.serialized, .timeLimit(.minutes(20)))
 struct DescriptionTests {
-    @Test("the description is there for everyone")
+    /// Where the API's own description is, and that of the paths of other systems.
+    private static let documents = (canonical: "/openapi.json", compatibility: "/openapi/compatibility.json")
+
+    @Test("the descriptions are there for everyone")
     func document() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            let answer = try await gateway.call(.get, "/openapi.json", token: nil)
-            #expect(answer.status == 200)
-            #expect(answer.type == "application/json")
-            #expect(answer.body["openapi"]?.string == "3.1.0")
-            #expect(answer.body["paths"]?["/v1/notifications"]?["get"] != nil)
+            let cases = [
+                (Self.documents.canonical, "/v1/notifications"),
+                (Self.documents.compatibility, "/api/notifications"),
+            ]
+            for (path, described) in cases {
+                let answer = try await gateway.call(.get, path, token: nil)
+                #expect(answer.status == 200, "\(path)")
+                #expect(answer.type == "application/json", "\(path)")
+                #expect(answer.body["openapi"]?.string == "3.1.0", "\(path)")
+                #expect(answer.body["paths"]?[described]?["get"] != nil, "\(path)")
+            }
         }
     }
 
@@ -64,8 +73,12 @@ struct DescriptionTests {
 
     @Test(
         "what is made up from the description is answered as it says, and never with a 5xx",
-        .enabled(if: PythonClient.has("schemathesis")), arguments: [nil, Caller.Scope.service, .admin])
-    func schema(scope: Caller.Scope?) async throws {
+        .enabled(if: PythonClient.has("schemathesis")),
+        arguments: [
+            (nil, Self.documents.canonical), (.service, Self.documents.canonical), (.admin, Self.documents.canonical),
+            (nil, Self.documents.compatibility),
+        ] as [(Caller.Scope?, String)])
+    func schema(scope: Caller.Scope?, path: String) async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "0"])
             // A name that no call makes up, so that nobody takes its tokens back.
@@ -75,8 +88,9 @@ struct DescriptionTests {
                 "env",
                 [
                     "-C", stack.directory.path, PythonClient.interpreter, "-m", "schemathesis.cli", "run",
-                    "http://127.0.0.1:\(gateway.port)/openapi.json",
-                    "--header", "Authorization: Bearer \(token)", "--seed", "1", "--max-examples", "5",
+                    "http://127.0.0.1:\(gateway.port)\(path)",
+                    "--header", "Authorization: Bearer \(token)", "--seed", "1", "--max-examples",
+                    path == Self.documents.canonical ? "5" : "4",
                     "--phases", "coverage,fuzzing", "--suppress-health-check", "all", "--generation-database", "none",
                     "--checks",
                     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",

@@ -122,6 +122,7 @@ struct ProtectionTests {
             for (path, cache) in [
                 ("/v1/notifications", "private, no-cache"), ("/v1/settings", "no-store"), ("/v1/nothing", "no-store"),
                 ("/healthz", "no-store"), ("/openapi.json", "public, max-age=300"),
+                ("/openapi/compatibility.json", "public, max-age=300"),
             ] {
                 let answer = try await gateway.call(.get, path, token: token)
                 #expect(answer.header("x-content-type-options") == "nosniff", "\(path)")

@@ -17,27 +17,35 @@ package enum OpenAPIDocument {
         PackageResources.statistics_json,
     ]
 
-    /// Puts the parts together.
+    /// Puts the API's own together.
     ///
-    /// - Throws: ``JSONFault`` if one of them is no JSON.
+    /// - Throws: ``JSONFault`` if a part is no JSON.
     package static func make() throws(JSONFault) -> JSONValue {
-        var paths: [JSONMember] = []
-        var schemas: [JSONMember] = []
-        for part in Self.parts {
-            let value = try JSONParser.parse(part)
-            paths += value["paths"]?.object ?? []
-            schemas += value["schemas"]?.object ?? []
+        try self.make(base: PackageResources.base_json, parts: self.parts)
+    }
+
+    /// Puts a document together.
+    ///
+    /// - Parameters:
+    ///   - base: the document with what all parts share, and without `paths`.
+    ///   - parts: each with its `paths`, and with members of the base's `components`, such as `schemas`.
+    /// - Throws: ``JSONFault`` if one of them is no JSON.
+    package static func make(base: [UInt8], parts: [[UInt8]]) throws(JSONFault) -> JSONValue {
+        var added: [String: [JSONMember]] = [:]
+        for part in parts {
+            for member in try JSONParser.parse(part).object ?? [] {
+                added[member.key, default: []] += member.value.object ?? []
+            }
         }
         var members: [JSONMember] = []
-        for member in try JSONParser.parse(PackageResources.base_json).object ?? [] {
+        for member in try JSONParser.parse(base).object ?? [] {
             guard member.key == "components" else {
                 members.append(member)
                 continue
             }
-            members.append(JSONMember("paths", .object(paths)))
+            members.append(JSONMember("paths", .object(added["paths"] ?? [])))
             let components = (member.value.object ?? []).map { component in
-                component.key == "schemas"
-                    ? JSONMember("schemas", .object((component.value.object ?? []) + schemas)) : component
+                JSONMember(component.key, .object((component.value.object ?? []) + (added[component.key] ?? [])))
             }
             members.append(JSONMember("components", .object(components)))
         }

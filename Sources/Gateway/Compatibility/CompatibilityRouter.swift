@@ -20,8 +20,9 @@ package enum CompatibilityRouter {
         }
     }
 
-    /// Adds all of them.
+    /// Adds all of them, and their description.
     package static func add(to router: Router<APIContext>, services: APIServices, defaults: Defaults) {
+        DescriptionRoute.add(try? CompatibilityDocument.make(), at: "openapi/compatibility.json", to: router)
         let groups = CompatibilityGroups(router: router, services: services)
         let devices = DeviceKeeper(services: services, defaults: defaults)
         HybridInboxRoutes(services: services).add(to: groups)

@@ -31,16 +31,7 @@ struct OperationRoutes {
                 body: ResponseBody(byteBuffer: ByteBuffer(string: self.services.metrics.render()))
             )
         }
-        // Rendered once; a document that cannot be put together is an error of the build, which a test finds.
-        let description = (try? OpenAPIDocument.make()).map { ByteBuffer(bytes: JSONWriter.bytes(of: $0)) }
-        router.get("openapi.json") { _, _ -> Response in
-            guard let description else { throw Problem(.internalServerError, "the description cannot be read") }
-            return Response(
-                status: .ok,
-                headers: [.contentType: "application/json", .cacheControl: "public, max-age=300"],
-                body: ResponseBody(byteBuffer: description)
-            )
-        }
+        DescriptionRoute.add(try? OpenAPIDocument.make(), at: "openapi.json", to: router)
         router.get("v1/socket") { _, _ -> Response in
             throw Problem(.upgradeRequired, "this is a WebSocket; open it on a connection of its own")
         }
