@@ -12,7 +12,7 @@ import Transfer
 @Suite(.serialized, .timeLimit(.minutes(20)))
 struct DescriptionTests {
     /// Where the API's own description is, and that of the paths of other systems.
-    private static let documents = (canonical: "/openapi.json", compatibility: "/openapi/compatibility.json")
+    static let documents = (canonical: "/openapi.json", compatibility: "/openapi/compatibility.json")
 
     @Test("the descriptions are there for everyone")
     func document() async throws {
