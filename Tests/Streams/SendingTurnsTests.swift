@@ -29,7 +29,7 @@ struct SendingTurnsTests {
                     // Whoever has less asks first.
                     for index in taken[0] <= taken[1] ? [0, 1] : [1, 0] {
                         let (count, wait) = try await dispatchers[index].take(
-                            2, provider: .fcm, app: "default", perSecond: Self.rate)
+                            2, provider: .fcm, account: "default", perSecond: Self.rate)
                         taken[index] += count
                         if count == 0 { waits.append(wait) }
                     }
@@ -43,7 +43,7 @@ struct SendingTurnsTests {
         }
     }
 
-    @Test("what one has taken the other does not get; other apps and providers have rates of their own")
+    @Test("what one has taken the other does not get; other accounts and providers have rates of their own")
     func bucket() async throws {
         try await TestRedis.with { first, prefix in
             try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
@@ -51,8 +51,8 @@ struct SendingTurnsTests {
                 let mine = SendingTurns(connection: first, keys: keys)
                 let theirs = SendingTurns(connection: second, keys: keys)
                 let survey = StreamSurvey(connection: first, keys: keys)
-                func take(_ turns: SendingTurns, _ provider: Provider, _ app: String) async throws -> Int {
-                    try await turns.take(100, provider: provider, app: app, perSecond: 1).taken
+                func take(_ turns: SendingTurns, _ provider: Provider, _ account: String) async throws -> Int {
+                    try await turns.take(100, provider: provider, account: account, perSecond: 1).taken
                 }
                 let start = try await survey.time()
                 let taken = [try await take(mine, .fcm, "default"), try await take(theirs, .fcm, "default")]

@@ -65,6 +65,13 @@ package final class ChannelDirectory: Sendable {
         self.ways.withLock { ($0[provider] ?? [:]).keys.sorted() }
     }
 
+    /// The apps of a provider whose messages count against one account, in order.
+    package func apps(of provider: Provider, account: String) -> [String] {
+        self.ways.withLock { ways in
+            (ways[provider] ?? [:]).filter { $0.value.channel.account == account }.keys.sorted()
+        }
+    }
+
     /// Puts another way in the place of the app's.
     package func replace(with way: Way) {
         self.ways.withLock { $0[way.channel.provider, default: [:]][way.channel.app] = way }

@@ -8,6 +8,8 @@ package protocol ProviderChannel: Sendable {
     var provider: Provider { get }
     /// The app whose credentials it uses.
     var app: String { get }
+    /// Whose quota its messages count against: apps of one account share the rate, and wait together when they are asked to.
+    var account: String { get }
 
     /// Which of several services a device's messages go through: what is wrong with one says nothing about another.
     func service(of device: Device) -> String?
@@ -20,6 +22,9 @@ package protocol ProviderChannel: Sendable {
 }
 
 extension ProviderChannel {
+    /// Most providers count each app for itself.
+    package var account: String { self.app }
+
     /// Most providers are one service.
     package func service(of device: Device) -> String? { nil }
 }

@@ -4,7 +4,7 @@
 package import Model
 package import Redis
 
-/// A provider's rate for one app, shared by all dispatchers.
+/// A provider's rate for one account, shared by all dispatchers and by the account's apps.
 package struct SendingTurns: Sendable {
     private let connection: RedisConnection
     private let keys: Keyspace
@@ -20,12 +20,12 @@ package struct SendingTurns: Sendable {
     package func take(
         _ count: Int,
         provider: Provider,
-        app: String,
+        account: String,
         perSecond: Int
     ) async throws(RedisError) -> (taken: Int, wait: Int64) {
         let reply = try await self.connection.run(
             StreamScripts.takeTurns,
-            keys: [.text(self.keys.bucket("send", "\(provider.rawValue):\(app)"))],
+            keys: [.text(self.keys.bucket("send", "\(provider.rawValue):\(account)"))],
             arguments: [.integer(Int64(perSecond)), .integer(Int64(max(1, perSecond / 4))), .integer(Int64(count))]
         )
         guard var cursor = try reply.cursor(), try cursor.array() != nil else { return (0, 1_000) }

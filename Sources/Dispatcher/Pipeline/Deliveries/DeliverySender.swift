@@ -196,9 +196,9 @@ struct DeliverySender: Sendable {
         if case .no(let until) = self.health.admit(app, service: service, isShared: isShared, now: now) {
             return .heldBack(until: until, reason: "out_of_use")
         }
-        guard let rate = way.messagesPerSecond, let until = await self.turns.take(app, perSecond: rate) else {
-            return nil
-        }
+        guard let rate = way.messagesPerSecond,
+            let until = await self.turns.take(app, account: way.channel.account, perSecond: rate)
+        else { return nil }
         self.health.withdraw(app, service: service)
         return .heldBack(until: until, reason: "rate")
     }

@@ -26,14 +26,16 @@ actor RatedTurns {
         self.now = now
     }
 
-    /// Takes a turn; nil if there was one, else when it is worth to ask again.
-    func take(_ app: String, perSecond: Int) async -> Timestamp? {
+    /// Takes a turn for an app out of its account's; nil if there was one, else when it is worth to ask again.
+    ///
+    /// - Parameter perSecond: the app's own rate, by which its turns are counted: a lot is used up by who has taken it.
+    func take(_ app: String, account: String, perSecond: Int) async -> Timestamp? {
         var lot = self.lots[app] ?? Lot()
         if lot.left == 0 {
             if let until = lot.emptyUntil, until > self.now() { return self.putOff(app, from: until, perSecond) }
             // A twentieth of a second's worth at a time, so that other dispatchers have theirs.
             let reply = try? await self.turns.take(
-                max(1, perSecond / 20), provider: self.provider, app: app, perSecond: perSecond)
+                max(1, perSecond / 20), provider: self.provider, account: account, perSecond: perSecond)
             lot = self.lots[app] ?? Lot()
             // Without Redis nothing goes out anyway; a lot of one keeps what is in hand moving.
             let (taken, wait) = reply ?? (1, 0)

@@ -15,7 +15,7 @@ struct FCMChannel: HTTPProviderChannel {
     let now: @Sendable () -> Timestamp
     let timeout: Duration?
     private let endpoint: String
-    private let account: FCMServiceAccount
+    private let serviceAccount: FCMServiceAccount
     private let shape: PushShape
     private let androidChannel: String?
     private let credentials: CredentialCache
@@ -34,7 +34,7 @@ struct FCMChannel: HTTPProviderChannel {
         self.now = context.now
         self.timeout = context.timeout
         self.endpoint = endpoint
-        self.account = account
+        self.serviceAccount = account
         self.shape = shape
         self.androidChannel = androidChannel
         let patience = min(context.timeout ?? Self.tokenPatience, Self.tokenPatience)
@@ -59,12 +59,15 @@ struct FCMChannel: HTTPProviderChannel {
         }
     }
 
+    /// Firebase counts a project's messages, whichever app they are for.
+    var account: String { self.serviceAccount.project }
+
     func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
         FCMRequest.make(
             message,
             device: device,
             endpoint: self.endpoint,
-            project: self.account.project,
+            project: self.serviceAccount.project,
             accessToken: try await self.credentials.get(),
             shape: self.shape,
             channel: self.androidChannel
@@ -93,7 +96,8 @@ struct FCMChannel: HTTPProviderChannel {
             fault = "\(error)"
         }
         return [
-            await self.probe(self.endpoint), ProviderProbe("an access token of \(self.account.tokenURL)", fault: fault),
+            await self.probe(self.endpoint),
+            ProviderProbe("an access token of \(self.serviceAccount.tokenURL)", fault: fault),
         ]
     }
 }
