@@ -88,6 +88,25 @@ struct CircuitBreakerTests {
         #expect(breaker.state == .open(until: moment + .seconds(30)))
     }
 
+    @Test("what another was asked to wait for holds here too: a later moment wins, an earlier one shortens nothing")
+    func hold() {
+        var breaker = CircuitBreaker()
+        var isNews = breaker.hold(until: Self.start, now: Self.start)
+        #expect(!isNews && breaker.state == .closed)
+        isNews = breaker.hold(until: Self.start + .seconds(7), now: Self.start)
+        #expect(isNews)
+        isNews = breaker.hold(until: Self.start + .seconds(9), now: Self.start + .seconds(1))
+        #expect(!isNews)
+        isNews = breaker.hold(until: Self.start + .seconds(5), now: Self.start + .seconds(2))
+        #expect(!isNews)
+        #expect(breaker.admit(now: Self.start + .seconds(8)) == .no(until: Self.start + .seconds(9)))
+        let end = Self.start + .seconds(9)
+        #expect(breaker.admit(now: end) == .yes)
+        #expect(breaker.state == .probing)
+        breaker.note(.works, since: end, now: end)
+        #expect(breaker.state == .closed)
+    }
+
     @Test("a refused configuration stops the app for a minute, a quota for as long as it is asked to wait")
     func pauses() {
         var configuration = CircuitBreaker()

@@ -219,10 +219,12 @@ struct DeliverySenderTests {
         _ redis: RedisConnection,
         _ keys: Keyspace
     ) -> DeliverySender {
-        DeliverySender(
+        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+        return DeliverySender(
             dispatcher: dispatcher,
             provider: .fcm,
-            health: ProviderHealth(.fcm, calls: 512, logger: TestLog.logger),
+            health: health,
+            pauses: AccountPauses(.fcm, health: health, channels: dispatcher.channels),
             turns: RatedTurns(.fcm, turns: SendingTurns(connection: redis, keys: keys), now: dispatcher.now),
             metrics: PipelineMetrics.Deliveries(.fcm)
         )

@@ -18,6 +18,7 @@ struct KeyspaceTests {
         #expect(self.keys.deliveries(.fcm, .critical) == "carillon:{fcm}:deliveries:critical")
         #expect(self.keys.deliveries(.apns, .normal) == "carillon:{apns}:deliveries:normal")
         #expect(self.keys.retries(.fcm, .bulk) == "carillon:{fcm}:retry:bulk")
+        #expect(self.keys.pauses(.fcm) == "carillon:{fcm}:pauses")
         #expect(self.keys.dead == "carillon:dead")
         #expect(self.keys.presence("u1") == "carillon:presence:{u1}")
         #expect(self.keys.nodeLease("n1") == "carillon:node:n1")
@@ -35,9 +36,9 @@ struct KeyspaceTests {
         let names =
             Lane.allCases.map { keys.jobs($0) }
             + [
-                keys.deliveries(.fcm, .bulk), keys.retries(.apns, .normal), keys.dead, keys.presence("u"),
-                keys.nodeLease("n"), keys.dispatcherLease("d"), keys.nodeChannel("n"), keys.allNodesChannel,
-                keys.unconfirmed(shard: 0), keys.sweepTurn, keys.memory, keys.knownProviders,
+                keys.deliveries(.fcm, .bulk), keys.retries(.apns, .normal), keys.pauses(.fcm), keys.dead,
+                keys.presence("u"), keys.nodeLease("n"), keys.dispatcherLease("d"), keys.nodeChannel("n"),
+                keys.allNodesChannel, keys.unconfirmed(shard: 0), keys.sweepTurn, keys.memory, keys.knownProviders,
             ]
         #expect(names.allSatisfy { $0.hasPrefix("x:") && !$0.contains("carillon") })
         #expect(Set(names).count == names.count)

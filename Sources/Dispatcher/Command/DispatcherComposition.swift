@@ -132,6 +132,9 @@ enum DispatcherComposition {
             )
         )
         try await lease.acquire()
+        let pauses = AccountPauseService(dispatcher: dispatcher, deliveries: deliveries)
+        // Before anything is sent that others were asked to hold back.
+        await pauses.look()
         logger.info("dispatcher starts")
         let operations = OperationsServer.make(
             host: settings.metricsHost,
@@ -159,7 +162,7 @@ enum DispatcherComposition {
         services += [
             lease, time, operations, reload, CredentialService(channels: apps, directory: directory),
         ]
-        services.append(RetryService(dispatcher: dispatcher, deliveries: deliveries))
+        services += [pauses, RetryService(dispatcher: dispatcher, deliveries: deliveries)]
         services += [SweepService(dispatcher: dispatcher), ProofService(dispatcher: dispatcher), broadcasts]
         services += [FollowUpService(dispatcher: dispatcher), DigestService(dispatcher: dispatcher)]
         services.append(ScheduleService(dispatcher: dispatcher))

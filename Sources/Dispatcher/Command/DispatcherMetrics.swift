@@ -71,6 +71,9 @@ enum DispatcherMetrics {
                 "times that a provider did not accept our configuration; once a minute where it concerns single devices"
             ),
             MetricFamily(
+                "carillon_provider_pauses_unshared", .counter,
+                "times that which accounts are to be left alone could not be shared, as Redis was out of reach"),
+            MetricFamily(
                 "carillon_outbox_moved", .counter, by: ["database"],
                 "rows moved to their streams; own is Carillon's database, others are numbered as they are listed"),
             MetricFamily("carillon_outbox_held", .counter, by: ["database"], "looks that found a lane full"),

@@ -67,6 +67,9 @@ enum PipelineMetrics {
     /// Times that a broadcast's expansion waited for room in the deliveries streams.
     static let heldBroadcasts = Counter(label: "carillon.broadcasts.held")
 
+    /// Times that dispatchers could not tell each other which accounts are to be left alone.
+    static let unsharedPauses = Counter(label: "carillon.provider.pauses.unshared")
+
     /// The metrics of one provider.
     struct Deliveries: Sendable {
         let accepted: Counter

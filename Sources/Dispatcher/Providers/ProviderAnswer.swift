@@ -13,7 +13,7 @@ package enum ProviderAnswer: Sendable, Equatable {
     case retry(reason: String, after: Duration?)
     /// This device has had too much; others are not concerned.
     case retryDevice(reason: String, after: Duration)
-    /// Everything of this app is to wait so long.
+    /// Everything of this app, and of others of its account, is to wait so long.
     case slowDown(reason: String, after: Duration)
     /// The token is dead. A registration after `evidence` outlives it; nil means the moment of sending.
     case deadToken(reason: String, evidence: Timestamp?)

@@ -46,6 +46,9 @@ package struct Keyspace: Sendable {
         "\(self.prefix){\(provider.rawValue)}:retry:\(lane.rawValue)"
     }
 
+    /// Until when which of a provider's accounts are left alone.
+    package func pauses(_ provider: Provider) -> String { "\(self.prefix){\(provider.rawValue)}:pauses" }
+
     /// Which entry a delivery is being sent for.
     func sendClaim(_ work: DeliveryWork, _ provider: Provider) -> String {
         let purpose = work.isRetraction ? ":x" : ""

@@ -28,7 +28,7 @@ struct CircuitBreaker: Sendable {
         case fails
         /// It does not accept our configuration.
         case misconfigured
-        /// It asks everything of this app to wait.
+        /// It asks everything of the app's account to wait.
         case slowDown(Duration)
     }
 
@@ -116,6 +116,16 @@ struct CircuitBreaker: Sendable {
             self.heardAt = now
             self.pause(until: now + duration, now: now)
         }
+    }
+
+    /// Opens until a moment that another call was given, by whichever app or dispatcher; a later one of its own stays.
+    ///
+    /// - Returns: whether calls were not held back before.
+    mutating func hold(until moment: Timestamp, now: Timestamp) -> Bool {
+        guard moment > now else { return false }
+        let wasOpen = self.isOpen(at: now)
+        self.pause(until: moment, now: now)
+        return !wasOpen
     }
 
     /// Whether calls are held back at a moment.

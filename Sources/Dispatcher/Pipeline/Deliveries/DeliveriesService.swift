@@ -20,6 +20,7 @@ package struct DeliveriesService: Service {
     private let sender: DeliverySender
     private let settler: DeliverySettler
     let health: ProviderHealth
+    let pauses: AccountPauses
 
     /// - Parameters:
     ///   - calls: how many to the provider are under way at most.
@@ -36,10 +37,12 @@ package struct DeliveriesService: Service {
         let metrics = PipelineMetrics.Deliveries(provider)
         let turns = SendingTurns(connection: dispatcher.redis, keys: dispatcher.keys)
         self.health = ProviderHealth(provider, calls: calls, logger: dispatcher.logger)
+        self.pauses = AccountPauses(provider, health: self.health, channels: dispatcher.channels)
         self.sender = DeliverySender(
             dispatcher: dispatcher,
             provider: provider,
             health: self.health,
+            pauses: self.pauses,
             turns: RatedTurns(provider, turns: turns, now: dispatcher.now),
             metrics: metrics
         )

@@ -20,6 +20,7 @@ struct DeliverySender: Sendable {
     let dispatcher: Dispatcher
     let provider: Provider
     let health: ProviderHealth
+    let pauses: AccountPauses
     let turns: RatedTurns
     let metrics: PipelineMetrics.Deliveries
 
@@ -182,7 +183,11 @@ struct DeliverySender: Sendable {
         let reply = await DeliverySpan.send(
             self.message(facts, item.work, now: now), to: facts.device, by: way.channel, attempt: item.work.attempt)
         let duration = ContinuousClock.now - start
-        self.health.note(reply, app: way.channel.app, service: service, since: now, now: self.dispatcher.now())
+        let end = self.dispatcher.now()
+        self.health.note(reply, app: way.channel.app, service: service, since: now, now: end)
+        if case .answered(.slowDown(_, let after)) = reply.result {
+            await self.slowDown(way.channel.account, service, until: end + after, now: end)
+        }
         self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000)
         return self.outcome(
             item.entry, batch, item, DeliveryOutcome.Result(reply), sentAt: now, duration: duration)
@@ -201,6 +206,18 @@ struct DeliverySender: Sendable {
         else { return nil }
         self.health.withdraw(app, service: service)
         return .heldBack(until: until, reason: "rate")
+    }
+
+    /// Lets all that counts against an account's quota wait, here and, unless they know, in other dispatchers.
+    private func slowDown(_ account: String, _ service: String?, until: Timestamp, now: Timestamp) async {
+        guard let pause = self.pauses.note(account, service: service, until: until, now: now) else { return }
+        let shared = SendingPauses(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        do {
+            _ = try await shared.exchange([pause], of: [], now: now)
+        } catch {
+            self.pauses.takeBack([pause])
+            PipelineMetrics.unsharedPauses.increment()
+        }
     }
 
     private func message(_ facts: DeliveryStore.Facts, _ work: DeliveryWork, now: Timestamp) -> PushMessage {

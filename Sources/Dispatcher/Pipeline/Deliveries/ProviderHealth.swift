@@ -124,6 +124,24 @@ final class ProviderHealth: Sendable {
         }
     }
 
+    /// Lets calls for apps wait until a moment that one of their account was given, here or in another dispatcher; tells once
+    /// when that puts an app's provider out of use.
+    func hold(_ apps: [String], service: String? = nil, until moment: Timestamp, now: Timestamp) {
+        for app in apps {
+            let isNews = self.breakers.withLock {
+                $0[Scope(app: app, service: service), default: CircuitBreaker()].hold(until: moment, now: now)
+            }
+            guard isNews else { continue }
+            var metadata: Logger.Metadata = [
+                "provider": "\(self.provider.rawValue)", "app": "\(app)", "until": "\(moment.rfc3339)",
+            ]
+            if let service { metadata["service"] = "\(service)" }
+            self.logger.warning(
+                "provider is out of use, as it asked another of the account to wait; its work is kept",
+                metadata: metadata)
+        }
+    }
+
     private func isTimeToSay(_ app: String, now: Timestamp) -> Bool {
         self.saidAt.withLock { saidAt in
             // Calls end in any order, so that a moment may be a little earlier than the last.

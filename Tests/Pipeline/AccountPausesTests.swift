@@ -1,0 +1,132 @@
+// Carillon · AccountPausesTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Model
+import Providers
+import Streams
+import Testing
+
+@testable import Pipeline
+
+/// Who waits when an account is asked to, for how long, and what other dispatchers are told.
+struct AccountPausesTests {
+    /// A way that is never used.
+    private struct Way: ProviderChannel {
+        let provider = Provider.fcm
+        let app: String
+        let account: String
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            ProviderReply(.unanswered(reason: "unused", mayHaveBeenSent: false))
+        }
+
+        func probe() async -> [ProviderProbe] { [] }
+    }
+
+    /// A dispatcher's pauses, with two apps of one project and one of another.
+    private struct Bench {
+        let channels = ChannelDirectory(
+            [("default", "one"), ("sister", "one"), ("news", "two")].map {
+                ChannelDirectory.Way(Way(app: $0.0, account: $0.1))
+            })
+        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+        let pauses: AccountPauses
+
+        init() {
+            self.pauses = AccountPauses(.fcm, health: self.health, channels: self.channels)
+        }
+
+        /// The apps for which no call may be made.
+        func held(_ moment: Timestamp) -> [String] {
+            self.channels.apps(of: .fcm).filter { app in
+                guard self.health.admit(app, isShared: true, now: moment) == .yes else { return true }
+                self.health.withdraw(app)
+                return false
+            }
+        }
+    }
+
+    private static let now = Timestamp(seconds: 1_000)
+
+    private static func at(_ seconds: Int64) -> Timestamp { self.now + .seconds(seconds) }
+
+    private static func pause(_ seconds: Int64, provider: Provider = .fcm, _ account: String = "one")
+        -> SendingPauses.Pause
+    {
+        SendingPauses.Pause(provider: provider, account: account, until: Self.at(seconds))
+    }
+
+    @Test("all apps of an account wait until the moment that one of them was given; another account's do not")
+    func apps() {
+        let bench = Bench()
+        let told = bench.pauses.note("one", service: nil, until: Self.at(7), now: Self.now)
+        #expect(told == Self.pause(7))
+        #expect(bench.held(Self.now) == ["default", "sister"])
+        #expect(bench.held(Self.at(6)) == ["default", "sister"])
+        #expect(bench.held(Self.at(7)).isEmpty)
+    }
+
+    @Test("what another dispatcher was asked to wait for holds here: a later moment wins, an earlier shortens nothing")
+    func learning() {
+        let bench = Bench()
+        _ = bench.pauses.note("one", service: nil, until: Self.at(7), now: Self.now)
+        bench.pauses.learn([Self.pause(3), Self.pause(5, "two"), Self.pause(60, provider: .apns)], now: Self.at(1))
+        #expect(bench.held(Self.at(4)) == ["default", "news", "sister"])
+        #expect(bench.held(Self.at(6)) == ["default", "sister"])
+        bench.pauses.learn([Self.pause(20)], now: Self.at(6))
+        #expect(bench.pauses.note("one", service: nil, until: Self.at(10), now: Self.at(6)) == nil)
+        #expect(bench.held(Self.at(19)) == ["default", "sister"])
+        #expect(bench.held(Self.at(20)).isEmpty)
+        // Over, and heard of all the same.
+        bench.pauses.learn([Self.pause(20)], now: Self.at(20))
+        #expect(bench.held(Self.at(20)).isEmpty)
+    }
+
+    @Test("an app that comes to an account which waits is held up with the next look")
+    func newApp() {
+        let bench = Bench()
+        bench.pauses.learn([Self.pause(7)], now: Self.now)
+        bench.channels.replace(with: ChannelDirectory.Way(Way(app: "late", account: "one")))
+        #expect(bench.held(Self.at(1)) == ["default", "sister"])
+        bench.pauses.learn([Self.pause(7)], now: Self.at(1))
+        #expect(bench.held(Self.at(1)) == ["default", "late", "sister"])
+    }
+
+    @Test("others are told once, again when it is much later, and with the next look what they do not know yet")
+    func telling() {
+        let bench = Bench()
+        func note(_ until: Timestamp) -> SendingPauses.Pause? {
+            bench.pauses.note("one", service: nil, until: until, now: Self.now)
+        }
+        #expect(note(Self.at(7)) == Self.pause(7))
+        #expect(bench.pauses.untold(now: Self.now).isEmpty)
+        // Of many calls that are answered at once each asks for a little more.
+        #expect(note(Self.at(7) + .milliseconds(5)) == nil)
+        #expect(note(Self.at(8)) == nil)
+        #expect(bench.pauses.untold(now: Self.now) == [Self.pause(8)])
+        #expect(bench.pauses.untold(now: Self.now).isEmpty)
+        #expect(note(Self.at(12)) == Self.pause(12))
+        // Redis was out of reach.
+        bench.pauses.takeBack([Self.pause(12)])
+        #expect(bench.pauses.untold(now: Self.now) == [Self.pause(12)])
+        // Who hears of it from others does not tell them.
+        bench.pauses.learn([Self.pause(20)], now: Self.now)
+        #expect(bench.pauses.untold(now: Self.now).isEmpty)
+        bench.pauses.takeBack([Self.pause(20)])
+        #expect(bench.pauses.untold(now: Self.at(20)).isEmpty, "it is over")
+    }
+
+    @Test("a service of several that is asked to wait holds up no other")
+    func services() {
+        let bench = Bench()
+        let told = bench.pauses.note("one", service: "https://slow.example", until: Self.at(7), now: Self.now)
+        #expect(told?.service == "https://slow.example")
+        #expect(bench.held(Self.now).isEmpty)
+        func admission(_ service: String) -> CircuitBreaker.Admission {
+            bench.health.admit("sister", service: service, isShared: true, now: Self.now)
+        }
+        #expect(admission("https://slow.example") == .no(until: Self.at(7)))
+        #expect(admission("https://other.example") == .yes)
+    }
+}
