@@ -23,6 +23,23 @@ struct FCMTests {
         #expect(received.first?.headers["authorization"] == nil)
     }
 
+    @Test("An access token is good for its own project's path and no other's, and the list says whose it was")
+    func projects() async throws {
+        var configuration = SandboxConfiguration()
+        configuration.otherProject = "other-project"
+        try await ProviderSandbox.with(configuration: configuration) { sandbox in
+            let client = try await SandboxClient(sandbox)
+            let reply = try await SandboxClient.token(sandbox, account: sandbox.otherServiceAccountPath)
+            let bearer = try #require(reply.value("access_token") as? String)
+            let body = #"{"message":{"token":"\#(SandboxClient.device())"}}"#
+            #expect(try await client.fcm(body, project: "other-project", bearer: bearer).status == 200)
+            #expect(try await client.fcm(body).status == 200)
+            #expect(try await client.fcm(body, project: "other-project").status == 403)
+            #expect(try await client.fcm(body, bearer: bearer).status == 403)
+            #expect(sandbox.received().map(\.project) == ["other-project", sandbox.projectID])
+        }
+    }
+
     @Test("A dry run is checked but not listed")
     func dryRun() async throws {
         let client = try #require(SandboxScope.client)

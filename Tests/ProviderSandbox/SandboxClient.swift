@@ -33,10 +33,12 @@ struct SandboxClient: Sendable {
         return marker.isEmpty ? "0" + random.dropFirst() : marker + random.dropFirst(marker.count)
     }
 
-    static func token(_ sandbox: ProviderSandbox, changing changes: [String: Any] = [:], keyID: String? = nil)
-        async throws -> CurlReply
-    {
-        let file = try Data(contentsOf: URL(fileURLWithPath: sandbox.serviceAccountPath))
+    /// - Parameter path: the service account's file; the first project's if nil.
+    static func token(
+        _ sandbox: ProviderSandbox, account path: String? = nil, changing changes: [String: Any] = [:],
+        keyID: String? = nil
+    ) async throws -> CurlReply {
+        let file = try Data(contentsOf: URL(fileURLWithPath: path ?? sandbox.serviceAccountPath))
         let account = try JSONDecoder().decode(ServiceAccount.self, from: file)
         let now = Int(Date().timeIntervalSince1970)
         let claims: [String: Any] = [

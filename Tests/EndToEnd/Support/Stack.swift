@@ -62,13 +62,16 @@ final class Stack: Sendable {
     private static let turns = Permits(14)
 
     /// Runs `body` with a stack that is taken down whatever `body` does.
-    static func with<Value>(_ body: (Stack) async throws -> Value) async throws -> Value {
+    static func with<Value>(
+        sandbox configuration: SandboxConfiguration = SandboxConfiguration(),
+        _ body: (Stack) async throws -> Value
+    ) async throws -> Value {
         await self.turns.acquire()
         defer { self.turns.release() }
         let directory = try TemporaryDirectory("stack")
         let redis = try await RedisServer.start()
         return try await TestDatabase.with { database in
-            try await ProviderSandbox.with { sandbox in
+            try await ProviderSandbox.with(configuration: configuration) { sandbox in
                 try await Stack(
                     redis: redis,
                     database: database,

@@ -22,7 +22,7 @@ package final class ProviderSandbox: Sendable {
     package var webhookURL: String { self.url + WebhookEndpoint.path }
     /// The secret of webhooks' signatures.
     package var webhookSecret: String { WebhookEndpoint.secret }
-    /// The service account's project, which must be in FCM's path.
+    /// The service account's project, which must be in FCM's path with its tokens.
     package let projectID: String
     /// APNs' key id, for the provider token's `kid`.
     package let apnsKeyID: String
@@ -40,6 +40,8 @@ package final class ProviderSandbox: Sendable {
     package var caPath: String { self.credentials.path(of: .authority) }
     /// The FCM service account, JSON; its token_uri points here.
     package var serviceAccountPath: String { self.credentials.path(of: .serviceAccount) }
+    /// That of the other project, if there is one.
+    package var otherServiceAccountPath: String { self.credentials.path(of: .otherServiceAccount) }
     /// The APNs signing key, PKCS#8 PEM.
     package var apnsKeyPath: String { self.credentials.path(of: .apnsKey) }
 
@@ -71,7 +73,7 @@ package final class ProviderSandbox: Sendable {
         let temporary = FileManager.default.temporaryDirectory
             .appendingPathComponent("provider-sandbox-\(UUID().uuidString)", isDirectory: true)
         let place = directory.map { URL(fileURLWithPath: $0, isDirectory: true) } ?? temporary
-        let credentials = try await SandboxCredentials.prepare(in: place)
+        let credentials = try await SandboxCredentials.prepare(in: place, otherProject: configuration.otherProject)
 
         let log = ReceivedLog(configuration, logger: logger)
         let attempts = AttemptLedger()
@@ -79,9 +81,8 @@ package final class ProviderSandbox: Sendable {
         let location = SandboxLocation()
         let faults = FaultTable(attempts: attempts)
         let service = SandboxService(
-            tokens: TokenEndpoint(credentials.account, tokens: accessTokens, configuration),
-            fcm: FCMEndpoint(
-                project: credentials.account.projectID, tokens: accessTokens, faults: faults, log: log, configuration),
+            tokens: TokenEndpoint(credentials.accounts, tokens: accessTokens, configuration),
+            fcm: FCMEndpoint(tokens: accessTokens, faults: faults, log: log, configuration),
             apns: APNSEndpoint(credentials.apns, faults: faults, log: log, configuration),
             webPush: WebPushEndpoint(faults: faults, log: log, configuration),
             webhook: WebhookEndpoint(faults: faults, log: log, configuration),
@@ -94,7 +95,7 @@ package final class ProviderSandbox: Sendable {
             server: server, log: log, attempts: attempts, accessTokens: accessTokens,
             temporaryDirectory: directory == nil ? temporary : nil)
         location.url = sandbox.url
-        try credentials.writeServiceAccount(tokenURI: sandbox.url + "/token")
+        try credentials.writeServiceAccounts(tokenURI: sandbox.url + "/token")
         return sandbox
     }
 

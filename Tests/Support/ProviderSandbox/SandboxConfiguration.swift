@@ -34,6 +34,8 @@ package struct SandboxConfiguration: Sendable {
     package var logLimit = 200_000
     /// Whether accepted messages are kept at all, or only counted.
     package var recordsMessages = true
+    /// A second Firebase project, which has a service account of its own; nil for none.
+    package var otherProject: String?
     /// What `Retry-After` says in FCM's 429 and 503 answers, in seconds.
     package var retryAfter = 1
     /// How long an answer of the `slow` fault takes.

@@ -9,8 +9,9 @@ struct ControlEndpoint: Sendable {
     /// The calls, for `--help`.
     static let help = """
           GET /healthz         200 once it listens
-          GET /received        the accepted messages, oldest first: provider, token,
-                               headers, payload, at, sequence; with ?since=N from that
+          GET /received        the accepted messages, oldest first: provider, project
+                               (of FCM's path and access token), token, headers,
+                               payload, at, sequence; with ?since=N from that
                                sequence on, with ?limit=N at most so many
           GET /received/count  accepted and refused by kind, kept, dropped, next
           DELETE /received     forgets messages, counts and tries
@@ -82,7 +83,9 @@ struct ControlEndpoint: Sendable {
         for (index, message) in messages.enumerated() {
             let headers = message.headers.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
             body.writeString(index == 0 ? "\n" : ",\n")
-            body.writeString(#"{"provider":"\#(message.provider)","token":\#(JSONText.quoted(message.token)),"#)
+            body.writeString(#"{"provider":"\#(message.provider)","#)
+            if let project = message.project { body.writeString(#""project":\#(JSONText.quoted(project)),"#) }
+            body.writeString(#""token":\#(JSONText.quoted(message.token)),"#)
             body.writeString(#""headers":\#(JSONText.object(headers)),"payload":"#)
             body.writeBytes(message.payload)
             body.writeString(#","at":"\#(style.format(message.at))","sequence":\#(message.sequence)}"#)

@@ -10,6 +10,7 @@ import Synchronization
 final class ReceivedLog: Sendable {
     private struct Entry {
         let provider: ReceivedMessage.Provider
+        let project: String?
         let token: String
         let headers: HPACKHeaders
         let body: [UInt8]
@@ -48,21 +49,25 @@ final class ReceivedLog: Sendable {
         self.logger = logger
     }
 
-    func accept(_ provider: ReceivedMessage.Provider, token: String, request: SandboxRequest, at now: Date) {
+    func accept(
+        _ provider: ReceivedMessage.Provider, project: String? = nil, token: String, request: SandboxRequest,
+        at now: Date
+    ) {
         var headers = request.headers
         if self.limit > 0 { headers.remove(name: "authorization") }
-        self.accept(provider, token: token, headers: headers, payload: request.body, at: now)
+        self.accept(provider, project: project, token: token, headers: headers, payload: request.body, at: now)
     }
 
     func accept(
-        _ provider: ReceivedMessage.Provider, token: String, headers: HPACKHeaders, payload: [UInt8], at now: Date
+        _ provider: ReceivedMessage.Provider, project: String? = nil, token: String, headers: HPACKHeaders,
+        payload: [UInt8], at now: Date
     ) {
         let isFirstLoss = self.state.withLock { state in
             state.accepted[provider, default: 0] += 1
             defer { state.next += 1 }
             guard self.limit > 0 else { return false }
             let entry = Entry(
-                provider: provider, token: token, headers: headers, body: payload, at: now)
+                provider: provider, project: project, token: token, headers: headers, body: payload, at: now)
             guard state.ring.count >= self.limit else {
                 state.ring.append(entry)
                 return false
@@ -82,11 +87,15 @@ final class ReceivedLog: Sendable {
     }
 
     /// Keeps a valid request that gets no answer as its connection is cut.
-    func cut(_ provider: ReceivedMessage.Provider, token: String, request: SandboxRequest, at now: Date) {
+    func cut(
+        _ provider: ReceivedMessage.Provider, project: String? = nil, token: String, request: SandboxRequest,
+        at now: Date
+    ) {
         guard self.limit > 0 else { return }
         var headers = request.headers
         headers.remove(name: "authorization")
-        let entry = Entry(provider: provider, token: token, headers: headers, body: request.body, at: now)
+        let entry = Entry(
+            provider: provider, project: project, token: token, headers: headers, body: request.body, at: now)
         self.state.withLock { state in
             if state.cut.count < Self.mostCut { state.cut.append(entry) }
         }
@@ -114,7 +123,7 @@ final class ReceivedLog: Sendable {
             name.hasPrefix(":") ? nil : (name, value)
         }
         return ReceivedMessage(
-            provider: entry.provider, token: entry.token,
+            provider: entry.provider, project: entry.project, token: entry.token,
             headers: Dictionary(headers) { "\($0), \($1)" }, payload: Self.payload(entry), body: entry.body,
             at: entry.at, sequence: number)
     }

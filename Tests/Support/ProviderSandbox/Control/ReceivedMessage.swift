@@ -11,6 +11,8 @@ package struct ReceivedMessage: Sendable {
     }
 
     package let provider: Provider
+    /// For FCM the project whose path and access token it came by.
+    package let project: String?
     /// The device token; for FCM the topic, the condition or the installation id where that is the target; for Web Push the
     /// subscription's name; the address of an e-mail; a webhook's token.
     package let token: String

@@ -18,8 +18,13 @@ final class AccessTokens: Sendable {
         var fault: TokenFault?
     }
 
-    /// The `Authorization` value that carries a token, with the time of its end.
-    private let live = Mutex<[String: Date]>([:])
+    private struct Grant {
+        let project: String
+        let end: Date
+    }
+
+    /// What each token is good for, by the `Authorization` value that carries it.
+    private let live = Mutex<[String: Grant]>([:])
     private let desk = Mutex(Desk())
 
     /// What becomes of requests; nil for tokens.
@@ -39,34 +44,34 @@ final class AccessTokens: Sendable {
         }
     }
 
-    /// Makes a new token.
-    func issue(at now: Date) -> String {
+    /// Makes a new token for a project.
+    func issue(for project: String, at now: Date) -> String {
         let random = (0..<8).map { _ in String(UInt64.random(in: .min ... .max), radix: 36) }
         let token = "ya29.c." + random.joined(separator: "-")
         self.desk.withLock { $0.issued += 1 }
         self.live.withLock { live in
             if live.count >= Self.limit {
-                live = live.filter { $0.value > now }
-                if live.count >= Self.limit, let first = live.min(by: { $0.value < $1.value }) {
+                live = live.filter { $0.value.end > now }
+                if live.count >= Self.limit, let first = live.min(by: { $0.value.end < $1.value.end }) {
                     live.removeValue(forKey: first.key)
                 }
             }
-            live["Bearer " + token] = now.addingTimeInterval(Double(Self.lifetime))
+            live["Bearer " + token] = Grant(project: project, end: now.addingTimeInterval(Double(Self.lifetime)))
         }
         return token
     }
 
-    /// Whether an `Authorization` value carries a live token.
-    func accepts(_ authorization: String, at now: Date) -> Bool {
+    /// The project whose live token an `Authorization` value carries; nil if it carries none.
+    func project(of authorization: String, at now: Date) -> String? {
         let key: String
         if authorization.hasPrefix("Bearer ") {
             key = authorization
         } else if authorization.prefix(7).lowercased() == "bearer " {
             key = "Bearer " + authorization.dropFirst(7)
         } else {
-            return false
+            return nil
         }
-        return self.live.withLock { live in live[key].map { $0 > now } ?? false }
+        return self.live.withLock { live in live[key].flatMap { $0.end > now ? $0.project : nil } }
     }
 
     /// Forgets them all.

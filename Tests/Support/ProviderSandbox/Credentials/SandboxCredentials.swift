@@ -14,12 +14,13 @@ struct SandboxCredentials: Sendable {
         case serverCertificate = "server.pem"
         case serverKey = "server.key"
         case serviceAccount = "service-account.json"
+        case otherServiceAccount = "other-service-account.json"
         case apnsKey = "apns.p8"
         case apns = "apns.json"
         case vapidKey = "vapid.pem"
     }
 
-    /// What the token endpoint knows of the service account.
+    /// What the token endpoint knows of a service account.
     struct Account: Sendable {
         let projectID: String
         let clientEmail: String
@@ -36,10 +37,10 @@ struct SandboxCredentials: Sendable {
 
     private struct ServiceAccountFile: Codable {
         var type = "service_account"
-        var project_id = "carillon-sandbox"
+        var project_id: String
         var private_key_id = ""
         var private_key = ""
-        var client_email = "dispatcher@carillon-sandbox.iam.gserviceaccount.com"
+        var client_email: String
         var client_id = "100000000000000000001"
         var auth_uri = "https://accounts.google.com/o/oauth2/auth"
         var token_uri = ""
@@ -51,34 +52,38 @@ struct SandboxCredentials: Sendable {
     }
 
     let account: Account
+    /// That of the other project; nil if there is none.
+    let otherAccount: Account?
     let apns: Provider
     /// Public half of the key in `vapid.pem`: 65 bytes.
     let applicationServerKey: [UInt8]
     private let directory: URL
 
+    /// Of all projects.
+    var accounts: [Account] { [self.account, self.otherAccount].compactMap(\.self) }
+
     /// Reads the directory's files, making them first if any is missing.
-    static func prepare(in directory: URL) async throws -> SandboxCredentials {
+    static func prepare(in directory: URL, otherProject: String? = nil) async throws -> SandboxCredentials {
         // Off the cooperative pool: it waits for a lock and for processes.
         try await NIOThreadPool.singleton.runIfActive {
             try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
             try Self.locked(directory) {
                 let isComplete = File.allCases.allSatisfy {
-                    FileManager.default.fileExists(atPath: directory.appendingPathComponent($0.rawValue).path)
+                    $0 == .otherServiceAccount
+                        || FileManager.default.fileExists(atPath: directory.appendingPathComponent($0.rawValue).path)
                 }
                 if !isComplete { try Self.make(in: directory) }
+                if let otherProject { try Self.makeAccount(otherProject, .otherServiceAccount, in: directory) }
             }
-            return try SandboxCredentials(directory: directory)
+            return try SandboxCredentials(directory: directory, hasOther: otherProject != nil)
         }
     }
 
-    private init(directory: URL) throws {
+    private init(directory: URL, hasOther: Bool) throws {
         self.directory = directory
         do {
-            let account = try Self.read(ServiceAccountFile.self, .serviceAccount, in: directory)
-            self.account = Account(
-                projectID: account.project_id, clientEmail: account.client_email,
-                privateKeyID: account.private_key_id,
-                publicKey: try _RSA.Signing.PrivateKey(pemRepresentation: account.private_key).publicKey)
+            self.account = try Self.account(.serviceAccount, in: directory)
+            self.otherAccount = try hasOther ? Self.account(.otherServiceAccount, in: directory) : nil
             let provider = try Self.read(ProviderFile.self, .apns, in: directory)
             let key = try String(contentsOf: directory.appendingPathComponent(File.apnsKey.rawValue), encoding: .utf8)
             self.apns = Provider(
@@ -97,12 +102,23 @@ struct SandboxCredentials: Sendable {
         self.directory.appendingPathComponent(file.rawValue).path
     }
 
-    /// Rewrites the service account to name the sandbox's own token endpoint.
-    func writeServiceAccount(tokenURI: String) throws {
-        var account = try Self.read(ServiceAccountFile.self, .serviceAccount, in: self.directory)
-        guard account.token_uri != tokenURI else { return }
-        account.token_uri = tokenURI
-        try Self.write(account, .serviceAccount, in: self.directory)
+    /// Rewrites the service accounts to name the sandbox's own token endpoint.
+    func writeServiceAccounts(tokenURI: String) throws {
+        var files = [File.serviceAccount]
+        if self.otherAccount != nil { files.append(.otherServiceAccount) }
+        for file in files {
+            var account = try Self.read(ServiceAccountFile.self, file, in: self.directory)
+            guard account.token_uri != tokenURI else { continue }
+            account.token_uri = tokenURI
+            try Self.write(account, file, in: self.directory)
+        }
+    }
+
+    private static func account(_ file: File, in directory: URL) throws -> Account {
+        let account = try Self.read(ServiceAccountFile.self, file, in: directory)
+        return Account(
+            projectID: account.project_id, clientEmail: account.client_email, privateKeyID: account.private_key_id,
+            publicKey: try _RSA.Signing.PrivateKey(pemRepresentation: account.private_key).publicKey)
     }
 
     /// Holds the directory's lock file, against another sandbox that starts in it at the same moment.
@@ -133,15 +149,22 @@ struct SandboxCredentials: Sendable {
             try openssl(
                 ["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", file.rawValue])
         }
-        try openssl(["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", "account.key"])
-        let key = directory.appendingPathComponent("account.key")
-        var account = ServiceAccountFile()
-        account.private_key = try String(contentsOf: key, encoding: .utf8)
-        account.private_key_id = Self.randomName(40, of: "0123456789abcdef")
-        try FileManager.default.removeItem(at: key)
-        try Self.write(account, .serviceAccount, in: directory)
+        try Self.makeAccount("carillon-sandbox", .serviceAccount, in: directory)
         try Self.write(
             ProviderFile(key_id: Self.randomName(10, of: "ABCDEFGHJKLMNPQRSTUVWXYZ23456789")), .apns, in: directory)
+    }
+
+    /// Makes a project's service account, with a key of its own.
+    private static func makeAccount(_ project: String, _ file: File, in directory: URL) throws {
+        try OpenSSLTool(directory: directory)(
+            ["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", "account.key"])
+        let key = directory.appendingPathComponent("account.key")
+        let account = ServiceAccountFile(
+            project_id: project, private_key_id: Self.randomName(40, of: "0123456789abcdef"),
+            private_key: try String(contentsOf: key, encoding: .utf8),
+            client_email: "dispatcher@\(project).iam.gserviceaccount.com")
+        try FileManager.default.removeItem(at: key)
+        try Self.write(account, file, in: directory)
     }
 
     private static func randomName(_ length: Int, of alphabet: String) -> String {

@@ -17,12 +17,12 @@ struct TokenEndpoint: Sendable {
     ]
     private static let clockSkew = 300.0
 
-    private let account: SandboxCredentials.Account
+    private let accounts: [SandboxCredentials.Account]
     private let tokens: AccessTokens
     private let clock: @Sendable () -> Date
 
-    init(_ account: SandboxCredentials.Account, tokens: AccessTokens, _ configuration: SandboxConfiguration) {
-        self.account = account
+    init(_ accounts: [SandboxCredentials.Account], tokens: AccessTokens, _ configuration: SandboxConfiguration) {
+        self.accounts = accounts
         self.tokens = tokens
         self.clock = configuration.clock
     }
@@ -30,7 +30,7 @@ struct TokenEndpoint: Sendable {
     func answer(_ request: SandboxRequest) -> SandboxAnswer {
         let now = self.clock()
         do throws(Refusal) {
-            try self.check(request, at: now)
+            let account = try self.account(request, at: now)
             switch self.tokens.ask() {
             case .unavailable: return .respond(SandboxResponse(.html, to: request))
             case .limited: return .respond(.json(429, #"{"error":"rate_limit_exceeded"}"#))
@@ -38,7 +38,7 @@ struct TokenEndpoint: Sendable {
             case .refused: throw Refusal(error: "invalid_grant", description: "Invalid JWT Signature.")
             case nil: break
             }
-            let token = self.tokens.issue(at: now)
+            let token = self.tokens.issue(for: account.projectID, at: now)
             return .respond(
                 .json(
                     200, #"{"access_token":"\#(token)","expires_in":\#(AccessTokens.lifetime),"token_type":"Bearer"}"#))
@@ -48,7 +48,8 @@ struct TokenEndpoint: Sendable {
         }
     }
 
-    private func check(_ request: SandboxRequest, at now: Date) throws(Refusal) {
+    /// Whose request it is, if it is a good one.
+    private func account(_ request: SandboxRequest, at now: Date) throws(Refusal) -> SandboxCredentials.Account {
         guard request.method == "POST" else {
             throw Refusal(error: "invalid_request", description: "Only POST is allowed.")
         }
@@ -70,15 +71,19 @@ struct TokenEndpoint: Sendable {
             throw Refusal(error: "invalid_grant", description: "Invalid JWT: malformed.")
         }
         let host = request.headers.first(name: ":authority") ?? request.headers.first(name: "host") ?? ""
-        try self.check(token, ownURL: "https://\(host)/token", at: now)
-    }
-
-    private func check(_ token: JSONWebToken, ownURL: String, at now: Date) throws(Refusal) {
-        guard token.claims.member("iss")?.text == self.account.clientEmail else {
+        let email = token.claims.member("iss")?.text
+        guard let account = self.accounts.first(where: { $0.clientEmail == email }) else {
             throw Refusal(error: "invalid_grant", description: "Invalid grant: account not found")
         }
+        try self.check(token, of: account, ownURL: "https://\(host)/token", at: now)
+        return account
+    }
+
+    private func check(
+        _ token: JSONWebToken, of account: SandboxCredentials.Account, ownURL: String, at now: Date
+    ) throws(Refusal) {
         let keyID = token.header.member("kid")
-        guard keyID == nil || keyID?.text == self.account.privateKeyID, token.isSigned(by: self.account.publicKey)
+        guard keyID == nil || keyID?.text == account.privateKeyID, token.isSigned(by: account.publicKey)
         else {
             throw Refusal(error: "invalid_grant", description: "Invalid JWT Signature.")
         }

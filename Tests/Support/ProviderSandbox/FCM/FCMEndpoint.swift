@@ -7,19 +7,14 @@ import NIOHPACK
 
 /// FCM's `POST /v1/projects/{project}/messages:send`.
 struct FCMEndpoint: Sendable {
-    private let project: String
-    private let path: String
     private let tokens: AccessTokens
     private let faults: FaultTable
     private let log: ReceivedLog
     private let configuration: SandboxConfiguration
 
     init(
-        project: String, tokens: AccessTokens, faults: FaultTable, log: ReceivedLog,
-        _ configuration: SandboxConfiguration
+        tokens: AccessTokens, faults: FaultTable, log: ReceivedLog, _ configuration: SandboxConfiguration
     ) {
-        self.project = project
-        self.path = "/v1/projects/\(project)/messages:send"
         self.tokens = tokens
         self.faults = faults
         self.log = log
@@ -32,24 +27,28 @@ struct FCMEndpoint: Sendable {
         }
         let now = self.configuration.clock()
         do throws(FCMRefusal) {
-            try self.authorize(request, at: now)
+            let project = try self.authorize(request, at: now)
             let message = try self.read(request)
             let fault = self.faults.fault(forFCM: message.target)
             if case .fcm(let refusal) = fault { throw refusal }
-            if case .cut = fault { self.log.cut(.fcm, token: message.target, request: request, at: now) }
-            let answer = fault?.answer(to: request, slowDelay: self.configuration.slowDelay) {
-                self.accept(message, request, at: now)
+            if case .cut = fault {
+                self.log.cut(.fcm, project: project, token: message.target, request: request, at: now)
             }
-            return answer ?? .respond(self.accept(message, request, at: now))
+            let answer = fault?.answer(to: request, slowDelay: self.configuration.slowDelay) {
+                self.accept(message, request, project, at: now)
+            }
+            return answer ?? .respond(self.accept(message, request, project, at: now))
         } catch {
             return .respond(self.refuse(error))
         }
     }
 
-    private func authorize(_ request: SandboxRequest, at now: Date) throws(FCMRefusal) {
+    /// The project of the access token, which must be that of the path.
+    private func authorize(_ request: SandboxRequest, at now: Date) throws(FCMRefusal) -> String {
         guard let authorization = request.headers.first(name: "authorization") else { throw .missingCredential }
-        guard self.tokens.accepts(authorization, at: now) else { throw .unauthenticated }
-        guard request.path == self.path else { throw .permissionDenied }
+        guard let project = self.tokens.project(of: authorization, at: now) else { throw .unauthenticated }
+        guard request.path == "/v1/projects/\(project)/messages:send" else { throw .permissionDenied }
+        return project
     }
 
     private func read(_ request: SandboxRequest) throws(FCMRefusal) -> FCMMessage {
@@ -68,17 +67,19 @@ struct FCMEndpoint: Sendable {
         return try FCMMessage(body)
     }
 
-    private func accept(_ message: FCMMessage, _ request: SandboxRequest, at now: Date) -> SandboxResponse {
-        if message.isDryRun { return Self.success("projects/\(self.project)/messages/fake_message_id") }
-        self.log.accept(.fcm, token: message.target, request: request, at: now)
+    private func accept(
+        _ message: FCMMessage, _ request: SandboxRequest, _ project: String, at now: Date
+    ) -> SandboxResponse {
+        if message.isDryRun { return Self.success("projects/\(project)/messages/fake_message_id") }
+        self.log.accept(.fcm, project: project, token: message.target, request: request, at: now)
         let random = UInt64.random(in: .min ... .max)
         if message.isBroadcast {
-            return Self.success("projects/\(self.project)/messages/\(random >> 1)")
+            return Self.success("projects/\(project)/messages/\(random >> 1)")
         }
         let micros = Int(now.timeIntervalSince1970 * 1_000_000)
         let digits = String(random, radix: 16)
         let padding = String(repeating: "0", count: 16 - digits.utf8.count)
-        return Self.success("projects/\(self.project)/messages/0:\(micros)%\(padding)\(digits)")
+        return Self.success("projects/\(project)/messages/0:\(micros)%\(padding)\(digits)")
     }
 
     private func refuse(_ refusal: FCMRefusal) -> SandboxResponse {
