@@ -20,8 +20,6 @@ struct AccountPausesTests {
         func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
             ProviderReply(.unanswered(reason: "unused", mayHaveBeenSent: false))
         }
-
-        func probe() async -> [ProviderProbe] { [] }
     }
 
     /// A dispatcher's pauses, with two apps of one project and one of another.
