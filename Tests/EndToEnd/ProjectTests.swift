@@ -8,6 +8,7 @@ import Postgres
 import ProviderSandbox
 import Streams
 import Testing
+import Transfer
 
 /// Apps of two Firebase projects: whose credentials they use, and who waits for whose quota.
 @Suite(.serialized, .timeLimit(.minutes(10)))

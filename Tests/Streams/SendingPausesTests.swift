@@ -30,7 +30,8 @@ struct SendingPausesTests {
                     try await theirs.exchange([], of: [.fcm, .webpush], now: Self.now + .seconds(after))
                         .sorted { $0.account < $1.account }
                 }
-                #expect(try await hear().isEmpty)
+                let nothing = try await hear()
+                #expect(nothing.isEmpty)
                 let told = [
                     Self.pause("one", 60), Self.pause("one", 30), Self.pause("two", 20),
                     Self.pause("my app", 10, provider: .webpush, service: "https://push.example"),
