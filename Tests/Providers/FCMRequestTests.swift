@@ -43,7 +43,7 @@ struct FCMRequestTests {
                 + #""data":{"notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting","#
                 + #""url":"https://example.org/i9","invoice":"i9","n":"1.50","deep":"{\"a\":[true,null]}"},"#
                 + #""android":{"priority":"HIGH","ttl":"90s","collapse_key":"k","notification":{"tag":"k","#
-                + #""sound":"ding","click_action":"payments","notification_count":9}},"#
+                + #""sound":"ding","notification_count":9}},"#
                 + #""apns":{"headers":{"apns-priority":"10","apns-expiration":"1795168890","apns-collapse-id":"k"},"#
                 + #""payload":{"aps":{"badge":9,"sound":"ding","category":"payments","#
                 + #""interruption-level":"time-sensitive","mutable-content":1}}},"#
@@ -155,6 +155,37 @@ struct FCMRequestTests {
         #expect(message["fcm_options"]?["analytics_label"]?.string == "x")
         #expect(message["unknown"] == nil)
         #expect(message["token"]?.string == "tok\"en")
+    }
+
+    @Test(
+        "A tap asks for an intent action only where the app's settings or the job name one",
+        arguments: [
+            (nil, "{}", nil), ("OPEN_NOTIFICATION", "{}", "OPEN_NOTIFICATION"), ("category", "{}", "payments"),
+            (nil, #"{"fcm":{"click_action":"PAY"}}"#, "PAY"), ("category", #"{"fcm":{"click_action":"PAY"}}"#, "PAY"),
+            ("category", #"{"fcm":{"click_action":null}}"#, nil),
+            (nil, #"{"fcm":{"android":{"notification":{"click_action":"PAY"}}}}"#, "PAY"),
+        ] as [(String?, String, String?)]
+    )
+    func clickAction(setting: String?, platform: String, expected: String?) throws {
+        let message = Messages.make {
+            $0.category = "payments"
+            $0.extras.platform = Array(platform.utf8)
+        }
+        let request = FCMRequest.make(
+            message, device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            clickAction: setting)
+        let sent = try Messages.json(request)["message"]
+        #expect(sent?["android"]?["notification"]?["click_action"]?.string == expected)
+        #expect(sent?["apns"]?["payload"]?["aps"]?["category"]?.string == "payments")
+    }
+
+    @Test("An app's category asks for no intent action where the notification has none")
+    func noCategory() throws {
+        let request = FCMRequest.make(
+            Messages.make(), device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            clickAction: "category")
+        let shown = try #require(try Messages.json(request)["message"]?["android"]?["notification"])
+        #expect(shown["tag"] != nil && shown["click_action"] == nil)
     }
 
     @Test("What wakes the app on an iPhone behind FCM goes into Apple's block, beside what is shown")

@@ -62,6 +62,21 @@ struct PushShapeTests {
         #expect(try Self.data(shape) == expected.merging(Self.rest) { old, _ in old })
     }
 
+    @Test(
+        "A tap opens each system's app: no intent action is asked for, as none of them has a filter for the category",
+        arguments: PushShape.named.keys.sorted()
+    )
+    func taps(name: String) throws {
+        let request = FCMRequest.make(
+            Self.message(), device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            shape: try #require(PushShape.named[name]))
+        let message = try #require(try Messages.json(request)["message"])
+        let shown = try #require(message["android"]?["notification"])
+        #expect(shown["tag"] != nil && shown["click_action"] == nil)
+        // iOS picks its buttons by it.
+        #expect(message["apns"]?["payload"]?["aps"]?["category"]?.string == "politics")
+    }
+
     @Test("APNs gets the same keys with their own kinds of value")
     func apns() throws {
         let request = try APNSRequest.make(

@@ -89,7 +89,7 @@ struct SettingsTests {
     func dispatcher() throws {
         let readings = Readings([
             "METRICS_HOST": "0.0.0.0", "METRICS_PORT": "0", "FCM_CREDENTIALS": "account.json",
-            "FCM_ENDPOINT": "https://f",
+            "FCM_ENDPOINT": "https://f", "FCM_CLICK_ACTION": "category",
             "APNS_KEY": "key.p8", "APNS_KEY_ID": "K", "APNS_TEAM_ID": "T", "APNS_TOPIC": "org.example",
             "APNS_ENVIRONMENT": "sandbox", "APNS_ENDPOINT": "https://a", "PROVIDER_CA": "ca.pem",
             "PUSH_SHAPE": "breaking-news", "APPS": "apps.yaml",
@@ -98,7 +98,10 @@ struct SettingsTests {
         let settings = readings.dispatcher
         #expect(settings.metricsHost == "0.0.0.0" && settings.metricsPort == 0)
         #expect(settings.defaultApp.name == "default")
-        #expect(settings.defaultApp.providers["fcm"] == ["credentials": "account.json", "endpoint": "https://f"])
+        #expect(
+            settings.defaultApp.providers["fcm"] == [
+                "credentials": "account.json", "endpoint": "https://f", "click_action": "category",
+            ])
         #expect(
             settings.defaultApp.providers["apns"] == [
                 "key": "key.p8", "key_id": "K", "team_id": "T", "topic": "org.example", "endpoint": "https://a",

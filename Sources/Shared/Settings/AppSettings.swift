@@ -29,7 +29,7 @@ package struct AppSettings: Sendable, Equatable {
     /// The variables of the default app, by provider and setting.
     private static let variables: [(provider: String, setting: String, variable: String)] = [
         ("fcm", "credentials", "FCM_CREDENTIALS"), ("fcm", "endpoint", "FCM_ENDPOINT"),
-        ("fcm", "channel", "FCM_CHANNEL"), ("fcm", "rate", "FCM_RATE"),
+        ("fcm", "channel", "FCM_CHANNEL"), ("fcm", "click_action", "FCM_CLICK_ACTION"), ("fcm", "rate", "FCM_RATE"),
         ("apns", "key", "APNS_KEY"), ("apns", "key_id", "APNS_KEY_ID"), ("apns", "team_id", "APNS_TEAM_ID"),
         ("apns", "topic", "APNS_TOPIC"), ("apns", "endpoint", "APNS_ENDPOINT"), ("apns", "rate", "APNS_RATE"),
         ("webpush", "key", "VAPID_KEY"), ("webpush", "subject", "VAPID_SUBJECT"),

@@ -8,7 +8,7 @@ package enum FCM: ProviderKind {
     package static let provider = Provider.fcm
     package static let rules = FCMAnswer.rules
     package static let files = ["credentials"]
-    package static let settings = ["credentials", "endpoint", "channel"]
+    package static let settings = ["credentials", "endpoint", "channel", "click_action"]
 
     package static func channel(
         app: String,
@@ -29,6 +29,7 @@ package enum FCM: ProviderKind {
             account: account,
             shape: shape,
             androidChannel: settings["channel"],
+            clickAction: settings["click_action"],
             context: context
         )
     }

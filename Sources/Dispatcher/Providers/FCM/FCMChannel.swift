@@ -18,6 +18,7 @@ struct FCMChannel: HTTPProviderChannel {
     private let serviceAccount: FCMServiceAccount
     private let shape: PushShape
     private let androidChannel: String?
+    private let clickAction: String?
     private let credentials: CredentialCache
 
     init(
@@ -26,6 +27,7 @@ struct FCMChannel: HTTPProviderChannel {
         account: FCMServiceAccount,
         shape: PushShape,
         androidChannel: String?,
+        clickAction: String?,
         context: ChannelContext
     ) throws(CredentialFault) {
         self.app = app
@@ -37,6 +39,7 @@ struct FCMChannel: HTTPProviderChannel {
         self.serviceAccount = account
         self.shape = shape
         self.androidChannel = androidChannel
+        self.clickAction = clickAction
         let patience = min(context.timeout ?? Self.tokenPatience, Self.tokenPatience)
         self.credentials = CredentialCache(now: context.now, logger: context.logger(of: .fcm, app: app)) { moment in
             let request = try await account.tokenRequest(now: moment)
@@ -70,7 +73,8 @@ struct FCMChannel: HTTPProviderChannel {
             project: self.serviceAccount.project,
             accessToken: try await self.credentials.get(),
             shape: self.shape,
-            channel: self.androidChannel
+            channel: self.androidChannel,
+            clickAction: self.clickAction
         )
     }
 

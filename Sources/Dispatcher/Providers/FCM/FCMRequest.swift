@@ -15,6 +15,7 @@ package struct FCMRequest {
     private let token: String
     private let shape: PushShape
     private let channel: String?
+    private let clickAction: String?
     private let overrides: FCMOverrides
 
     /// The request that sends `message` to one token, or to a topic where the token is `/topics/<name>`.
@@ -22,6 +23,8 @@ package struct FCMRequest {
     /// - Parameters:
     ///   - shape: which data the app's clients read.
     ///   - channel: the Android channel that it belongs to, unless the job names one.
+    ///   - clickAction: the intent action that a tap asks for on Android, unless the job names one; `category` for the
+    ///     notification's own category, and nil for none, so that a tap opens the app.
     package static func make(
         _ message: PushMessage,
         device: Device,
@@ -29,10 +32,11 @@ package struct FCMRequest {
         project: String,
         accessToken: String,
         shape: PushShape = .standard,
-        channel: String? = nil
+        channel: String? = nil,
+        clickAction: String? = nil
     ) -> ProviderRequest {
         let request = FCMRequest(
-            message: message, token: device.token, shape: shape, channel: channel,
+            message: message, token: device.token, shape: shape, channel: channel, clickAction: clickAction,
             overrides: FCMOverrides(message.overrides(.fcm)))
         return ProviderRequest(
             url: "\(endpoint)/v1/projects/\(project)/messages:send",
@@ -46,12 +50,14 @@ package struct FCMRequest {
         token: String,
         shape: PushShape,
         channel: String?,
+        clickAction: String?,
         overrides: FCMOverrides
     ) {
         self.message = message
         self.token = token
         self.shape = shape
         self.channel = channel
+        self.clickAction = clickAction
         self.overrides = overrides
     }
 
@@ -65,7 +71,8 @@ package struct FCMRequest {
         let limit = self.topic == nil ? Self.sizeLimit : Self.topicSizeLimit
         var writer = FCMWriter(
             message: self.message, data: FCMData.strings(self.shape.data(of: self.message)),
-            channel: self.overrides.channel ?? self.channel)
+            channel: self.overrides.channel ?? self.channel,
+            clickAction: self.clickAction == "category" ? self.message.notification.category : self.clickAction)
         var excess = writer.size + self.overrides.size - limit
         if excess > 0 {
             // What does not fit goes out as the id alone; the client fetches the rest.
@@ -88,7 +95,8 @@ package struct FCMRequest {
     private func retraction() -> [UInt8] {
         var data = FCMData.strings(self.shape.essentials(of: self.message))
         data.append(("retract", self.message.replacementKey))
-        return FCMWriter(message: self.message, data: data, channel: nil).silentBody(target: self.target)
+        return FCMWriter(message: self.message, data: data, channel: nil, clickAction: nil)
+            .silentBody(target: self.target)
     }
 }
 

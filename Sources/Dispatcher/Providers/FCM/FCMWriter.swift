@@ -17,6 +17,8 @@ struct FCMWriter {
     var message: PushMessage
     var data: [(key: String, value: String)]
     let channel: String?
+    /// Android opens only an activity whose intent filter has it; without one a tap opens the app.
+    let clickAction: String?
 
     /// Keys and values of notification and data, as FCM counts them, those for Android included.
     var size: Int {
@@ -32,7 +34,7 @@ struct FCMWriter {
         var texts: [(key: StaticString, value: String)] = [("tag", self.message.replacementKey)]
         if let channel { texts.append(("channel_id", channel)) }
         if let sound = self.message.notification.extras.sound { texts.append(("sound", sound)) }
-        if let category = self.message.notification.category { texts.append(("click_action", category)) }
+        if let clickAction { texts.append(("click_action", clickAction)) }
         return texts
     }
 
