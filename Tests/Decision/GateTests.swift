@@ -68,6 +68,34 @@ struct GateTests {
         }
     }
 
+    @Test("What was read or deleted is taken off a device in use, unless a newer one has taken its place there")
+    func retraction() {
+        func refusal(_ change: (inout GateFacts) -> Void) -> GateRefusal? {
+            Self.refusal {
+                $0.purpose = .retraction
+                $0.wasAccepted = true
+                change(&$0)
+            }
+        }
+        #expect(refusal { $0.isRead = true } == nil)
+        #expect(refusal { $0.isDeleted = true } == nil)
+        #expect(refusal { _ in } == .unread)
+        #expect(
+            refusal {
+                $0.isRead = true
+                $0.isDeviceActive = false
+            } == .deviceInactive
+        )
+        // Which counts as deleted, too.
+        #expect(
+            refusal {
+                $0.isRead = true
+                $0.isDeleted = true
+                $0.isReplaced = true
+            } == .replaced
+        )
+    }
+
     @Test("Quiet hours shut it, unless another reason ends it for good")
     func quiet() {
         #expect(Self.refusal { $0.releaseAt = Facts.now + .seconds(60) } == .quietHours)

@@ -1,6 +1,7 @@
 // Carillon · APNSRequestTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Crypto
 import JSON
 import Model
 import Providers
@@ -71,16 +72,24 @@ struct APNSRequestTests {
     }
 
     @Test(
-        "A collapse key that the header cannot hold is left out, and the push goes out",
+        "In place of a collapse key that the header cannot hold goes a hash, always the same; what takes it away has it too",
         arguments: [
             (String(repeating: "k", count: 64), true), (String(repeating: "k", count: 65), false), ("é", false),
-            ("a\r\napns-topic: other", false), ("a\u{7F}", false), ("order/5:1", true),
+            ("a\r\napns-topic: other", false), ("a\u{7F}", false), ("order/5:1", true), (" order", false),
+            ("order ", false),
         ]
     )
-    func collapseID(key: String, isSent: Bool) throws {
-        let headers = try Messages.headers(Messages.apns(Messages.make { $0.collapseKey = key }))
-        #expect(headers.contains("apns-collapse-id: \(key)") == isSent)
-        #expect(headers.count == (isSent ? 6 : 5))
+    func collapseID(key: String, isKey: Bool) throws {
+        func name(_ message: PushMessage) throws -> String? {
+            let headers = try Messages.apns(message).headers
+            #expect(headers.count == 6)
+            return headers.first { $0.name == "apns-collapse-id" }?.value
+        }
+        var message = Messages.make { $0.collapseKey = key }
+        let hash = String(Base64URL.encode(SHA256.hash(data: Array(key.utf8))).prefix(32))
+        #expect(try name(message) == (isKey ? key : hash))
+        message.purpose = .retract
+        #expect(try Messages.json(Messages.apns(message))["retract"]?.string == (isKey ? key : hash))
     }
 
     @Test("Data that does not fit gives way; to the last byte what fits goes out")
@@ -214,11 +223,23 @@ struct APNSRequestTests {
 
     @Test("What was read elsewhere is taken away by a background push")
     func retraction() throws {
-        var message = Messages.make { $0.collapseKey = "k" }
+        var message = Messages.make {
+            $0.collapseKey = "k"
+            $0.data = Array(#"{"retract":"theirs"}"#.utf8)
+            $0.extras.image = "https://example.org/i.png"
+            $0.extras.platform = Array(#"{"apns":{"sound":"ding","loc_key":"L","priority":10}}"#.utf8)
+            // What is no longer sent is still to be taken off the screen.
+            $0.expiresAt = Messages.now + .seconds(-5)
+        }
         message.purpose = .retract
         let request = try Messages.apns(message)
-        #expect(Messages.headers(request).contains("apns-push-type: background"))
-        #expect(!Messages.headers(request).contains { $0.hasPrefix("apns-collapse-id") })
-        #expect(try Messages.json(request)["retract"]?.string == "k")
+        #expect(
+            Messages.headers(request).dropFirst(2).filter { !$0.hasPrefix("apns-id") } == [
+                "apns-push-type: background", "apns-priority: 5", "apns-expiration: 1795255200",
+            ])
+        #expect(
+            Messages.text(request)
+                == #"{"aps":{"content-available":1},"type":"greeting","retract":"k","#
+                + #""notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","created_at":"2026-11-20T10:00:00.000Z"}"#)
     }
 }

@@ -42,7 +42,7 @@ struct FCMRequestTests {
                 + #""image":"https://example.org/i.png"},"#
                 + #""data":{"notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting","#
                 + #""url":"https://example.org/i9","invoice":"i9","n":"1.50","deep":"{\"a\":[true,null]}"},"#
-                + #""android":{"priority":"HIGH","ttl":"90s","collapse_key":"k","notification":{"tag":"k","#
+                + #""android":{"priority":"HIGH","ttl":"90s","collapse_key":"k","notification":{"tag":"k","event_time":"2026-11-20T10:00:00.000Z","#
                 + #""sound":"ding","notification_count":9}},"#
                 + #""apns":{"headers":{"apns-priority":"10","apns-expiration":"1795168890","apns-collapse-id":"k"},"#
                 + #""payload":{"aps":{"badge":9,"sound":"ding","category":"payments","#
@@ -222,12 +222,49 @@ struct FCMRequestTests {
 
     @Test("What was read elsewhere is taken away by data alone")
     func retraction() throws {
-        var message = Messages.make()
+        var message = Messages.make {
+            $0.collapseKey = "k"
+            $0.expiresAt = Messages.now + .seconds(5)
+        }
         message.purpose = .retract
-        let json = try Messages.json(Messages.fcm(message))["message"]
-        #expect(json?["notification"] == nil)
-        #expect(json?["data"]?["retract"]?.string == Messages.id.description)
-        #expect(json?["apns"]?["headers"]?["apns-push-type"]?.string == "background")
-        #expect(json?["apns"]?["payload"]?["aps"]?["content-available"]?.integer == 1)
+        #expect(
+            Messages.text(Messages.fcm(message))
+                == #"{"message":{"token":"tok\"en","data":{"type":"greeting","retract":"k","#
+                + #""notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","created_at":"2026-11-20T10:00:00.000Z"},"#
+                + #""android":{"priority":"NORMAL","ttl":"86400s"},"#
+                + #""apns":{"headers":{"apns-priority":"5","apns-push-type":"background","apns-expiration":"1795255200"},"#
+                + #""payload":{"aps":{"content-available":1}}}}}"#)
+    }
+
+    @Test("What is taken away has its id beside the key also where the app's own data has none")
+    func retractionOfShape() throws {
+        var message = Messages.make { $0.collapseKey = "k" }
+        message.purpose = .retract
+        for shape in [try PushShape(members: [("story", "entity_id")]), try PushShape(members: [("retract", "type")])] {
+            let request = FCMRequest.make(
+                message, device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+                shape: shape)
+            let data = try Messages.json(request)["message"]?["data"]
+            #expect(data?.object?.map(\.key) == ["retract", "notification_id", "created_at"])
+            #expect(data?["retract"]?.string == "k")
+            #expect(data?["notification_id"]?.string == Messages.id.description)
+        }
+    }
+
+    @Test(
+        "Android, and Apple's devices behind FCM, know a notification by one name, which what takes it away has too",
+        arguments: ["order 5", "é", String(repeating: "k", count: 65), nil]
+    )
+    func names(key: String?) throws {
+        var message = Messages.make { $0.collapseKey = key }
+        let shown = try Messages.json(Messages.fcm(message))["message"]
+        message.purpose = .retract
+        let name = try #require(try Messages.json(Messages.fcm(message))["message"]?["data"]?["retract"]?.string)
+        #expect(shown?["android"]?["notification"]?["tag"]?.string == name)
+        #expect(shown?["apns"]?["headers"]?["apns-collapse-id"]?.string == name)
+        // When it was made tells the older of one name from the newer; a name that is the id has one alone.
+        let moment = shown?["android"]?["notification"]?["event_time"]?.string
+        let expected: String? = key == nil ? nil : "2026-11-20T10:00:00.000Z"
+        #expect(moment == expected)
     }
 }

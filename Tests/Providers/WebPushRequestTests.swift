@@ -101,6 +101,7 @@ struct WebPushRequestTests {
         #expect(
             text == #"{"retract":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","tag":"order 5","badge":3}"#)
         #expect(Self.header("urgency", request) == "low")
+        #expect(Self.header("ttl", request) == "86400")
         #expect(Self.header("topic", request) == nil)
         let retraction = message
         await #expect(throws: MessageRefusal("silent_push_not_allowed")) {

@@ -40,7 +40,7 @@ package struct PushMessage: Sendable {
 
     /// How long it may still be delivered, in whole seconds; nil if it never expires.
     var secondsToLive: Int64? {
-        self.notification.expiresAt.map { max(0, ($0 - self.now).components.seconds) }
+        self.deliverableUntil.map { max(0, ($0 - self.now).components.seconds) }
     }
 
     var isUrgent: Bool { self.notification.severity == .alert }
@@ -79,4 +79,28 @@ package struct PushMessage: Sendable {
 
     /// By what a device shows the newer in place of the older, and a repeat in place of the first.
     var replacementKey: String { self.notification.collapseKey ?? self.notification.id.description }
+
+    /// What Apple's header takes.
+    private static let longestScreenName = 64
+
+    /// The name under which a phone shows it: its replacement key, or a hash of that where a header cannot hold it.
+    var screenName: String {
+        let key = self.replacementKey
+        let isHeader =
+            key.utf8.count <= Self.longestScreenName && key.utf8.allSatisfy { (0x20...0x7E).contains($0) }
+            && !key.isEmpty && key.first != " " && key.last != " "
+        return isHeader ? key : KeyHash.text(key)
+    }
+
+    /// How long what takes a message away is kept for a device that is out of reach.
+    static let retractionLifetime: Duration = .seconds(86_400)
+
+    /// Until when it may be delivered; nil for ever.
+    var deliverableUntil: Timestamp? {
+        switch self.purpose {
+        case .show: self.notification.expiresAt
+        // What has expired may still be on the screen.
+        case .retract: self.now + Self.retractionLifetime
+        }
+    }
 }

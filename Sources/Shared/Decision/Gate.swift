@@ -74,7 +74,9 @@ package enum GateRefusal: String, Sendable, CaseIterable {
 package func gate(_ facts: GateFacts, now: Timestamp) -> GateRefusal? {
     if facts.purpose == .retraction {
         if !facts.isDeviceActive { return .deviceInactive }
-        return facts.isRead || facts.isDeleted || facts.isReplaced ? nil : .unread
+        // What has taken its place is shown under the same name, and is not read.
+        if facts.isReplaced { return .replaced }
+        return facts.isRead || facts.isDeleted ? nil : .unread
     }
     if facts.wasAccepted { return .alreadyAccepted }
     switch facts.status {

@@ -6,15 +6,6 @@ import Model
 
 /// The parts of Apple's payload that APNs and FCM's own block for Apple devices share.
 enum APNSPayload {
-    private static let collapseIDLimit = 64
-
-    /// By what the device shows the newer in place of the older; nil if the header cannot hold the key.
-    static func collapseID(of message: PushMessage) -> String? {
-        let key = message.replacementKey
-        let isHeader = key.utf8.count <= self.collapseIDLimit && key.utf8.allSatisfy { (0x20...0x7E).contains($0) }
-        return isHeader ? key : nil
-    }
-
     /// The members of `aps` beside the alert.
     static func writeAside(_ message: PushMessage, to writer: inout JSONWriter) {
         let notification = message.notification

@@ -44,7 +44,6 @@ package struct APNSRequest {
     private var isBackground: Bool { self.message.purpose == .retract || self.overrides.isBackground }
 
     private func headers(topic: String, providerToken: String, device: Device) -> [(name: String, value: String)] {
-        let notification = self.message.notification
         // Apple takes nothing but 5 for what shows nothing.
         let priority = self.isBackground ? "5" : self.overrides.priority ?? (self.message.isUrgent ? "10" : "5")
         var headers: [(name: String, value: String)] = [
@@ -54,10 +53,8 @@ package struct APNSRequest {
             ("apns-priority", priority),
             ("apns-id", self.message.deliveryID(to: device).description),
         ]
-        if let expiresAt = notification.expiresAt { headers.append(("apns-expiration", String(expiresAt.seconds))) }
-        if self.message.purpose == .show, let key = APNSPayload.collapseID(of: self.message) {
-            headers.append(("apns-collapse-id", key))
-        }
+        if let moment = self.message.deliverableUntil { headers.append(("apns-expiration", String(moment.seconds))) }
+        if self.message.purpose == .show { headers.append(("apns-collapse-id", self.message.screenName)) }
         return headers
     }
 
@@ -65,6 +62,7 @@ package struct APNSRequest {
     ///
     /// What the job asks of Apple goes in as it is, so that nothing may help.
     private func payload() throws(MessageRefusal) -> [UInt8] {
+        guard self.message.purpose == .show else { return self.retraction() }
         let body = self.message.notification.body
         let whole = self.encode(body: body, data: self.shape.data(of: self.message))
         if whole.count <= Self.sizeLimit { return whole }
@@ -99,13 +97,19 @@ package struct APNSRequest {
             writer.key(escaping: member.key)
             writer.value(member.value)
         }
-        if self.message.purpose == .retract {
-            writer.member("retract", self.message.replacementKey)
-        } else if let image = self.message.notification.extras.image, !data.contains(where: { $0.key == "image" }) {
+        if let image = self.message.notification.extras.image, !data.contains(where: { $0.key == "image" }) {
             writer.member("image", image)
         }
         writer.endObject()
         return self.overrides.applied(to: writer.bytes)
+    }
+
+    /// Wakes the app, which takes the notification off the screen; nothing of what the job asks of Apple is for that.
+    private func retraction() -> [UInt8] {
+        var plain = self
+        plain.message.notification.extras.image = nil
+        plain.overrides = APNSOverrides(nil)
+        return plain.encode(body: "", data: self.shape.retraction(of: self.message))
     }
 
     private func writeAlert(_ body: String, to writer: inout JSONWriter) {

@@ -93,8 +93,7 @@ package struct FCMRequest {
 
     /// Data alone, which an app gets without showing anything: it takes the notification off the screen.
     private func retraction() -> [UInt8] {
-        var data = FCMData.strings(self.shape.essentials(of: self.message))
-        data.append(("retract", self.message.replacementKey))
+        let data = FCMData.strings(self.shape.retraction(of: self.message))
         return FCMWriter(message: self.message, data: data, channel: nil, clickAction: nil)
             .silentBody(target: self.target)
     }

@@ -31,7 +31,11 @@ struct FCMWriter {
     }
 
     private var androidTexts: [(key: StaticString, value: String)] {
-        var texts: [(key: StaticString, value: String)] = [("tag", self.message.replacementKey)]
+        var texts: [(key: StaticString, value: String)] = [("tag", self.message.screenName)]
+        if self.message.notification.collapseKey != nil {
+            // Of what has this tag, the app sees nothing else by which it could tell the newer from the older.
+            texts.append(("event_time", self.message.notification.createdAt.rfc3339))
+        }
         if let channel { texts.append(("channel_id", channel)) }
         if let sound = self.message.notification.extras.sound { texts.append(("sound", sound)) }
         if let clickAction { texts.append(("click_action", clickAction)) }
@@ -61,11 +65,21 @@ struct FCMWriter {
         self.envelope(target) { writer in
             self.writeData(to: &writer)
             writer.key("android")
-            writer.raw(#"{"priority":"NORMAL"}"#)
+            writer.beginObject()
+            writer.member("priority", "NORMAL")
+            if let seconds = self.message.secondsToLive { writer.member("ttl", "\(seconds)s") }
+            writer.endObject()
             writer.key("apns")
-            writer.raw(
-                #"{"headers":{"apns-priority":"5","apns-push-type":"background"},"payload":{"aps":{"content-available":1}}}"#
-            )
+            writer.beginObject()
+            writer.key("headers")
+            writer.beginObject()
+            writer.member("apns-priority", "5")
+            writer.member("apns-push-type", "background")
+            if let moment = self.message.deliverableUntil { writer.member("apns-expiration", String(moment.seconds)) }
+            writer.endObject()
+            writer.key("payload")
+            writer.raw(#"{"aps":{"content-available":1}}"#)
+            writer.endObject()
         }
     }
 
@@ -129,9 +143,7 @@ struct FCMWriter {
         if let expiresAt = self.message.notification.expiresAt {
             writer.member("apns-expiration", String(expiresAt.seconds))
         }
-        if let key = APNSPayload.collapseID(of: self.message) {
-            writer.member("apns-collapse-id", key)
-        }
+        writer.member("apns-collapse-id", self.message.screenName)
         writer.endObject()
         writer.key("payload")
         writer.beginObject()

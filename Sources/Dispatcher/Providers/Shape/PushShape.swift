@@ -98,6 +98,18 @@ package struct PushShape: Sendable, Equatable {
         return essential.data(of: message)
     }
 
+    /// What names a notification that is to be taken off the screen: the keys of ``essentials(of:)``, the name under which
+    /// it is shown, and by what a client tells it from one that has taken its place under that name.
+    func retraction(of message: PushMessage) -> [JSONMember] {
+        let own = [
+            JSONMember("retract", .string(message.screenName)),
+            JSONMember("notification_id", .string(message.notification.id.description)),
+            JSONMember("created_at", .string(message.notification.createdAt.rfc3339)),
+        ]
+        let taken = Set(own.map { ExactText($0.key) })
+        return self.essentials(of: message).filter { !taken.contains(ExactText($0.key)) } + own
+    }
+
     private func value(of source: Source, _ message: PushMessage, _ data: [JSONMember]) -> JSONValue? {
         let notification = message.notification
         return switch source {

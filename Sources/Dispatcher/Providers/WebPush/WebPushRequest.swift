@@ -1,7 +1,6 @@
 // Carillon · WebPushRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Crypto
 import JSON
 import Model
 
@@ -9,8 +8,6 @@ import Model
 enum WebPushRequest {
     /// Four weeks, which is as long as services keep a message.
     private static let longestTimeToLive: Int64 = 2_419_200
-    /// How much of a hash fills the 32 characters of a topic (RFC 8030 section 5.4).
-    private static let topicBytes = 24
 
     /// The request that carries `body`, which is encrypted.
     static func make(
@@ -28,7 +25,7 @@ enum WebPushRequest {
         ]
         // What takes a message away must not take its place on the way.
         if message.purpose == .show, let key = message.notification.collapseKey {
-            headers.append(("topic", Self.topic(key)))
+            headers.append(("topic", KeyHash.text(key)))
         }
         return ProviderRequest(url: subscription.endpoint, headers: headers, body: body)
     }
@@ -45,9 +42,4 @@ enum WebPushRequest {
     }
 
     private static let urgencies: Set<String> = ["very-low", "low", "normal", "high"]
-
-    /// A name for a collapse key that says nothing about it.
-    private static func topic(_ key: String) -> String {
-        Base64URL.encode(SHA256.hash(data: Array(key.utf8)).prefix(Self.topicBytes))
-    }
 }
