@@ -324,6 +324,44 @@ struct ProviderTests {
         }
     }
 
+    @Test("of more than a user's burst that are read at once the newest are taken off, and the rest is counted")
+    func manyRetractions() async throws {
+        try await Stack.with { stack in
+            let catalog = stack.directory.path + "/catalog.yaml"
+            try """
+            types:
+              sticky: {delivery: push, channels: [in_app, push], retract_on_read: true}
+            """.write(toFile: catalog, atomically: true, encoding: .utf8)
+            let gateway = try await stack.startGateway(environment: ["CATALOG": catalog])
+            try await gateway.register(user: "ada", platform: "android", token: "robot", name: "android")
+            _ = try await stack.startDispatcher(environment: ["CATALOG": catalog])
+            for number in 0..<30 {
+                try await stack.append([("user", "ada"), ("type", "sticky"), ("title", "\(number)")])
+            }
+            try await eventually("all is on record") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'accepted'").count
+                    == 30
+            }
+            let token = try await Stack.token(user: "ada")
+            #expect(
+                try await gateway.call(.post, "/v1/notifications/read", token: token, json: #"{"all":true}"#).status
+                    == 200)
+            try await eventually("a burst is taken away") { stack.sandbox.received().count == 50 }
+            var retracted: Set<String> = []
+            for message in stack.sandbox.received().suffix(20) {
+                let data = try JSONParser.parse(message.payload)["message"]?["data"]
+                #expect(data?["retract"]?.string == data?["notification_id"]?.string)
+                if let id = data?["retract"]?.string { retracted.insert(id) }
+            }
+            let newest = try await stack.query(
+                "SELECT id::text FROM carillon.notifications ORDER BY id DESC LIMIT 20"
+            ).map { try $0.text(0) }
+            #expect(retracted == Set(newest))
+            let metrics = try await gateway.call(.get, "/metrics", token: nil).response.body
+            #expect(String(decoding: metrics, as: UTF8.self).contains("\ncarillon_retractions_omitted 10\n"))
+        }
+    }
+
     @Test("a test send answers with the provider's words and what to do, by REST and from the command line")
     func testSend() async throws {
         try await Stack.with { stack in

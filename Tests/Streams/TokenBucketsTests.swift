@@ -32,6 +32,23 @@ struct TokenBucketsTests {
         }
     }
 
+    @Test("Of more than a bucket holds as many are taken as there are, and no more are owed")
+    func available() async throws {
+        try await TestRedis.with { connection, prefix in
+            let buckets = TokenBuckets(connection: connection, keys: Keyspace(prefix: prefix))
+            func take(_ count: Int, _ user: String = "u") async throws -> Int {
+                try await buckets.takeAvailable(count, kind: "retract", user: user, perSecond: 1, burst: 3_600)
+            }
+            #expect(try await take(3_000) == 3_000)
+            // One a second, and some seconds may have passed already.
+            let rest = try await take(5_000)
+            #expect((600...660).contains(rest), "\(rest)")
+            #expect((0...60).contains(try await take(100)))
+            #expect(try await take(5_000, "v") == 3_600)
+            #expect(try await take(0, "w") == 0)
+        }
+    }
+
     @Test("A state is changed where the connection is registered, and brings none back")
     func states() async throws {
         try await TestRedis.with { connection, prefix in

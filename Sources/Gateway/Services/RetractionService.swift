@@ -41,7 +41,8 @@ package struct RetractionService: Sendable {
         self.logger = logger
     }
 
-    /// Has the devices that were sent these notifications take them away.
+    /// Has the devices that were sent these notifications take them away, the newest first; what is beyond the user's rate
+    /// stays there.
     func retract(_ labels: [NotificationLabel]) async {
         let catalog = self.catalogs.current
         let wanted = labels.filter { catalog[$0.type]?.isRetractedOnRead == true }
@@ -49,14 +50,12 @@ package struct RetractionService: Sendable {
         do {
             let holders = try await self.deliveries.holders(user: user, of: wanted.map(\.id))
             guard !holders.isEmpty else { return }
-            let wait = try await self.buckets.take(
+            let count = try await self.buckets.takeAvailable(
                 holders.count, kind: "retract", user: user, perSecond: Self.perSecond, burst: Self.burst)
-            guard wait == 0 else {
-                Self.omitted.increment(by: holders.count)
-                return
-            }
+            if count < holders.count { Self.omitted.increment(by: holders.count - count) }
+            guard count > 0 else { return }
             var batch = RedisBatch()
-            for holder in holders {
+            for holder in holders.prefix(count) {
                 let work = DeliveryWork(
                     notification: holder.notification, device: holder.device, user: user, attempt: 0, isRepeat: false,
                     isRetraction: true)
@@ -65,7 +64,7 @@ package struct RetractionService: Sendable {
                     .text(work.text))
             }
             for reply in try await self.connection.send(batch) { _ = try reply.checked() }
-            Self.asked.increment(by: holders.count)
+            Self.asked.increment(by: count)
         } catch {
             self.logger.warning("read notifications stay on other devices", metadata: ["error": "\(error)"])
         }

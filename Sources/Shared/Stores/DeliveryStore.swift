@@ -250,7 +250,8 @@ package struct DeliveryStore: Sendable {
         )
     }
 
-    /// The devices that were sent these notifications by a push, and are still the user's.
+    /// The devices that were sent these notifications by a push, and are still the user's: a thousand at most, those of the
+    /// newest notifications first.
     package func holders(
         user: String,
         of ids: [NotificationID]
@@ -261,6 +262,7 @@ package struct DeliveryStore: Sendable {
             FROM carillon.delivery_attempts a JOIN carillon.devices d ON d.id = a.device_id
             WHERE a.notification_id = ANY($2) AND a.kind = 'push' AND a.outcome = 'accepted' AND d.active
                 AND d.user_id = $1
+            ORDER BY a.notification_id DESC
             LIMIT 1000
             """,
             .text(user),

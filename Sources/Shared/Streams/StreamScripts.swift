@@ -14,6 +14,8 @@ enum StreamScripts {
     static let claimDue = Self.script("claim_due", PackageResources.claim_due_lua)
     static let setPresenceState = Self.script("set_presence_state", PackageResources.set_presence_state_lua)
     static let takeTokens = Self.script("take_tokens", PackageResources.take_tokens_lua)
+    static let takeAvailableTokens = Self.script(
+        "take_available_tokens", PackageResources.take_available_tokens_lua)
     static let takeTurns = Self.script("take_turns", PackageResources.take_turns_lua)
     static let useCap = Self.script("use_cap", PackageResources.use_cap_lua)
     static let dropOverflow = Self.script("drop_overflow", PackageResources.drop_overflow_lua)

@@ -26,9 +26,39 @@ package struct TokenBuckets: Sendable {
         perSecond: Int,
         burst: Int
     ) async throws(RedisError) -> Int64 {
+        try await self.run(
+            StreamScripts.takeTokens, count, kind: kind, user: user, perSecond: perSecond, burst: burst)
+    }
+
+    /// Takes as many of so many tokens as there are.
+    ///
+    /// - Parameters:
+    ///   - kind: what is bounded; part of the key.
+    ///   - burst: tokens that a full bucket holds.
+    /// - Returns: how many were taken.
+    package func takeAvailable(
+        _ count: Int,
+        kind: String,
+        user: String,
+        perSecond: Int,
+        burst: Int
+    ) async throws(RedisError) -> Int {
+        Int(
+            try await self.run(
+                StreamScripts.takeAvailableTokens, count, kind: kind, user: user, perSecond: perSecond, burst: burst))
+    }
+
+    private func run(
+        _ script: RedisScript,
+        _ count: Int,
+        kind: String,
+        user: String,
+        perSecond: Int,
+        burst: Int
+    ) async throws(RedisError) -> Int64 {
         var batch = RedisBatch()
         batch.append(
-            StreamScripts.takeTokens,
+            script,
             keys: [.text(self.keys.bucket(kind, user))],
             arguments: [.text("\(perSecond)"), .text("\(burst)"), .text("\(count)")]
         )

@@ -1,0 +1,13 @@
+-- Takes what a bucket holds that fills at a steady rate, as take_tokens does, and no more than that.
+-- KEYS[1] bucket   ARGV[1] tokens a second   ARGV[2] tokens that a full bucket holds   ARGV[3] tokens to take at most
+-- Returns how many were taken.
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local interval = 1000 / tonumber(ARGV[1])
+local full = tonumber(ARGV[2]) * interval
+local due = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), now)
+local taken = math.min(tonumber(ARGV[3]), math.floor((now + full - due) / interval))
+if taken <= 0 then return 0 end
+due = due + taken * interval
+redis.call('SET', KEYS[1], string.format('%.0f', due), 'PX', math.max(1, math.ceil(due - now)))
+return taken
