@@ -28,6 +28,19 @@ struct TimestampTests {
         #expect(Timestamp(rfc3339: text[...])?.microseconds == microseconds)
     }
 
+    @Test("What is beyond the first and the last moment is these, and traps nowhere")
+    func extremes() {
+        let (first, last) = (Timestamp(microseconds: .min), Timestamp(microseconds: .max))
+        #expect(Timestamp(milliseconds: .max) == last && Timestamp(milliseconds: .min) == first)
+        #expect(Timestamp(seconds: .max) == last && Timestamp(seconds: .min) == first)
+        #expect(last + .seconds(1) == last && first + .seconds(-1) == first)
+        #expect(Timestamp(seconds: 0) + .seconds(Int64.max) == last)
+        #expect(Timestamp(seconds: 0) + .seconds(Int64.min) == first)
+        #expect(last - first > .seconds(1) && first - last < .zero)
+        #expect((last - Timestamp(seconds: 0)).inMicroseconds == .max)
+        #expect(Timestamp(milliseconds: -1_500).microseconds == -1_500_000)
+    }
+
     @Test(
         "What is no RFC 3339 time is refused",
         arguments: [

@@ -7,14 +7,34 @@ import Testing
 
 @Suite("Answers of APNs", .timeLimit(.minutes(10)))
 struct APNSAnswerTests {
-    private static func read(_ status: Int, _ body: String, retryAfter: Duration? = nil) -> ProviderAnswer {
-        APNSAnswer.read(status: status, body: Array(body.utf8), identifier: "id-1", retryAfter: retryAfter)
+    private static func read(
+        _ status: Int, _ body: String, isPage: Bool = false, retryAfter: Duration? = nil
+    ) -> ProviderAnswer? {
+        APNSAnswer.read(
+            status: status, body: Array(body.utf8), isPage: isPage, identifier: "id-1", retryAfter: retryAfter)
     }
 
     @Test("Accepted, with the message's id")
     func accepted() {
         #expect(Self.read(200, "") == .accepted(id: "id-1"))
-        #expect(APNSAnswer.read(status: 200, body: [], identifier: nil, retryAfter: nil) == .accepted(id: nil))
+    }
+
+    @Test("A success without Apple's id for the message, or with a body, says nothing")
+    func notUnderstood() {
+        for identifier in [nil, ""] {
+            #expect(APNSAnswer.read(status: 200, body: [], identifier: identifier, retryAfter: nil) == nil)
+        }
+        for body in ["<html>", "{}", #"{"reason":"BadDeviceToken"}"#] { #expect(Self.read(200, body) == nil) }
+    }
+
+    @Test("A page is not Apple's, and is no fault of ours; 403 and 410 speak for themselves")
+    func page() {
+        for status in [400, 404, 405, 413] {
+            #expect(Self.read(status, "<html>", isPage: true) == .retry(reason: "HTTP_\(status)", after: nil))
+        }
+        #expect(Self.read(403, "<html>", isPage: true) == .configuration(reason: "HTTP_403"))
+        #expect(Self.read(410, "<html>", isPage: true) == .deadToken(reason: "HTTP_410", evidence: nil))
+        #expect(Self.read(400, #"{"reason":"BadTopic"}"#, isPage: true) == .refused(reason: "BadTopic"))
     }
 
     @Test(
@@ -31,6 +51,18 @@ struct APNSAnswerTests {
     func evidence(reason: String) {
         let answer = Self.read(410, #"{"reason":"\#(reason)","timestamp":1795168800123}"#)
         #expect(answer == .deadToken(reason: reason, evidence: Timestamp(milliseconds: 1_795_168_800_123)))
+    }
+
+    @Test(
+        "A moment that is none is no evidence",
+        arguments: [
+            "9223372036854775807", "-9223372036854775808", "-1", "253402300800000", "9223372036854775808", "1.5",
+            #""now""#,
+        ]
+    )
+    func noEvidence(timestamp: String) {
+        let answer = Self.read(410, #"{"reason":"Unregistered","timestamp":\#(timestamp)}"#)
+        #expect(answer == .deadToken(reason: "Unregistered", evidence: nil))
     }
 
     @Test("410 is a dead token whatever its reason")

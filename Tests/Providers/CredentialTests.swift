@@ -90,6 +90,13 @@ struct CredentialTests {
         let (token, lifetime) = try FCMServiceAccount.token(status: 200, body: body)
         #expect(token == "ya29")
         #expect(lifetime == .seconds(3_599))
+        // A lifetime that is none traps nowhere, in what is reckoned from it neither.
+        for (stated, seconds) in [
+            ("9223372036854775807", 86_400), ("-9223372036854775808", 1), ("0", 1), ("1.5", 3_600),
+        ] {
+            let body = Array(#"{"access_token":"ya29","expires_in":\#(stated)}"#.utf8)
+            #expect(try FCMServiceAccount.token(status: 200, body: body).lifetime == .seconds(seconds))
+        }
         let table: [(Int, String, String)] = [
             (400, #"{"error":"invalid_grant","error_description":"hunter2"}"#, "400, invalid_grant"),
             (500, "hunter2", "500, no error code"), (200, "{}", "200, no error code"),

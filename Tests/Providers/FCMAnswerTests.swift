@@ -77,6 +77,18 @@ struct FCMAnswerTests {
         #expect(FCMAnswer.read(status: status, body: body, retryAfter: nil) == expected)
     }
 
+    @Test("A page is not FCM's, and is no fault of ours")
+    func page() {
+        func read(_ status: Int) -> ProviderAnswer? {
+            FCMAnswer.read(status: status, body: Array("<html>".utf8), isPage: true, retryAfter: nil)
+        }
+        for status in [400, 404, 405, 413] {
+            #expect(read(status) == .retry(reason: "HTTP_\(status)", after: .seconds(10)))
+        }
+        #expect(read(403) == .configuration(reason: "HTTP_403"))
+        #expect(read(200) == nil)
+    }
+
     @Test(
         "Only a complaint about the token itself speaks against the token",
         arguments: [

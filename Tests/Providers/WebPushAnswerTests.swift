@@ -8,9 +8,10 @@ import Testing
 @Suite("Answers of push services", .timeLimit(.minutes(10)))
 struct WebPushAnswerTests {
     private static func read(
-        _ status: Int, _ body: String = "", location: String? = nil, retryAfter: Duration? = nil
-    ) -> ProviderAnswer {
-        WebPushAnswer.read(status: status, body: Array(body.utf8), location: location, retryAfter: retryAfter)
+        _ status: Int, _ body: String = "", isPage: Bool = false, location: String? = nil, retryAfter: Duration? = nil
+    ) -> ProviderAnswer? {
+        WebPushAnswer.read(
+            status: status, body: Array(body.utf8), isPage: isPage, location: location, retryAfter: retryAfter)
     }
 
     @Test("What was taken has its place as id", arguments: [200, 201, 202])
@@ -19,6 +20,17 @@ struct WebPushAnswerTests {
         #expect(Self.read(status) == .accepted(id: nil))
         let long = String(repeating: "a", count: 300)
         #expect(Self.read(status, location: long) == .accepted(id: String(long.prefix(256))))
+    }
+
+    @Test("A page is no success; what is refused with one may be the service's own answer")
+    func page() {
+        for status in [200, 201, 202] { #expect(Self.read(status, "<html>", isPage: true) == nil) }
+        #expect(Self.read(201, "<html>", isPage: true, location: "/m/1") == .accepted(id: "/m/1"))
+        for status in [404, 410] {
+            #expect(
+                Self.read(status, "<html>", isPage: true) == .deadToken(reason: "HTTP_\(status)", evidence: nil))
+        }
+        #expect(Self.read(502, "<html>", isPage: true) == .retry(reason: "HTTP_502", after: .seconds(10)))
     }
 
     @Test(

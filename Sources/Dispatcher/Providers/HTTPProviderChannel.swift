@@ -140,6 +140,13 @@ extension TransferResponse {
         return lines.joined(separator: "\n")
     }
 
+    /// Whether the body is a page for people, as what stands in between answers.
+    ///
+    /// The label alone says nothing: Google's push service puts it on bodies without a byte.
+    var isPage: Bool {
+        !self.body.isEmpty && self.header("content-type")?.lowercased().hasPrefix("text/html") == true
+    }
+
     /// The Retry-After header (RFC 9110 section 10.2.3): whole seconds, or a moment.
     package func retryAfter(now: Timestamp) -> Duration? {
         guard let text = self.header("retry-after") else { return nil }

@@ -4,6 +4,8 @@
 package import JSON
 
 /// A moment in UTC, to the microsecond, as PostgreSQL's `timestamptz` keeps it.
+///
+/// What lies beyond the first and the last that there are is these.
 package struct Timestamp: Sendable, Hashable, Comparable {
     /// Since 1970-01-01T00:00:00Z.
     package let microseconds: Int64
@@ -13,11 +15,11 @@ package struct Timestamp: Sendable, Hashable, Comparable {
     }
 
     package init(milliseconds: Int64) {
-        self.microseconds = milliseconds * 1_000
+        self.microseconds = milliseconds.multipliedInRange(by: 1_000)
     }
 
     package init(seconds: Int64) {
-        self.microseconds = seconds * 1_000_000
+        self.microseconds = seconds.multipliedInRange(by: 1_000_000)
     }
 
     package var milliseconds: Int64 { self.microseconds / 1_000 }
@@ -28,18 +30,35 @@ package struct Timestamp: Sendable, Hashable, Comparable {
     }
 
     package static func + (left: Timestamp, right: Duration) -> Timestamp {
-        Timestamp(microseconds: left.microseconds + right.inMicroseconds)
+        Timestamp(microseconds: left.microseconds.addedInRange(right.inMicroseconds))
     }
 
     package static func - (left: Timestamp, right: Timestamp) -> Duration {
-        .microseconds(left.microseconds - right.microseconds)
+        .microseconds(left.microseconds) - .microseconds(right.microseconds)
     }
 }
 
 extension Duration {
-    /// Whole microseconds, rounded towards zero.
+    /// Whole microseconds, rounded towards zero; of what is longer than they can say, the most.
     package var inMicroseconds: Int64 {
-        self.components.seconds * 1_000_000 + self.components.attoseconds / 1_000_000_000_000
+        let (seconds, attoseconds) = self.components
+        return seconds.multipliedInRange(by: 1_000_000).addedInRange(attoseconds / 1_000_000_000_000)
+    }
+}
+
+extension Int64 {
+    /// The product, or the end of the range that it is beyond.
+    fileprivate func multipliedInRange(by factor: Int64) -> Int64 {
+        let (product, isBeyond) = self.multipliedReportingOverflow(by: factor)
+        guard isBeyond else { return product }
+        return (self < 0) == (factor < 0) ? .max : .min
+    }
+
+    /// The sum, or the end of the range that it is beyond.
+    fileprivate func addedInRange(_ other: Int64) -> Int64 {
+        let (sum, isBeyond) = self.addingReportingOverflow(other)
+        guard isBeyond else { return sum }
+        return other > 0 ? .max : .min
     }
 }
 

@@ -39,7 +39,7 @@ extension ProviderProfile {
         ],
         delayed: ["quota-", "devicequota-", "unavailable-"],
         // A success counts by its body, which has FCM's name for the message.
-        nonsense: Self.usualNonsense + ["page-", "blank-", "torn-"],
+        nonsense: Self.usualNonsense + ["page-", "blank-", "torn-", "lost-"],
         wrongFiles: [
             "[]", "{}", Self.otherCurve,
             #"{"project_id":"p","client_email":"e","private_key_id":"k","token_uri":"https://x","private_key":""#
@@ -79,7 +79,10 @@ extension ProviderProfile {
             "dead1300": .deadToken(reason: "ExpiredToken", evidence: Timestamp(seconds: 1_577_836_800)),
         ],
         delayed: ["dead5300", "dead5400"],
-        nonsense: ["deade600", "deade700", "deade800", "deade900", "deadea00"],
+        // A success has the message's id in its head, and no body.
+        nonsense: [
+            "deade600", "deade700", "deade800", "deade900", "deadea00", "deadec00", "deaded00", "deadee00", "deadef00",
+        ],
         silent: "deade200",
         cut: "deade300",
         goAway: "deade401",
@@ -100,9 +103,14 @@ extension ProviderProfile {
             "HTTP_429": "limited-", "HTTP_500": "internal-", "HTTP_503": "unavailable-",
             "VapidPkHashMismatch": "wrongkey-",
         ]),
-        // Whoever followed it would have another status, that of the place where it leads.
-        answers: ["moved-": .refused(reason: "HTTP_307")],
+        answers: [
+            // Whoever followed it would have another status, that of the place where it leads.
+            "moved-": .refused(reason: "HTTP_307"),
+            // Nothing tells a proxy's page from a service's own.
+            "lost-": .deadToken(reason: "HTTP_404", evidence: nil),
+        ],
         delayed: ["limited-", "limiteddate-", "unavailable-"],
+        nonsense: Self.usualNonsense + ["page-"],
         wrongFiles: Self.wrongKeys,
         body: { $0["notification"]?["body"]?.string }
     )

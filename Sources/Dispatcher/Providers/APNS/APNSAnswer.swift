@@ -63,24 +63,33 @@ package enum APNSAnswer {
 
     private static let byReason = Dictionary(uniqueKeysWithValues: rules.map { ($0.reason, $0) })
 
-    /// What an answer means.
+    /// The moments of the years 1970 to 9999, in milliseconds.
+    private static let moments: ClosedRange<Int64> = 0...253_402_300_799_999
+
+    /// What an answer means; nil for a success that is not Apple's, which has the message's id and no body.
     ///
     /// - Parameters:
+    ///   - isPage: whether there is a body that is labelled as HTML: then it is none of Apple's.
     ///   - identifier: the header `apns-id`.
     ///   - retryAfter: what the Retry-After header asks for; no less than Apple's own rules do.
     package static func read(
         status: Int,
         body: [UInt8],
+        isPage: Bool = false,
         identifier: String?,
         retryAfter: Duration?
-    ) -> ProviderAnswer {
-        if status == 200 { return .accepted(id: identifier) }
+    ) -> ProviderAnswer? {
+        if status == 200 {
+            guard let identifier, !identifier.isEmpty, body.isEmpty else { return nil }
+            return .accepted(id: identifier)
+        }
         let value = try? JSONParser.parse(body)
         let reason = String((value?["reason"]?.string ?? "HTTP_\(status)").prefix(64))
         if let rule = Self.byReason[reason] {
             // In milliseconds: until then Apple knows that the token was not valid.
             let isDated = reason == "Unregistered" || reason == "ExpiredToken"
-            let moment = isDated ? value?["timestamp"]?.integer : nil
+            let stated = isDated ? value?["timestamp"]?.integer : nil
+            let moment: Int64? = stated.flatMap { Self.moments.contains($0) ? $0 : nil }
             let delay = retryAfter.map { max($0, rule.after ?? .zero) }
             return rule.answer(after: delay, evidence: moment.map { Timestamp(milliseconds: $0) })
         }
@@ -88,7 +97,7 @@ package enum APNSAnswer {
         case 410: .deadToken(reason: reason, evidence: nil)
         case 403: .configuration(reason: reason)
         case 429: .retryDevice(reason: reason, after: max(retryAfter ?? .zero, Self.deviceDelay))
-        case 400..<500: .refused(reason: reason)
+        case 400..<500 where !isPage: .refused(reason: reason)
         default: .retry(reason: reason, after: retryAfter)
         }
     }

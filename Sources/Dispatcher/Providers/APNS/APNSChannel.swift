@@ -80,6 +80,7 @@ struct APNSChannel: HTTPProviderChannel {
         return APNSAnswer.read(
             status: response.status,
             body: response.body,
+            isPage: response.isPage,
             identifier: response.header("apns-id"),
             retryAfter: response.retryAfter(now: now)
         )

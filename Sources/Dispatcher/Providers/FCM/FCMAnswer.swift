@@ -44,8 +44,15 @@ package enum FCMAnswer {
 
     /// What an answer means; nil for a success without FCM's name for the message: a proxy's page, or a body that was cut.
     ///
-    /// - Parameter retryAfter: what the Retry-After header asks for.
-    package static func read(status: Int, body: [UInt8], retryAfter: Duration?) -> ProviderAnswer? {
+    /// - Parameters:
+    ///   - isPage: whether there is a body that is labelled as HTML: then it is none of FCM's.
+    ///   - retryAfter: what the Retry-After header asks for.
+    package static func read(
+        status: Int,
+        body: [UInt8],
+        isPage: Bool = false,
+        retryAfter: Duration?
+    ) -> ProviderAnswer? {
         let value = try? JSONParser.parse(body)
         if status == 200 {
             guard let name = value?["name"]?.string, !name.isEmpty else { return nil }
@@ -71,15 +78,15 @@ package enum FCMAnswer {
             return .deadToken(reason: reason, evidence: nil)
         }
         if let rule = Self.byReason[name] { return rule.answer(reason: reason, after: retryAfter) }
-        return Self.read(status: status, reason: reason, retryAfter: retryAfter)
+        return Self.read(status: status, reason: reason, isPage: isPage, retryAfter: retryAfter)
     }
 
     /// What a status means whose word is new.
-    private static func read(status: Int, reason: String, retryAfter: Duration?) -> ProviderAnswer {
+    private static func read(status: Int, reason: String, isPage: Bool, retryAfter: Duration?) -> ProviderAnswer {
         switch status {
         case 401: .staleCredential(reason: reason)
         case 403: .configuration(reason: reason)
-        case 400..<500: .refused(reason: reason)
+        case 400..<500 where !isPage: .refused(reason: reason)
         default: .retry(reason: reason, after: retryAfter ?? Self.firstDelay)
         }
     }

@@ -79,7 +79,12 @@ struct FCMChannel: HTTPProviderChannel {
     }
 
     func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
-        FCMAnswer.read(status: response.status, body: response.body, retryAfter: response.retryAfter(now: now))
+        FCMAnswer.read(
+            status: response.status,
+            body: response.body,
+            isPage: response.isPage,
+            retryAfter: response.retryAfter(now: now)
+        )
     }
 
     func renewCredential(of request: ProviderRequest) async -> Bool {

@@ -8,6 +8,9 @@ package import Model
 
 /// A Google service account: who may send for a project, and how to get an access token (RFC 7523).
 package struct FCMServiceAccount: Sendable {
+    /// Google's tokens are good for an hour; no answer makes one good for longer than this.
+    private static let longestLifetime: Int64 = 86_400
+
     package let project: String
     package let tokenURL: String
     private let email: String
@@ -91,6 +94,7 @@ package struct FCMServiceAccount: Sendable {
             let code = value?["error"]?.string ?? "no error code"
             throw CredentialFault("the token endpoint answered \(status), \(code.prefix(64))")
         }
-        return (token, .seconds(value?["expires_in"]?.integer ?? 3_600))
+        let seconds = value?["expires_in"]?.integer ?? 3_600
+        return (token, .seconds(min(max(seconds, 1), Self.longestLifetime)))
     }
 }

@@ -38,19 +38,26 @@ package enum WebPushAnswer {
     private static let outOfOrder = AnswerRule("HTTP_5xx", .retry, after: .seconds(10), "the service is out of order")
     private static let notUnderstood = AnswerRule("HTTP", .refused, "the service answers what is no answer")
 
-    /// What an answer means.
+    /// What an answer means; nil for a success with a page and without a place, which is no push service's.
+    ///
+    /// A refusal with a page may be one: services answer with text and with pages of their own, as Google's does.
     ///
     /// - Parameters:
+    ///   - isPage: whether there is a body that is labelled as HTML.
     ///   - location: the header; where the message can be called back.
     ///   - retryAfter: what the Retry-After header asks for.
     package static func read(
         status: Int,
         body: [UInt8],
+        isPage: Bool = false,
         location: String?,
         retryAfter: Duration?
-    ) -> ProviderAnswer {
+    ) -> ProviderAnswer? {
         // Redirects are not followed: where to is somebody else's word.
-        if (200..<300).contains(status) { return .accepted(id: location.map { String($0.prefix(Self.longestID)) }) }
+        if (200..<300).contains(status) {
+            if isPage, location == nil { return nil }
+            return .accepted(id: location.map { String($0.prefix(Self.longestID)) })
+        }
         let code = "HTTP_\(status)"
         // Anybody may run a service: of its words only those count that are known.
         let value = try? JSONParser.parse(body)

@@ -83,6 +83,7 @@ package struct WebPushChannel: HTTPProviderChannel {
         WebPushAnswer.read(
             status: response.status,
             body: response.body,
+            isPage: response.isPage,
             location: response.header("location"),
             retryAfter: response.retryAfter(now: now)
         )

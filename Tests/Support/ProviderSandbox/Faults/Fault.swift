@@ -16,6 +16,8 @@ enum Fault: Sendable {
         case huge
         /// 502 with the request's own header in it, credential and all.
         case echo
+        /// 404 with a page of HTML, as a proxy that does not know the path gives.
+        case lost
         /// 200 with a page of HTML, as a proxy that asks for a login gives.
         case page
         /// 200 without a body.

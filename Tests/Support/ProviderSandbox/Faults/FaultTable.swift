@@ -70,6 +70,10 @@ struct FaultTable: Sendable {
         .init("e9", .nonsense(.huge), "200 with 1 MB"),
         .init("ea", .nonsense(.echo), "502 with the request's header"),
         .init("eb", .reset, "RST_STREAM INTERNAL_ERROR"),
+        .init("ec", .nonsense(.page), "200 with a page of HTML"),
+        .init("ed", .nonsense(.blank), "200 without apns-id"),
+        .init("ee", .nonsense(.torn), "200 with half a JSON object"),
+        .init("ef", .nonsense(.lost), "404 with a page of HTML"),
     ]
 
     /// Web Push: the endpoint's name starts with the word and a hyphen.
@@ -114,6 +118,7 @@ struct FaultTable: Sendable {
         .init("empty", .nonsense(.empty), "500 without a body"),
         .init("huge", .nonsense(.huge), "200 with 1 MB"),
         .init("echo", .nonsense(.echo), "502 with the request's header"),
+        .init("lost", .nonsense(.lost), "404 with a page of HTML"),
         .init("page", .nonsense(.page), "200 with a page of HTML"),
         .init("blank", .nonsense(.blank), "200 without a body"),
         .init("torn", .nonsense(.torn), "200 with half a JSON object"),

@@ -36,10 +36,12 @@ struct SandboxResponse {
             case .empty: (500, "")
             case .huge: (200, String(repeating: "x", count: 1_000_000))
             case .echo: (502, request.headers.map { "\($0.name): \($0.value)\n" }.joined())
+            case .lost: (404, "<html><body><h1>404 Not Found</h1></body></html>")
             case .page: (200, "<html><body><h1>Please log in</h1></body></html>")
             case .blank: (200, "")
             case .torn: (200, #"{"name":"projects/p/mess"#)
             }
-        self.init(status: status, body: ByteBuffer(string: text))
+        let type = text.hasPrefix("<html>") ? [("content-type", "text/html; charset=UTF-8")] : []
+        self.init(status: status, headers: type, body: ByteBuffer(string: text))
     }
 }

@@ -91,6 +91,8 @@ struct WebPushEndpoint: Sendable {
             status: 201,
             headers: [
                 ("location", "\(origin)/message/\(UUID().uuidString.lowercased())"),
+                // As Google's has it, on a body without a byte.
+                ("content-type", "text/html; charset=UTF-8"),
                 ("ttl", request.headers.first(name: "ttl") ?? "0"),
             ])
     }
