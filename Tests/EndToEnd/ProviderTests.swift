@@ -324,6 +324,42 @@ struct ProviderTests {
         }
     }
 
+    @Test("what was read and then replaced is not taken off: the newer one stands in its place")
+    func retractionOfReplaced() async throws {
+        try await Stack.with { stack in
+            let catalog = stack.directory.path + "/catalog.yaml"
+            try """
+            types:
+              sticky: {delivery: push, channels: [in_app, push], retract_on_read: true}
+            """.write(toFile: catalog, atomically: true, encoding: .utf8)
+            let gateway = try await stack.startGateway(environment: ["CATALOG": catalog])
+            try await gateway.register(user: "ada", platform: "android", token: "robot", name: "android")
+            let first = try await stack.startDispatcher(environment: ["CATALOG": catalog])
+            try await stack.append([("user", "ada"), ("type", "sticky"), ("title", "t"), ("collapse_key", "k")])
+            try await eventually("it is on record") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'accepted'").count == 1
+            }
+            // While nobody sends, it is read, and a newer one comes.
+            #expect(try await first.stop() == .code(0))
+            let token = try await Stack.token(user: "ada")
+            #expect(
+                try await gateway.call(.post, "/v1/notifications/read", token: token, json: #"{"all":true}"#).status
+                    == 200)
+            _ = try await stack.query(
+                "UPDATE carillon.notifications SET deleted_at = now(), replaced_by = gen_random_uuid()")
+            _ = try await stack.startDispatcher(name: "second", environment: ["CATALOG": catalog])
+            try await eventually("the gate refuses it") {
+                try await stack.query(
+                    """
+                    SELECT 1 FROM carillon.delivery_attempts
+                    WHERE kind = 'retract' AND outcome = 'skipped' AND reason = 'replaced'
+                    """
+                ).count == 1
+            }
+            #expect(stack.sandbox.received().count == 1)
+        }
+    }
+
     @Test("of more than a user's burst that are read at once the newest are taken off, and the rest is counted")
     func manyRetractions() async throws {
         try await Stack.with { stack in

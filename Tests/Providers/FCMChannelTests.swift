@@ -22,4 +22,19 @@ struct FCMChannelTests {
             #expect(sent?["token"] == nil)
         }
     }
+
+    @Test("The app's settings name the intent action of a tap; without, none is asked for")
+    func clickAction() async throws {
+        for action in ["category", nil] {
+            let row = ProviderProfile.Row(settings: { settings, _ in settings["click_action"] = action })
+            try await ProviderBench.with(.fcm, row) { bench in
+                let reply = await bench.send { $0.category = "payments" }
+                #expect(reply.isAccepted, "\(reply)")
+                let received = try #require(bench.sandbox.received().first)
+                let shown = try JSONParser.parse(received.payload)["message"]?["android"]?["notification"]
+                #expect(shown?["tag"] != nil)
+                #expect(shown?["click_action"]?.string == action.map { _ in "payments" })
+            }
+        }
+    }
 }

@@ -57,10 +57,12 @@ struct ConformanceInputTests {
     func retraction(profile: ProviderProfile) async throws {
         guard profile.takesAway else { return }
         try await ProviderBench.with(profile) { bench in
-            var message = ProviderBench.message()
-            message.purpose = .retract
-            let reply = await bench.channel.send(message, to: bench.device())
-            #expect(reply.isAccepted, "\(reply)")
+            for key in [nil, "order 5", "é", String(repeating: "k", count: 200)] {
+                var message = ProviderBench.message { $0.collapseKey = key }
+                message.purpose = .retract
+                let reply = await bench.channel.send(message, to: bench.device())
+                #expect(reply.isAccepted, "\(reply)")
+            }
         }
     }
 
