@@ -32,6 +32,13 @@ enum TestServices {
         let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
         let inbox = InboxStore(pool: pool)
         let users = UserStore(pool: pool)
+        let revocations = RevocationRegister(
+            store: RevocationStore(pool: pool),
+            redis: redis,
+            keys: keys,
+            now: now,
+            logger: logger
+        )
         let tickets = SocketTickets(redis: redis, keys: keys, revocations: nil, now: now)
         let verifier = TokenVerifier(
             secrets: ["a-secret-of-thirty-two-characters"],
@@ -42,13 +49,7 @@ enum TestServices {
         let services = APIServices(
             credentials: CredentialResolver(verifier: verifier, tickets: tickets, cookie: nil),
             tickets: tickets,
-            revocations: RevocationRegister(
-                store: RevocationStore(pool: pool),
-                redis: redis,
-                keys: keys,
-                now: now,
-                logger: logger
-            ),
+            revocations: revocations,
             inbox: inbox,
             inboxService: InboxService(
                 store: inbox,
@@ -63,6 +64,7 @@ enum TestServices {
             users: users,
             exports: UserExportStore(pool: pool),
             erasure: ErasureService(
+                revocations: revocations,
                 users: users,
                 deadLetters: DeadLetterStore(pool: pool),
                 schedules: ScheduleStore(pool: pool),

@@ -18,6 +18,7 @@ struct PresenceRestTests {
             let admin = try await Stack.token(user: "root", scope: .admin)
             let service = try await Stack.token(user: "backend", scope: .service)
             let path = "/v1/admin/presence/ada"
+            #expect(try await gateway.call(.put, "/v1/users/ada", token: service, json: "{}").status == 200)
             #expect(try await gateway.call(.get, path, token: service).status == 403)
             let unknown = try await gateway.call(.get, path, token: admin)
             #expect(unknown.status == 200)
@@ -66,6 +67,8 @@ struct PresenceRestTests {
                 return try MetricsText(String(decoding: page, as: UTF8.self)).samples["carillon_presence_unseen"] ?? 0
             }
             #expect(try await counted() == 0)
+            let service = try await Stack.token(user: "backend", scope: .service)
+            #expect(try await gateway.call(.put, "/v1/users/ada", token: service, json: "{}").status == 200)
             // PostgreSQL refuses the moment, and nothing else.
             try await stack.query("ALTER TABLE carillon.users ADD CONSTRAINT refused CHECK (last_seen IS NULL)")
             let first = try await TestSocket.synced(port: gateway.port, user: "ada")

@@ -28,15 +28,20 @@ struct UserStoreTests {
         }
     }
 
-    @Test("the latest moment is kept, and a user who was not known is then")
+    @Test("the latest moment is kept, of users who are known")
     func lastSeen() async throws {
         try await Samples.withStores { pool in
             let users = UserStore(pool: pool)
             let now = Samples.start
+            try await users.markSeen(["a", "b"], at: now)
+            #expect(try await pool.query("SELECT FROM carillon.users").count == 0)
+            _ = try await users.put([UserRecord(user: "a"), UserRecord(user: "b")])
             try await users.markSeen(["a", "b", "a"], at: now)
             try await users.markSeen(["a"], at: now + .seconds(5))
             try await users.markSeen(["b"], at: now + .seconds(-5))
+            try await users.markSeen(["nobody", "a"], at: now)
             #expect(try await users.lastSeen(["b", "nobody", "a"]) == [now, nil, now + .seconds(5)])
+            #expect(try await pool.query("SELECT FROM carillon.users").count == 2)
         }
     }
 

@@ -176,6 +176,7 @@ enum GatewayComposition {
                 users: users,
                 exports: UserExportStore(pool: pool),
                 erasure: ErasureService(
+                    revocations: revocations,
                     users: users,
                     deadLetters: DeadLetterStore(pool: pool),
                     schedules: ScheduleStore(pool: pool),

@@ -6,7 +6,8 @@ package import Streams
 
 /// Erases a user everywhere.
 ///
-/// Each step may be repeated: an erasure that broke off is finished by the next one.
+/// The user's tokens are revoked first, so that no socket stays open and no call with an old token makes the user anew. Each
+/// step may be repeated: an erasure that broke off is finished by the next one.
 package struct ErasureService: Sendable {
     /// How much was taken away, by table or kind of key.
     package struct Report: Sendable {
@@ -14,6 +15,7 @@ package struct ErasureService: Sendable {
         package var redis: [(name: String, count: Int)] = []
     }
 
+    private let revocations: RevocationRegister
     private let users: UserStore
     private let deadLetters: DeadLetterStore
     private let schedules: ScheduleStore
@@ -21,12 +23,14 @@ package struct ErasureService: Sendable {
     private let unconfirmed: UnconfirmedSet
 
     package init(
+        revocations: RevocationRegister,
         users: UserStore,
         deadLetters: DeadLetterStore,
         schedules: ScheduleStore,
         traces: UserTraces,
         unconfirmed: UnconfirmedSet
     ) {
+        self.revocations = revocations
         self.users = users
         self.deadLetters = deadLetters
         self.schedules = schedules
@@ -34,10 +38,13 @@ package struct ErasureService: Sendable {
         self.unconfirmed = unconfirmed
     }
 
-    /// Erases the user from PostgreSQL, and then from Redis, where what is left would find no row.
+    /// Revokes the user's tokens, erases the user from PostgreSQL, and then from Redis, where what is left would find no row.
+    ///
+    /// Other gateways close the user's sockets when they hear of it, up to seconds later; a socket that closes makes no user.
     ///
     /// - Parameter caps: The names of all caps of the catalog.
     package func erase(user: String, caps: [String]) async throws -> Report {
+        _ = try await self.revocations.revoke(user: user)
         let erasure = try await self.users.erase(user: user)
         var report = Report()
         // Schedules for several users name them in their fields only.

@@ -67,13 +67,18 @@ package struct UserStore: Sendable {
     }
 
     /// Notes when users were last here; an older moment than the one noted changes nothing.
+    ///
+    /// Nothing is stored about a user who is not known, such as one who was erased while a socket was open.
     package func markSeen(_ users: [String], at: Timestamp) async throws(PostgresError) {
         guard !users.isEmpty else { return }
         try await self.pool.query(
             """
-            INSERT INTO carillon.users AS u (user_id, last_seen)
-            SELECT seen.user_id, $2 FROM unnest($1) AS seen (user_id)
-            ON CONFLICT (user_id) DO UPDATE SET last_seen = greatest(u.last_seen, excluded.last_seen)
+            UPDATE carillon.users AS u SET last_seen = greatest(u.last_seen, $2)
+            FROM (
+                SELECT user_id FROM carillon.users WHERE user_id = ANY($1)
+                ORDER BY user_id COLLATE "C" FOR NO KEY UPDATE
+            ) AS known
+            WHERE u.user_id = known.user_id
             """,
             .array(PostgresArray(texts: ExactText.distinct(users))), .timestamptz(at.microseconds)
         )
