@@ -13,7 +13,7 @@ import Zones
 /// Every faulty field is named with its path.
 package struct UserFields: Sendable {
     /// FCM's tokens have some 160 characters, a Web Push subscription some 600; an index of PostgreSQL takes 2,700 bytes.
-    static let longestToken = 2_048
+    package static let longestToken = 2_048
     static let mostPreferences = 1_000
     static let mostTopics = 1_000
     private static let zones = ZoneDatabase()
@@ -149,9 +149,7 @@ package struct UserFields: Sendable {
         let locale = Self.locale(&body)
         // One that is at fault says nothing of what its token looks like.
         if provider == nil, let platform, body.value["provider"]?.string == nil { provider = platform.provider }
-        if let token, !token.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) {
-            body.fault("token", "must be printable ASCII")
-        }
+        if let token, !Self.isPrintable(token) { body.fault("token", Self.unprintable) }
         if provider == .fcm, !allowsTopics, let token, Device.isTopic(token) {
             body.fault("token", "stands for a topic, which a service alone may register")
         }
@@ -176,6 +174,12 @@ package struct UserFields: Sendable {
         device.locale = locale
         return device
     }
+
+    /// What is wrong with a token that is not ``isPrintable(_:)``.
+    package static let unprintable = "must be printable ASCII"
+
+    /// Whether a text has the characters alone that a device's token may have.
+    package static func isPrintable(_ token: String) -> Bool { token.utf8.allSatisfy { (0x20...0x7E).contains($0) } }
 
     /// Reads `provider`, which must be one that devices are registered with; nil if it is absent or at fault.
     func provider(_ body: inout JSONBody) -> Provider? {

@@ -7,8 +7,6 @@ import Stores
 
 /// What several systems do with devices.
 struct DeviceKeeper {
-    /// What `/v1/devices` takes, and an entry of PostgreSQL's index holds; FCM's tokens have some 160 characters.
-    static let longestToken = 2_048
     static let longestName = 128
 
     let services: APIServices
@@ -49,17 +47,17 @@ struct DeviceKeeper {
 }
 
 extension RequestFields {
-    /// A token that is to be registered: printable ASCII, one app's on one device, and no topic of FCM's, which would pass
-    /// the user's notifications on to all who have subscribed to it.
+    /// A token that is to be registered, of the length and the characters that the canonical calls take: one app's on one
+    /// device, and no topic of FCM's, which would pass the user's notifications on to all who have subscribed to it.
     mutating func newToken(_ name: String, isRequired: Bool = true) -> String? {
         guard let token = self.token(name, isRequired: isRequired) else { return nil }
+        if !UserFields.isPrintable(token) { self.fault(name, UserFields.unprintable) }
         if Device.isTopic(token) { self.fault(name, "stands for a topic, and not for a device") }
-        if !token.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) { self.fault(name, "must be printable ASCII") }
         return token
     }
 
     /// A token of FCM or of a browser.
     mutating func token(_ name: String, isRequired: Bool = true) -> String? {
-        self.text(name, limit: DeviceKeeper.longestToken, isRequired: isRequired)
+        self.text(name, limit: UserFields.longestToken, isRequired: isRequired)
     }
 }
