@@ -9,8 +9,9 @@ import Transports
 
 /// Server-Sent Events (HTML Living Standard, section 9.2): the native dialect's objects as the data of events.
 ///
-/// An event's id is the inbox version that the client has with it, so that a browser resumes by itself. Nothing proves
-/// receipt here but the client's own word over REST.
+/// An event's id is the inbox version that the client has with it, so that a client resumes from it. One that sends its token
+/// in a header comes back by itself; a browser's `EventSource` has a ticket in its URL, which is good once, so its page opens
+/// a new one. Nothing proves receipt here but the client's own word over REST.
 final class EventStreamWire: SocketWire {
     /// How long a client waits before it comes back, in milliseconds.
     private static let retry = 2_000
