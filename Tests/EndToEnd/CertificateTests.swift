@@ -22,8 +22,15 @@ struct CertificateTests {
         }
     }
 
-    private static func trusting(_ certificate: TestCertificate) throws -> NIOSSLContext {
+    /// A client's, of these versions of TLS.
+    private static func trusting(
+        _ certificate: TestCertificate,
+        from oldest: TLSVersion = .tlsv12,
+        upTo newest: TLSVersion? = nil
+    ) throws -> NIOSSLContext {
         var configuration = TLSConfiguration.makeClientConfiguration()
+        configuration.minimumTLSVersion = oldest
+        configuration.maximumTLSVersion = newest
         configuration.trustRoots = .file(certificate.authorityFile)
         return try NIOSSLContext(configuration: configuration)
     }
@@ -73,6 +80,25 @@ struct CertificateTests {
             let stale = try? await TestSocket.open(port: gateway.port, token: token, tls: try Self.trusting(first))
             try await eventually("who trusts the old one alone is not connected") { stale?.isClosed ?? true }
             #expect(stale?.status == nil)
+        }
+    }
+
+    @Test("TLS 1.2 and 1.3 are spoken, and nothing older")
+    func versions() async throws {
+        let certificate = try await TestCertificate.make()
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway(
+                environment: ["GATEWAY_TLS_CERT": certificate.certificateFile, "GATEWAY_TLS_KEY": certificate.keyFile])
+            let token = try await Stack.token(user: "u")
+            for version in [TLSVersion.tlsv12, .tlsv13] {
+                let tls = try Self.trusting(certificate, from: version, upTo: version)
+                let socket = try await TestSocket.open(port: gateway.port, token: token, tls: tls)
+                _ = try await socket.first("sync")
+            }
+            let old = try Self.trusting(certificate, from: .tlsv1, upTo: .tlsv11)
+            let socket = try? await TestSocket.open(port: gateway.port, token: token, tls: old)
+            try await eventually("who speaks TLS 1.1 alone is not connected") { socket?.isClosed ?? true }
+            #expect(socket?.status == nil)
         }
     }
 

@@ -47,12 +47,13 @@ final class ServerCertificate: Service {
     static func load(_ certificateFile: String, _ keyFile: String) throws -> NIOSSLContext {
         let certificates = try NIOSSLCertificate.fromPEMFile(certificateFile)
         let key = try NIOSSLPrivateKey(file: keyFile, format: .pem)
-        // Making the context checks that the key is the certificate's.
-        return try NIOSSLContext(
-            configuration: .makeServerConfiguration(
-                certificateChain: certificates.map { .certificate($0) },
-                privateKey: .privateKey(key)
-            )
+        var configuration = TLSConfiguration.makeServerConfiguration(
+            certificateChain: certificates.map { .certificate($0) },
+            privateKey: .privateKey(key)
         )
+        // TLS 1.0 and 1.1 are not to be used any more (RFC 8996).
+        configuration.minimumTLSVersion = .tlsv12
+        // Making the context checks that the key is the certificate's.
+        return try NIOSSLContext(configuration: configuration)
     }
 }
