@@ -149,4 +149,40 @@ struct AllowanceClientTests {
             #expect(try await ada.get(devices).body.array?.isEmpty == true)
         }
     }
+
+    @Test("quiet hours change nothing else, whatever comes between their being read and written")
+    func quietHoursAlone() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let settings = #"{"zone":"Europe/Zurich","email":"ada@example.com","quiet_hours":null}"#
+            #expect(try await ada.send(.put, "/v1/settings", settings).status == 200)
+            // What comes between: the first statement of every change of settings inserts the user, should there be none.
+            try await stack.query(
+                """
+                CREATE FUNCTION carillon.meanwhile() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    UPDATE carillon.user_settings SET zone = 'Asia/Tokyo', opted_out = true, email_opted_out = true
+                    WHERE user_id = NEW.user_id;
+                    RETURN NEW;
+                END $$
+                """
+            )
+            try await stack.query(
+                """
+                CREATE TRIGGER meanwhile BEFORE INSERT ON carillon.users FOR EACH ROW
+                EXECUTE FUNCTION carillon.meanwhile()
+                """
+            )
+            let hours = #"{"enabled":true,"startTime":"22:00:00","endTime":"07:00:00"}"#
+            let quiet = try await ada.send(.put, "\(Self.inbox)/preferences/quiet-hours", hours)
+            #expect(quiet.body["quietHoursStart"]?.string == "22:00:00")
+            let after = try await ada.get("/v1/settings").body
+            #expect(after["quiet_hours"]?["start"]?.string == "22:00")
+            #expect(after["zone"]?.string == "Asia/Tokyo")
+            #expect(after["email"]?.string == "ada@example.com")
+            #expect(after["opted_out"]?.bool == true)
+            #expect(after["email_opted_out"]?.bool == true)
+        }
+    }
 }

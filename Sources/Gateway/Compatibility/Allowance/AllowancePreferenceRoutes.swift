@@ -42,10 +42,11 @@ struct AllowancePreferenceRoutes {
     private func setQuietHours(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
-        var settings = try await self.services.preferences.settings(user: user)
-        settings.quietHours = AllowanceRequests.quietHours(&fields, current: settings.quietHours)
+        let current = try await self.services.preferences.settings(user: user).quietHours
+        var settings = UserSettings()
+        settings.quietHours = AllowanceRequests.quietHours(&fields, current: current)
         try fields.finish()
-        try await self.services.preferences.set(user: user, settings: settings)
+        try await self.services.preferences.set(user: user, settings: settings, keeping: [.general, .emailOptOut])
         return try await self.answer(user)
     }
 }
