@@ -463,7 +463,7 @@ let package = Package(
             name: "ServicesTests",
             dependencies: [
                 "Backoff", "Fixtures", "JSON", "Model", "Postgres", "Redis", "Services", "Sockets", "Stores",
-                "Streams", "Telemetry", "Transfer", cryptoExtras, crypto, nioCore, nIOHTTP1, nioPosix,
+                "Streams", "Telemetry", "Transfer", cryptoExtras, crypto, logging, nioCore, nIOHTTP1, nioPosix,
             ],
             path: "Tests/Services"
         ),

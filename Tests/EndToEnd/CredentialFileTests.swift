@@ -3,8 +3,11 @@
 
 import Fixtures
 import Foundation
+import JSON
+import Model
 import ProviderSandbox
 import Testing
+import Transfer
 
 /// Files of credentials: faulty ones at the start, and ones that change while the dispatcher runs.
 @Suite(.serialized, .timeLimit(.minutes(10)))
@@ -108,6 +111,36 @@ struct CredentialFileTests {
                 return names.values.allSatisfy { name in told.contains { $0.contains(name) } }
             }
             try await pushes(3)
+        }
+    }
+
+    @Test("the gateway gives browsers the key of a file that has changed; while it is faulty, the old one")
+    func publicKey() async throws {
+        try await Stack.with { stack in
+            let path = "\(stack.directory.path)/vapid"
+            func write(_ text: String) throws {
+                try text.write(toFile: path, atomically: true, encoding: .utf8)
+            }
+            let texts = [
+                try String(contentsOfFile: stack.sandbox.vapidKeyPath, encoding: .utf8),
+                Base64URL.encode([UInt8](repeating: 1, count: 32)),
+            ]
+            let keys = try texts.map { try VAPIDKey(file: Array($0.utf8)).publicKey }
+            try write(texts[0])
+            let gateway = try await stack.startGateway(environment: ["VAPID_KEY": path])
+            let token = try await Stack.token(user: "ada")
+            func served() async throws -> String? {
+                try await gateway.call(.get, "/v1/web-push/key", token: token).body["key"]?.string
+            }
+            #expect(try await served() == keys[0])
+            try write("hunter2")
+            try await eventually("the fault is told") {
+                gateway.process.errors().contains("web push key cannot be used; the old one stays")
+            }
+            #expect(try await served() == keys[0])
+            try write(texts[1])
+            try await eventually("the other key is served") { try await served() == keys[1] }
+            #expect(!gateway.process.errors().contains("hunter2"))
         }
     }
 }

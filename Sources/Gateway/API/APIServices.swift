@@ -47,8 +47,8 @@ package struct APIServices: Sendable {
     /// Asks PostgreSQL for a sign of life.
     package let checkDatabase: @Sendable () async throws -> Void
     package let now: @Sendable () -> Timestamp
-    /// The public key of Web Push in base64url; nil where it is not configured.
-    package let webPushKey: String?
+    /// The key that browsers subscribe with; nil where Web Push is not configured.
+    package let webPushKey: WebPushKeyFile?
     /// Reads the links of e-mail; nil where there is no secret to sign them with.
     package let unsubscribeLinks: UnsubscribeLinks?
     /// Bounds the calls of each user; nil for no bound.
@@ -99,7 +99,7 @@ package struct APIServices: Sendable {
         metrics: PrometheusRegistry,
         checkDatabase: @escaping @Sendable () async throws -> Void,
         now: @escaping @Sendable () -> Timestamp,
-        webPushKey: String? = nil,
+        webPushKey: WebPushKeyFile? = nil,
         webPushOrigins: WebPushOrigins = .any,
         unsubscribeLinks: UnsubscribeLinks? = nil,
         callRate: UserRate? = nil,

@@ -160,6 +160,10 @@ enum GatewayComposition {
             eventLoop: eventLoops.next(),
             logger: logger
         )
+        let keyFile = settings.webPush.key ?? ""
+        let webPushKeyFile = webPushKey.map {
+            WebPushKeyFile($0, logger: logger) { FileManager.default.contents(atPath: keyFile).map { Array($0) } }
+        }
         let survey = StreamSurvey(connection: redis, keys: keys)
         let providers = KnownProviders()
         let inboxPages = InboxPageCache(bytes: settings.inboxCacheBytes, now: now)
@@ -213,7 +217,7 @@ enum GatewayComposition {
                 metrics: metrics,
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
                 now: now,
-                webPushKey: webPushKey?.publicKey,
+                webPushKey: webPushKeyFile,
                 webPushOrigins: settings.webPush.origins,
                 unsubscribeLinks: settings.authentication.secrets.first.map {
                     UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
@@ -255,6 +259,7 @@ enum GatewayComposition {
         var services: [any Service] = [reload, inboxPages, revocationService, surveyService, nodeService, hub, app]
         if let keySet { services.insert(keySet, at: 0) }
         for rate in [callRate, messageRate] { if let rate { services.insert(rate, at: 0) } }
+        if let webPushKeyFile { services.insert(webPushKeyFile, at: 0) }
         if let certificate { services.insert(certificate, at: 0) }
         if let spans { services.insert(spans, at: 0) }
         var configuration = ServiceGroupConfiguration(

@@ -101,7 +101,7 @@ struct DeviceRoutes {
 
     /// The public key that a browser subscribes with (RFC 8292 section 4.1).
     private func webPushKey(_ request: Request, _ context: APIContext) async throws -> Response {
-        guard let key = self.services.webPushKey else {
+        guard let key = self.services.webPushKey?.publicKey else {
             throw Problem(.notFound, "Web Push is not configured here: VAPID_KEY is not set")
         }
         return Response.object { writer in
