@@ -74,6 +74,17 @@ struct IdentityTests {
             try await eventually("the socket is open") { later.status == 101 }
             try await later.send(json: #"{"type":"auth","token":"\#(token)"}"#)
             try await eventually("it is told to come again") { later.closeCode == 1013 }
+            // Clients of Socket.IO would stay away after a refusal; they come back to a connection that merely ends.
+            let joining = try await TestSocket.open(
+                port: listening, token: nil, query: "?EIO=4&transport=websocket", path: "/socket.io/")
+            try await eventually("the Socket.IO client is up") { joining.status == 101 }
+            try await joining.send(opcode: 1, payload: Array(#"40{"token":"\#(token)"}"#.utf8))
+            try await eventually("its connection ends") { joining.closeCode == 1013 }
+            #expect(!joining.texts.contains { $0.hasPrefix("44") }, "\(joining.texts)")
+            let polling = try await TestEngine.open(port: listening, http: stack.http)
+            #expect(try await polling.post(#"40{"token":"\#(token)"}"#).status == 200)
+            let ended = try await polling.poll()
+            #expect(ended.status == 400 && ended.body == #"{"code":1,"message":"Session ID unknown"}"#, "\(ended.body)")
             // Tokens of a secret that is not configured stay refused.
             let other = try await gateway.call(.get, "/v1/notifications", token: try await Stack.token(user: "ada"))
             #expect(other.status == 401)

@@ -24,21 +24,27 @@ struct EngineIOClosingTests {
         #expect(trace.get(2, at: 31_000) == [#"#2 400 {"code":1,"message":"Session ID unknown"}"#])
     }
 
-    @Test("Of a server that ends a client learns as of one that is gone, so that it comes back")
-    func ends() {
+    @Test(
+        "Of a server that ends, or cannot serve it now, a client learns as of one that is gone, so that it comes back",
+        arguments: [EngineIOCloseReason.serverShuttingDown, .tryAgainLater])
+    func comesBack(_ reason: EngineIOCloseReason) {
         let unknown = #"400 {"code":1,"message":"Session ID unknown"}"#
         var pending = SessionTrace()
         _ = pending.get(1)
-        #expect(pending.close(.serverShuttingDown) == ["#1 \(unknown)", "over serverShuttingDown"])
+        #expect(pending.close(reason) == ["#1 \(unknown)", "over \(reason)"])
+
+        var stranger = SessionTrace()
+        _ = stranger.get(1)
+        #expect(stranger.close(reason, lingers: false) == ["#1 \(unknown)", "over \(reason)"])
 
         var next = SessionTrace()
-        #expect(next.close(.serverShuttingDown, at: 1_000) == [])
-        #expect(next.get(1, at: 30_999) == ["#1 \(unknown)", "over serverShuttingDown"])
+        #expect(next.close(reason, at: 1_000) == [])
+        #expect(next.get(1, at: 30_999) == ["#1 \(unknown)", "over \(reason)"])
 
         var waiting = SessionTrace()
         _ = waiting.send("a", "b")
-        _ = waiting.close(.serverShuttingDown)
-        #expect(waiting.get(1) == ["#1 200 4a|4b", "over serverShuttingDown"])
+        _ = waiting.close(reason)
+        #expect(waiting.get(1) == ["#1 200 4a|4b", "over \(reason)"])
         #expect(waiting.get(2) == ["#2 \(unknown)"])
     }
 

@@ -232,5 +232,6 @@ struct SocketIOConnectionTests {
         #expect(SocketIOCloseReason.fault(.invalidJSON).session == .parseError)
         #expect(SocketIOCloseReason.connectTimeout.session == .forcedClose)
         #expect(SocketIOCloseReason.serverShuttingDown.session == .serverShuttingDown)
+        #expect(SocketIOCloseReason.tryAgainLater.session == .tryAgainLater)
     }
 }

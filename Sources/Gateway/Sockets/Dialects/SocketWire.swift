@@ -37,6 +37,8 @@ enum SocketAnswer: Equatable {
     case read(unread: Int32)
     case unread(Int32)
     case error(String)
+    /// Nothing is wrong with the message, but it cannot be obeyed now.
+    case busy(String)
 }
 
 /// Why a socket is closed.

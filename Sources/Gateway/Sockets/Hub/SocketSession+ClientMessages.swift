@@ -64,6 +64,6 @@ extension SocketSession {
     }
 
     private func sayBusy(_ reference: [UInt8]?) {
-        self.wire?.answer(.error("the server is busy, try again"), to: reference)
+        self.wire?.answer(.busy("the server is busy, try again"), to: reference)
     }
 }

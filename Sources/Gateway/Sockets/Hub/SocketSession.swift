@@ -98,10 +98,10 @@ final class SocketSession {
 
     /// A token was refused.
     func refused(_ refusal: SocketRefusal, reference: [UInt8]?) {
-        self.wire?.answer(.error(refusal.reason), to: reference)
-        if self.phase == .anonymous {
-            self.close(refusal.status == 503 ? .tryAgainLater : .unauthorized(refusal.reason))
-        }
+        // A token that cannot be checked now may be good.
+        let isTemporary = refusal.status == 503
+        self.wire?.answer(isTemporary ? .busy(refusal.reason) : .error(refusal.reason), to: reference)
+        if self.phase == .anonymous { self.close(isTemporary ? .tryAgainLater : .unauthorized(refusal.reason)) }
         self.flush()
     }
 

@@ -9,6 +9,8 @@ package enum SocketIOCloseReason: Sendable, Equatable {
     /// The owner's wish.
     case forced
     case serverShuttingDown
+    /// The client cannot be served now; it may come back at once.
+    case tryAgainLater
 
     /// The reason to close the session with.
     package var session: EngineIOCloseReason {
@@ -16,6 +18,7 @@ package enum SocketIOCloseReason: Sendable, Equatable {
         case .fault: .parseError
         case .connectTimeout, .forced: .forcedClose
         case .serverShuttingDown: .serverShuttingDown
+        case .tryAgainLater: .tryAgainLater
         }
     }
 
@@ -23,7 +26,7 @@ package enum SocketIOCloseReason: Sendable, Equatable {
     var namespace: SocketIODisconnectReason {
         switch self {
         case .fault: .parseError
-        case .connectTimeout, .forced: .forcedServerClose
+        case .connectTimeout, .forced, .tryAgainLater: .forcedServerClose
         case .serverShuttingDown: .serverShuttingDown
         }
     }

@@ -21,6 +21,11 @@ package enum EngineIOCloseReason: String, Sendable, CaseIterable {
     /// The owner closed it.
     case forcedClose
     case serverShuttingDown
+    /// The owner cannot serve the client now; it may come back at once.
+    case tryAgainLater
+
+    /// Whether clients are to come back by themselves.
+    var isToComeBack: Bool { self == .serverShuttingDown || self == .tryAgainLater }
 
     /// The code with which the session's WebSocket is closed.
     package var webSocketCode: UInt16 {
@@ -28,7 +33,7 @@ package enum EngineIOCloseReason: String, Sendable, CaseIterable {
         case .transportClose, .forcedClose: 1000
         case .parseError, .pingFromClient: 1002
         case .serverShuttingDown: 1012
-        case .tooMuchWaiting: 1013
+        case .tooMuchWaiting, .tryAgainLater: 1013
         case .pingTimeout: 4408
         case .transportError, .overlappingPolls, .overlappingPosts, .invalidContentType: 1011
         }

@@ -40,6 +40,12 @@ extension EngineIOSession {
     ) {
         guard self.phase != .closed else { return }
         self.phase = .closed
+        // Clients differ in what a close packet means to them: python-engineio stays away for good. An unknown session, which
+        // the next server would answer as well, has all of them come back.
+        if reason.isToComeBack, let poll {
+            self.poll = nil
+            actions.append(.respond(poll, EngineIORefusal.unknownSession.response))
+        }
         self.answerPoll(with: [packet], into: &actions)
         if let post { actions.append(.respond(post, EngineIORefusal.badRequest.response)) }
         if let webSocket { actions.append(.closeWebSocket(webSocket, code: reason.webSocketCode)) }

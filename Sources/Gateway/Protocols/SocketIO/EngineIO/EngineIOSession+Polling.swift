@@ -134,16 +134,9 @@ extension EngineIOSession {
     ///
     /// - Parameter alone: What the answer is if nothing waits.
     mutating func answerClosing(alone: [EngineIOPacket], into actions: inout [EngineIOAction]) {
-        // Clients differ in what a close packet means to them: python-engineio stays away for good. An unknown session, which
-        // the next server would answer as well, has all of them come back.
-        let isToComeBack = self.closeReason == .serverShuttingDown
+        let isToComeBack = self.closeReason.isToComeBack
         guard !self.waiting.isEmpty else {
-            if isToComeBack {
-                if let poll { actions.append(.respond(poll, EngineIORefusal.unknownSession.response)) }
-                self.poll = nil
-            } else {
-                self.answerPoll(with: alone, into: &actions)
-            }
+            if !isToComeBack { self.answerPoll(with: alone, into: &actions) }
             return self.finish(self.closeReason, into: &actions)
         }
         let packets = self.takeWaiting(leaving: 1)

@@ -71,8 +71,11 @@ final class EventStreamWire: SocketWire {
     }
 
     func answer(_ answer: SocketAnswer, to reference: [UInt8]?) {
-        guard case .error(let reason) = answer else { return }
-        self.send("error", NativeDialect.error(reason, reference: nil), version: nil)
+        switch answer {
+        case .error(let reason), .busy(let reason):
+            self.send("error", NativeDialect.error(reason, reference: nil), version: nil)
+        case .done, .read, .unread: break
+        }
     }
 
     func requestProof(_ sequence: UInt64) {}

@@ -73,7 +73,7 @@ final class NativeWire: SocketWire, WebSocketApplication {
         switch answer {
         case .done: if let reference { self.send(NativeDialect.done(reference: reference)) }
         case .read(let unread), .unread(let unread): self.send(NativeDialect.unread(unread, reference: reference))
-        case .error(let reason): self.send(NativeDialect.error(reason, reference: reference))
+        case .error(let reason), .busy(let reason): self.send(NativeDialect.error(reason, reference: reference))
         }
     }
 

@@ -105,7 +105,7 @@ enum SignalRDialect {
         switch answer {
         case .done: .void
         case .read(let unread), .unread(let unread): .result(.number(String(unread)))
-        case .error(let reason): .error(SignalRErrorText.failed(target, reason))
+        case .error(let reason), .busy(let reason): .error(SignalRErrorText.failed(target, reason))
         }
     }
 }

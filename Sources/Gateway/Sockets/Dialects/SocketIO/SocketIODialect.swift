@@ -187,7 +187,7 @@ enum SocketIODialect {
         switch answer {
         case .done, .read: Self.status("ok")
         case .unread(let count): .object([JSONMember("count", .number(String(count)))])
-        case .error(let reason):
+        case .error(let reason), .busy(let reason):
             .object([JSONMember("status", .string("error")), JSONMember("error", .string(reason))])
         }
     }

@@ -182,6 +182,8 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         guard self.ticket == nil else {
             switch answer {
             case .error(let reason): self.refuse(reason)
+            // Clients stay away after a refusal, which is not meant.
+            case .busy: self.session?.close(.tryAgainLater)
             case .done: self.identified()
             case .read, .unread: break
             }
@@ -210,7 +212,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         case .tooManyConnections: self.expel("too_many_connections", end.webSocketClose.reason)
         case .tooSlow: self.peer?.closeAsTooSlow()
         // Clients come back by themselves from a connection that merely ends.
-        case .tryAgainLater: self.peer?.close(.forced)
+        case .tryAgainLater: self.peer?.close(.tryAgainLater)
         case .restart: self.peer?.close(.serverShuttingDown)
         }
         self.endSession()
