@@ -433,7 +433,8 @@ let package = Package(
         .testTarget(
             name: "SocketsTests",
             dependencies: [
-                "JSON", "Model", "SignalR", "SocketIO", "Sockets", "WebSocket", logging, nioCore, nioEmbedded,
+                "Fixtures", "JSON", "Model", "SignalR", "SocketIO", "Sockets", "WebSocket", logging, nioCore,
+                nioEmbedded, nioPosix,
             ],
             path: "Tests/Sockets"
         ),

@@ -191,6 +191,15 @@ struct DeliveryTests {
             #expect(sync["notifications"]?.array?.count == 1)
             #expect(sync["notifications"]?.array?.first?["id"]?.string == id)
             #expect(sync["notifications"]?.array?.first?["read_at"]?.string != nil)
+            try await back.send(json: #"{"type":"resume","version":3,"ref":"none"}"#)
+            try await back.send(json: #"{"type":"resume","version":2,"ref":"one"}"#)
+            for (reference, count) in [("none", 0), ("one", 1)] {
+                let answer = try await eventualValue("a resume is answered") {
+                    back.all("sync").first { $0["ref"]?.string == reference }
+                }
+                #expect(answer["version"]?.integer == 3 && answer["reset"]?.bool == false)
+                #expect(answer["notifications"]?.array?.count == count)
+            }
             let fresh = try await TestSocket.synced(port: one.port, user: "ada", query: "?resume=99")
             #expect(try await fresh.first("sync")["reset"]?.bool == true)
         }

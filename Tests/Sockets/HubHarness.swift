@@ -30,20 +30,27 @@ final class NotingWire: SocketWire {
     let dialect: Dialect
     private(set) var versions: [Int64] = []
     private(set) var syncs: [Int64] = []
+    /// What the syncs answered, in their order.
+    private(set) var references: [String?] = []
+    private(set) var answers: [SocketAnswer] = []
     private(set) var end: SocketEnd?
+    var onDrop: () -> Void = {}
 
     init(_ dialect: Dialect) {
         self.dialect = dialect
     }
 
     func welcome(connection: String, version: Int64) {}
-    func sync(_ snapshot: InboxSnapshot) { self.syncs.append(snapshot.version) }
+    func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
+        self.syncs.append(snapshot.version)
+        self.references.append(reference.map { String(decoding: $0, as: UTF8.self) })
+    }
     func change(_ change: LoopChange) { self.versions.append(change.change.version) }
-    func answer(_ answer: SocketAnswer, to reference: [UInt8]?) {}
+    func answer(_ answer: SocketAnswer, to reference: [UInt8]?) { self.answers.append(answer) }
     func requestProof(_ sequence: UInt64) {}
     func flush() {}
     func close(_ end: SocketEnd) { self.end = end }
-    func drop() {}
+    func drop() { self.onDrop() }
     func tick(now: NIODeadline) {}
 }
 

@@ -105,6 +105,8 @@ struct NativeDialectTests {
             Self.text(NativeDialect.sync(snapshot))
                 == #"{"type":"sync","version":5,"unread":2,"total":9,"reset":false,"has_more":false,"cursor":null,"#
                 + #""notifications":[],"deleted":[]}"#)
+        let answer = Self.text(NativeDialect.sync(snapshot, reference: Array("[7]".utf8)))
+        #expect(answer.hasSuffix(#""deleted":[],"ref":[7]}"#))
         snapshot.items = Self.ids.map {
             .init(id: $0, json: Array(#"{"x":1}"#.utf8), awaitsProof: true, lane: .bulk, isRead: false)
         }

@@ -153,7 +153,10 @@ package struct SocketService: SocketBackend {
 
     package func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] {
         let snapshots = try await self.snapshots(questions.map { ($0.user, $0.dialect, $0.since) })
-        return zip(questions, snapshots).map { $0.since == $1.version && !$1.isReset ? nil : $1 }
+        return zip(questions, snapshots).map { question, snapshot in
+            let isUnchanged = question.since == snapshot.version && !snapshot.isReset
+            return isUnchanged && !question.wantsAnswer ? nil : snapshot
+        }
     }
 
     package func confirm(_ proofs: [ReceiptProof]) async throws {

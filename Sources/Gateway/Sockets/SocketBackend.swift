@@ -41,6 +41,8 @@ package struct InboxQuestion: Sendable {
     /// Whose shape the notifications are to have.
     package let dialect: Dialect
     package let since: Int64
+    /// Whether it is to be told also that nothing changed.
+    package var wantsAnswer = false
 
     package init(user: String, dialect: Dialect, since: Int64) {
         self.user = user
@@ -77,7 +79,7 @@ package protocol SocketBackend: Sendable {
     /// Registers presence again after the node was out of reach.
     func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
 
-    /// What changed in each inbox since a version; nil for those where nothing did.
+    /// What changed in each inbox since a version; nil for those where nothing did, unless an answer is wanted all the same.
     func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?]
 
     /// Records proofs of receipt.

@@ -13,8 +13,8 @@ protocol SocketWire: AnyObject {
 
     /// The session is open: presence is registered and the inbox was read.
     func welcome(connection: String, version: Int64)
-    /// What brings the client up to date.
-    func sync(_ snapshot: InboxSnapshot)
+    /// What brings the client up to date; with the reference of the message that asked for it, if one did.
+    func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?)
     /// A change of the inbox, or an event.
     func change(_ change: LoopChange)
     /// An answer to a client's message; not given where the client asked for none.

@@ -105,11 +105,17 @@ final class HubShard {
     }
 
     /// Has the inbox read from a version on; false if too many wait already.
-    func requestChanges(_ socket: SocketSession, user: String, since: Int64) -> Bool {
-        self.hub.requestChanges(
-            InboxQuestion(user: user, dialect: socket.dialect, since: since),
-            self.reference(socket)
-        )
+    ///
+    /// - Parameter resumption: The client's wish that it answers, if it is one.
+    func requestChanges(
+        _ socket: SocketSession,
+        user: String,
+        since: Int64,
+        answering resumption: Resumption? = nil
+    ) -> Bool {
+        var question = InboxQuestion(user: user, dialect: socket.dialect, since: since)
+        question.wantsAnswer = resumption != nil
+        return self.hub.requestChanges(question, self.reference(socket), answering: resumption)
     }
 
     func presence(_ socket: SocketSession, user: String) {

@@ -36,8 +36,9 @@ package final class SocketHub: Service {
 
     private let openings: BatchQueue<(SocketOpening, LoopReference<SocketSession>)>
     private let requests = BatchQueue<Request>(capacity: 10_000)
-    private let holes = BatchQueue<(question: InboxQuestion, reference: LoopReference<SocketSession>)>(
-        capacity: 100_000)
+    private let holes = BatchQueue<
+        (question: InboxQuestion, reference: LoopReference<SocketSession>, resumption: Resumption?)
+    >(capacity: 100_000)
     private let departures = BatchQueue<(user: String, connection: String)>(capacity: 200_000)
     private let proofs = BatchQueue<ReceiptProof>(capacity: 200_000)
     private let repairs = BatchQueue<Void>(capacity: 1)
@@ -102,8 +103,12 @@ package final class SocketHub: Service {
         self.counted(self.requests.offer(request))
     }
 
-    func requestChanges(_ question: InboxQuestion, _ reference: LoopReference<SocketSession>) -> Bool {
-        self.counted(self.holes.offer((question, reference)))
+    func requestChanges(
+        _ question: InboxQuestion,
+        _ reference: LoopReference<SocketSession>,
+        answering resumption: Resumption?
+    ) -> Bool {
+        self.counted(self.holes.offer((question, reference, resumption)))
     }
 
     /// A departure that is lost here leaves a presence behind; frames for it find nobody, and that mends it.
@@ -277,12 +282,16 @@ package final class SocketHub: Service {
                 let snapshots = try await self.backend.changes(batch.map(\.question))
                 for (hole, snapshot) in zip(batch, snapshots) {
                     if snapshot != nil { SocketMetrics.filled.increment() }
-                    hole.reference.call { $0.filled(snapshot) }
+                    let resumption = hole.resumption
+                    hole.reference.call { $0.filled(snapshot, answering: resumption) }
                 }
             } catch {
                 self.logger.warning("holes cannot be filled", metadata: ["error": "\(error)"])
                 // The sockets that still hold something ask again.
-                for hole in batch { hole.reference.call { $0.fillFailed() } }
+                for hole in batch {
+                    let resumption = hole.resumption
+                    hole.reference.call { $0.fillFailed(resumption) }
+                }
                 // They ask at once, so a database that is out of reach is spared a storm.
                 try? await Task.sleep(for: .milliseconds(200))
             }
@@ -352,7 +361,7 @@ package final class SocketHub: Service {
                 for entry in batch {
                     guard let version = entry.lastVersion else { continue }
                     let question = InboxQuestion(user: entry.user, dialect: entry.dialect, since: version)
-                    await self.holes.send((question, entry.reference))
+                    await self.holes.send((question, entry.reference, nil))
                 }
             }
         }

@@ -32,8 +32,7 @@ extension SocketSession {
         case (_, nil):
             self.wire?.answer(.error("send auth first"), to: reference)
         case (.resume(let version), _):
-            self.since = version
-            if self.phase == .open, !self.requestChanges(since: version) { self.sayBusy(reference) }
+            if !self.resume(Resumption(version: version, reference: reference)) { self.sayBusy(reference) }
         case (.resync, _):
             self.resync()
             self.wire?.answer(.done, to: reference)
@@ -63,7 +62,7 @@ extension SocketSession {
         if !self.shard.request(request) { self.sayBusy(reference) }
     }
 
-    private func sayBusy(_ reference: [UInt8]?) {
+    func sayBusy(_ reference: [UInt8]?) {
         self.wire?.answer(.busy("the server is busy, try again"), to: reference)
     }
 }

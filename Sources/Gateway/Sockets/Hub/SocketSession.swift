@@ -22,6 +22,8 @@ final class SocketSession {
 
     /// Changes that may wait for the ones before them; what is dropped at the bound is found when the hole is filled.
     private static let longestWait = 1_024
+    /// Resumptions that may wait for the ones before them.
+    private static let mostResumptions = 16
 
     let connection: String
     let openedAt: NIODeadline
@@ -38,6 +40,8 @@ final class SocketSession {
     private var heldSince: NIODeadline?
     private var isFilling = false
     private var isResyncing = false
+    /// What the client asked for before it could be asked for here.
+    private var resumptions: [Resumption] = []
     private var mustProve = false
     var since: Int64?
     var allowance: Int
@@ -119,6 +123,7 @@ final class SocketSession {
         if self.state != .active, let identity { self.shard.presence(self, user: identity.user) }
         self.wire?.welcome(connection: self.connection, version: snapshot.version)
         self.take(snapshot)
+        self.askNext()
         self.flush()
     }
 
@@ -129,19 +134,43 @@ final class SocketSession {
     }
 
     /// Changes that were asked for; nil if there were none.
-    func filled(_ snapshot: InboxSnapshot?) {
+    func filled(_ snapshot: InboxSnapshot?, answering resumption: Resumption? = nil) {
         self.isFilling = false
         guard self.phase == .open else { return }
-        if let snapshot { self.take(snapshot) } else { self.releaseHeld() }
+        if let snapshot { self.take(snapshot, answering: resumption?.reference) } else { self.releaseHeld() }
         if snapshot?.isReset == true { self.isResyncing = false }
         if self.isResyncing { self.resync() }
+        self.askNext()
         self.flush()
     }
 
     /// The changes could not be read; they are asked for again.
-    func fillFailed() {
+    func fillFailed(_ resumption: Resumption? = nil) {
         self.isFilling = false
+        if let resumption { self.resumptions.insert(resumption, at: 0) }
         if self.isResyncing { self.resync() }
+        self.askNext()
+        self.flush()
+    }
+
+    /// Asks what changed for the client; once the inbox was read, and after what is asked for already.
+    ///
+    /// - Returns: false if too many wait.
+    func resume(_ resumption: Resumption) -> Bool {
+        guard self.resumptions.count < Self.mostResumptions else { return false }
+        self.resumptions.append(resumption)
+        self.askNext()
+        return true
+    }
+
+    private func askNext() {
+        guard let identity else { return }
+        while self.phase == .open, !self.isFilling, !self.resumptions.isEmpty {
+            let resumption = self.resumptions.removeFirst()
+            self.isFilling = self.shard.requestChanges(
+                self, user: identity.user, since: resumption.version, answering: resumption)
+            if !self.isFilling { self.sayBusy(resumption.reference) }
+        }
     }
 
     /// Asks for the newest unread, as often as it takes to get it.
@@ -160,11 +189,11 @@ final class SocketSession {
         self.flush()
     }
 
-    private func take(_ snapshot: InboxSnapshot) {
+    private func take(_ snapshot: InboxSnapshot, answering reference: [UInt8]? = nil) {
         let overtaking = snapshot.isReset ? self.sequence.last : nil
         if snapshot.isReset { self.sequence.reset(to: snapshot.version) }
         self.sequence.advance(to: snapshot.version)
-        self.wire?.sync(snapshot)
+        self.wire?.sync(snapshot, answering: reference)
         for item in snapshot.items where item.awaitsProof { self.awaitProof(item.id, lane: item.lane) }
         self.releaseHeld()
         // Changes that overtook the reset are gone from the client with it.

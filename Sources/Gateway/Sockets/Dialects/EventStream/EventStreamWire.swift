@@ -58,7 +58,7 @@ final class EventStreamWire: SocketWire {
         self.send("welcome", json, version: nil)
     }
 
-    func sync(_ snapshot: InboxSnapshot) {
+    func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
         self.send("sync", NativeDialect.sync(snapshot), version: snapshot.version)
     }
 

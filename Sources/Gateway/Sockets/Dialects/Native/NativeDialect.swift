@@ -74,7 +74,7 @@ enum NativeDialect {
         }
     }
 
-    static func sync(_ snapshot: InboxSnapshot) -> [UInt8] {
+    static func sync(_ snapshot: InboxSnapshot, reference: [UInt8]? = nil) -> [UInt8] {
         self.object("sync") { writer in
             writer.member("version", snapshot.version)
             writer.member("unread", snapshot.unread)
@@ -90,6 +90,7 @@ enum NativeDialect {
             writer.beginArray()
             for id in snapshot.deleted { writer.string(id.description) }
             writer.endArray()
+            self.write(reference, to: &writer)
         }
     }
 

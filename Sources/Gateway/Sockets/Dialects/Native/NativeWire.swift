@@ -63,7 +63,9 @@ final class NativeWire: SocketWire, WebSocketApplication {
         self.send(NativeDialect.welcome(connection: connection, pingInterval: interval, version: version))
     }
 
-    func sync(_ snapshot: InboxSnapshot) { self.send(NativeDialect.sync(snapshot)) }
+    func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
+        self.send(NativeDialect.sync(snapshot, reference: reference))
+    }
 
     func change(_ change: LoopChange) {
         self.socket?.send(frame: change.frame(.native) { WebSocketFraming.text(NativeDialect.change($0)) })

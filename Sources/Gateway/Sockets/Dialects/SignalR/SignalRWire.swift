@@ -69,7 +69,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
 
     func welcome(connection: String, version: Int64) {}
 
-    func sync(_ snapshot: InboxSnapshot) {
+    func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
         for record in SignalRDialect.sync(snapshot, isFirst: !self.isSynced) { self.transport?.send(record) }
         guard !self.isSynced else { return }
         self.isSynced = true

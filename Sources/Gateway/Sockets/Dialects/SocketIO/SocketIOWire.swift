@@ -113,7 +113,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
 
     func welcome(connection: String, version: Int64) {}
 
-    func sync(_ snapshot: InboxSnapshot) {
+    func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
         guard let ticket, let session, let user = session.identity?.user else { return self.update(snapshot) }
         self.ticket = nil
         if let recovery, !snapshot.isReset {

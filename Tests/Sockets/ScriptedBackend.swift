@@ -1,0 +1,63 @@
+// Carillon · ScriptedBackend.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Sockets
+import Synchronization
+
+/// A backend that does what a test says; unless it says otherwise, inboxes are at version 4 and stay there.
+struct ScriptedBackend: SocketBackend {
+    static let version: Int64 = 4
+
+    var onAuthenticate: @Sendable (String) async throws -> SocketIdentity = {
+        SocketIdentity(user: $0, expiresAt: nil)
+    }
+    var onOpen: @Sendable () async throws -> Void = {}
+    var onChanges: @Sendable ([InboxQuestion]) async throws -> Void = { _ in }
+    /// Called with the connections' names.
+    var onRegister: @Sendable ([String]) async throws -> Void = { _ in }
+    var onSetStates: @Sendable ([PresenceChange]) async throws -> Void = { _ in }
+    var onUnread: @Sendable () async throws -> Void = {}
+
+    func authenticate(token: String) async throws -> SocketIdentity { try await self.onAuthenticate(token) }
+    func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? { nil }
+
+    func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot] {
+        try await self.onOpen()
+        return openings.map { _ in InboxSnapshot(version: Self.version, unread: 0, total: 0) }
+    }
+
+    func close(_ connections: [(user: String, connection: String)]) async throws {}
+    func registered(user: String) async throws -> [String] { [] }
+
+    func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
+    {
+        try await self.onRegister(connections.map(\.connection))
+    }
+
+    func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] {
+        try await self.onChanges(questions)
+        return questions.map { question in
+            let isUnchanged = question.since == Self.version && !question.wantsAnswer
+            return isUnchanged ? nil : InboxSnapshot(version: Self.version, unread: 0, total: 0)
+        }
+    }
+
+    func confirm(_ proofs: [ReceiptProof]) async throws {}
+    func setStates(_ changes: [PresenceChange]) async throws { try await self.onSetStates(changes) }
+    func admits(messages: Int, of user: String) -> Bool { true }
+    func markRead(user: String, ids: [NotificationID]?) async throws -> Int32 { 0 }
+
+    func unreadCount(user: String) async throws -> Int32 {
+        try await self.onUnread()
+        return 0
+    }
+}
+
+/// What was noted, in order.
+final class Notes<Element: Sendable>: Sendable {
+    private let noted = Mutex<[Element]>([])
+
+    var all: [Element] { self.noted.withLock { $0 } }
+    func note(_ elements: [Element]) { self.noted.withLock { $0 += elements } }
+}
