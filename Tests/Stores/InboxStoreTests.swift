@@ -54,9 +54,36 @@ struct InboxStoreTests {
             _ = try await inbox.markRead(user: "a", ids: [batch[0].id], at: Samples.start)
             _ = try await inbox.delete(user: "b", id: batch[6].id, at: Samples.start)
             let changes = try await inbox.changes([("b", 0), ("a", 4), ("nobody", 0), ("a", 0), ("b", 3)], limit: 3)
-            #expect(changes.map { $0.map(\.title) } == [["n5", "n6"], ["n4", "n0"], [], ["n1", "n2", "n3"], []])
-            #expect(changes[0].map { $0.deletedAt != nil } == [false, true])
+            let titles = changes.map { $0.changed.map(\.title) }
+            #expect(titles == [["n5", "n6"], ["n4", "n0"], [], ["n1", "n2", "n3"], []])
+            #expect(changes[0].changed.map { $0.deletedAt != nil } == [false, true])
+            let states = try await inbox.states(["b", "a", "nobody", "a", "b"])
+            #expect(changes.map(\.state) == states)
             #expect(try await inbox.changes([], limit: 3).isEmpty)
+        }
+    }
+
+    @Test("changes and the state that comes with them are of one moment, however fast the inbox moves on")
+    func changesOfOneMoment() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let batch = (0..<200).map { Samples.notification($0, user: "a") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let reader = Task {
+                for notification in batch {
+                    _ = try await inbox.markRead(user: "a", ids: [notification.id], at: Samples.start)
+                }
+            }
+            var version: Int64 = 200
+            while version < 400 {
+                let changes = try await inbox.changes([("b", 0), ("a", 200)], limit: 500)
+                let (state, changed) = try #require(changes.last)
+                version = state.version
+                #expect(state.unread == 400 - Int32(version))
+                #expect(changed.count == Int(version) - 200)
+                #expect(changed.last?.version ?? 200 == version)
+            }
+            try await reader.value
         }
     }
 

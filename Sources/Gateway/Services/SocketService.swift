@@ -195,13 +195,13 @@ package struct SocketService: SocketBackend {
         var snapshots = [InboxSnapshot?](repeating: nil, count: requests.count)
         let resuming = requests.indices.filter { requests[$0].since != nil }
         let states = resuming.isEmpty ? [] : try await self.inbox.states(resuming.map { requests[$0].user })
-        var behind: [(index: Int, since: Int64, state: InboxStore.State)] = []
+        var behind: [(index: Int, since: Int64)] = []
         for (index, state) in zip(resuming, states) {
             guard let since = requests[index].since else { continue }
             if since == state.version {
                 snapshots[index] = InboxSnapshot(version: state.version, unread: state.unread, total: state.total)
             } else if since >= state.floor, since < state.version {
-                behind.append((index, since, state))
+                behind.append((index, since))
             }
         }
         var rest = behind[...]
@@ -212,8 +212,12 @@ package struct SocketService: SocketBackend {
                 batch.map { (requests[$0.index].user, $0.since) },
                 limit: Self.longestGap + 1
             )
-            for (item, changed) in zip(batch, changes) where changed.count <= Self.longestGap {
-                snapshots[item.index] = self.snapshot(item.state, changed: changed, requests[item.index].dialect.shape)
+            for (item, change) in zip(batch, changes) where change.changed.count <= Self.longestGap {
+                // The changes belong to their own state: the inbox may have moved on, or begun anew, since it was read above.
+                let state = change.state
+                guard state.floor <= item.since, item.since <= state.version else { continue }
+                snapshots[item.index] = self.snapshot(
+                    state, changed: change.changed, requests[item.index].dialect.shape)
             }
         }
         let afresh = requests.indices.filter { snapshots[$0] == nil }
@@ -237,7 +241,7 @@ package struct SocketService: SocketBackend {
         _ shape: NotificationShape
     ) -> InboxSnapshot {
         InboxSnapshot(
-            version: max(state.version, changed.last?.version ?? 0),
+            version: state.version,
             unread: state.unread,
             total: state.total,
             items: changed.filter { $0.deletedAt == nil }.map { self.item($0, shape) },

@@ -148,12 +148,12 @@ package struct InboxStore: Sendable {
     }
 
     /// For each inbox what changed after its version, deleted rows included, in the order of the changes, at most `limit`
-    /// each; in one round trip.
+    /// each, and the state that they belong to; in one statement, so that no change comes in between.
     package func changes(
         _ requests: [(user: String, since: Int64)],
         limit: Int
-    ) async throws(PostgresError) -> [[Notification]] {
-        var changes = [[Notification]](repeating: [], count: requests.count)
+    ) async throws(PostgresError) -> [(state: State, changed: [Notification])] {
+        var changes = [(state: State, changed: [Notification])](repeating: (State(), []), count: requests.count)
         guard !requests.isEmpty else { return changes }
         var users = PostgresArray(.text, capacity: requests.count)
         var versions = PostgresArray(.int8, capacity: requests.count)
@@ -163,20 +163,23 @@ package struct InboxStore: Sendable {
         }
         let result = try await self.pool.query(
             """
-            SELECT \(NotificationColumns.list), r.number
+            SELECT r.number, n.id IS NOT NULL, \(InboxSQL.state(of: "b")), \(NotificationColumns.list)
             FROM unnest($1, $2) WITH ORDINALITY AS r (user_id, since, number)
-            CROSS JOIN LATERAL (
+            JOIN carillon.inboxes b ON b.user_id = r.user_id
+            LEFT JOIN LATERAL (
                 SELECT * FROM carillon.notifications x
                 WHERE x.user_id = r.user_id AND x.version > r.since ORDER BY x.version, x.id LIMIT $3
-            ) n
+            ) n ON true
             ORDER BY r.number, n.version, n.id
             """,
             .array(users), .array(versions), .int4(Int32(clamping: limit))
         )
         for row in result {
-            let number = Int(try row.int8(NotificationColumns.count))
-            guard changes.indices.contains(number - 1) else { throw PostgresError(.decoding, "a row of no request") }
-            changes[number - 1].append(try NotificationColumns.read(row))
+            let place = Int(try row.int8(0)) - 1
+            guard changes.indices.contains(place) else { throw PostgresError(.decoding, "a row of no request") }
+            changes[place].state = try State(row, at: 2)
+            guard try row.bool(1) else { continue }
+            changes[place].changed.append(try NotificationColumns.read(row, at: 2 + InboxSQL.stateColumns))
         }
         return changes
     }
