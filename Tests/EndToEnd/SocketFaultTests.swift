@@ -93,6 +93,53 @@ struct SocketFaultTests {
         }
     }
 
+    @Test("who says too much over Socket.IO or SignalR is put out, whatever it says")
+    func tooManyMessages() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "rude")
+            let join = #"40{"token":"\#(token)"}"#
+            // An event, an answer to nothing, a namespace that is not there, one that was never joined, a pong.
+            for packet in ["42[\"nonsense\"]", "439[]", "40/x,", "41/x,", "3"] {
+                let socket = try await TestSocket.open(
+                    port: gateway.port, token: nil, query: "?EIO=4&transport=websocket", path: "/socket.io/")
+                try await eventually("the socket is up") { socket.status == 101 }
+                try await socket.send(opcode: 1, payload: Array(join.utf8))
+                try await eventually("it has joined") { socket.texts.contains { $0.hasPrefix(#"42["sync""#) } }
+                let frame = TestSocket.frame(opcode: 1, payload: Array(packet.utf8))
+                try await socket.send(raw: (0..<300).flatMap { _ in frame })
+                #expect(try await socket.waitForClose() == 1000, "\(packet)")
+                #expect(socket.texts.contains { $0.contains(#""code":"policy_violation""#) }, "\(packet)")
+                #expect(socket.texts.last == "41", "\(packet)")
+            }
+            let nowhere = try await TestSocket.open(
+                port: gateway.port, token: nil, query: "?EIO=4&transport=websocket", path: "/socket.io/")
+            try await eventually("the socket is up") { nowhere.status == 101 }
+            let frame = TestSocket.frame(opcode: 1, payload: Array("40/x,".utf8))
+            try await nowhere.send(raw: (0..<300).flatMap { _ in frame })
+            #expect(try await nowhere.waitForClose() == 1000)
+            #expect(nowhere.texts.count { $0.hasPrefix("44/x,") } <= 60)
+
+            let engine = try await TestEngine.open(port: gateway.port, http: stack.http)
+            try await engine.post(join)
+            _ = try await engine.poll(until: #"42["sync""#)
+            // What is too much is said in one post, or time would forgive some of it.
+            let body = [String](repeating: "6", count: 300).joined(separator: String(TestEngine.separator))
+            try await engine.post(body)
+            let answer = try await engine.poll()
+            #expect(answer.body.contains(#""code":"policy_violation""#), "\(answer.body)")
+            #expect(answer.packets.suffix(2) == ["41", "1"])
+
+            let hub = try await TestSignalR.synced(gateway, user: "rude")
+            let ping = TestSocket.frame(opcode: 1, payload: TestSignalR.record(#"{"type":6}"#))
+            try await hub.send(raw: (0..<300).flatMap { _ in ping })
+            #expect(try await hub.waitForClose() == 1008)
+            let close = try #require(hub.messages.close)
+            #expect(close["error"]?.string?.contains("too many messages") == true)
+            #expect(close["allowReconnect"]?.bool != true)
+        }
+    }
+
     @Test("a peer that breaks the framing and keeps its half open is dropped, whichever protocol it speaks")
     func halfOpen() async throws {
         try await Stack.with { stack in

@@ -18,6 +18,27 @@ struct EngineIOPostTests {
         func engineIOClosed(_ reason: EngineIOCloseReason) { self.connection = nil }
     }
 
+    /// Takes three packets without a message, and closes at the next.
+    private final class Counter: EngineIOApplication {
+        private var connection: EngineIOConnection?
+        private var count = 0
+
+        func engineIOOpened(_ connection: EngineIOConnection) {
+            self.connection = connection
+            connection.welcome()
+        }
+
+        func engineIOReceivedPing() -> Bool {
+            self.count += 1
+            if self.count == 4 { self.connection?.close(.forcedClose) }
+            return self.count < 4
+        }
+
+        func engineIOReceived(_ message: EngineIOMessage) { self.connection?.send([message]) }
+        func engineIOIsTooSlow() { self.connection?.drop() }
+        func engineIOClosed(_ reason: EngineIOCloseReason) { self.connection = nil }
+    }
+
     private static let unknown = #"{"code":1,"message":"Session ID unknown"}"#
 
     private static func connections() throws -> (first: PollingClient, second: PollingClient) {
@@ -45,6 +66,21 @@ struct EngineIOPostTests {
         #expect(try first.request("POST", session, body: "1").body == "ok")
         try first.close()
         try second.close()
+    }
+
+    @Test("Packets without a message are counted, and who sends too many is closed")
+    func packetsWithoutMessage() throws {
+        let endpoint = EngineIOEndpoint(path: "/engine.io", configuration: EngineIOConfiguration(), origins: .any) {
+            _, _ in Counter()
+        }
+        let client = try PollingClient(endpoint, address: "192.0.2.1")
+        let session = try client.open()
+        #expect(try client.request("POST", session, body: "6\u{1E}3\u{1E}4a\u{1E}6\u{1E}b4Q==").body == "ok")
+        #expect(try client.request("GET", session).body == "4a\u{1E}b4Q==")
+        #expect(try client.request("POST", session, body: "6\u{1E}6\u{1E}4b").body == "ok")
+        #expect(try client.request("GET", session).body == "6\u{1E}1")
+        #expect(try client.request("GET", session).body == Self.unknown)
+        try client.close()
     }
 
     @Test("A second post before the end of the first gets 400, and so does the first; the session is over")

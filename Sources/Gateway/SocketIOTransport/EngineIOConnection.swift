@@ -171,6 +171,10 @@ package final class EngineIOConnection {
     }
 
     func postCompleted(_ carrier: EngineIOCarrier, body: [UInt8]) {
+        // As on a WebSocket; whoever closes the connection for it leaves nobody who would hear the rest.
+        for _ in 0..<EngineIOPayload.countWithoutMessage(in: body) {
+            guard self.receivedPing() else { break }
+        }
         self.run { session, now, actions in session.postCompleted(carrier, body: body, now: now, into: &actions) }
         self.readComplete()
     }

@@ -18,7 +18,8 @@ package protocol SocketIOApplication: AnyObject {
     func socketIOLeft(_ namespace: String, _ reason: SocketIODisconnectReason)
     func socketIOReadComplete()
     func socketIOProven(_ sequence: UInt64)
-    func socketIOReceivedPing() -> Bool
+    /// The client sent something, whatever it is: whether it may be taken. Whoever gets too much closes the connection.
+    func socketIOHeard() -> Bool
     func socketIOIsTooSlow()
     func socketIOShouldQuiesce()
     /// The connection is over. Called last, and once.
@@ -31,7 +32,7 @@ extension SocketIOApplication {
     package func socketIOLeft(_ namespace: String, _ reason: SocketIODisconnectReason) {}
     package func socketIOReadComplete() {}
     package func socketIOProven(_ sequence: UInt64) {}
-    package func socketIOReceivedPing() -> Bool { true }
+    package func socketIOHeard() -> Bool { true }
     package func socketIOShouldQuiesce() {}
     package func socketIOClosed(_ reason: EngineIOCloseReason) {}
 }

@@ -116,6 +116,7 @@ package final class SocketIOPeer: EngineIOApplication {
     }
 
     package func engineIOReceived(_ message: EngineIOMessage) {
+        guard self.application?.socketIOHeard() ?? false else { return }
         self.run { connection, actions in
             connection.receive(message, now: EngineIORoster.now(), into: &actions)
         }
@@ -129,7 +130,7 @@ package final class SocketIOPeer: EngineIOApplication {
 
     package func engineIOReadComplete() { self.application?.socketIOReadComplete() }
     package func engineIOProven(_ sequence: UInt64) { self.application?.socketIOProven(sequence) }
-    package func engineIOReceivedPing() -> Bool { self.application?.socketIOReceivedPing() ?? false }
+    package func engineIOReceivedPing() -> Bool { self.application?.socketIOHeard() ?? false }
     package func engineIOIsTooSlow() { self.application?.socketIOIsTooSlow() }
     package func engineIOShouldQuiesce() { self.application?.socketIOShouldQuiesce() }
 

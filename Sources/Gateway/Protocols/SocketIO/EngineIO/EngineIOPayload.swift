@@ -51,6 +51,13 @@ package enum EngineIOPayload {
         }
     }
 
+    /// How many packets of a body carry no message, as their first bytes tell.
+    package static func countWithoutMessage(in body: [UInt8]) -> Int {
+        body.split(separator: Self.separator, omittingEmptySubsequences: false).count { packet in
+            packet.first != UInt8(ascii: "4") && packet.first != Self.binaryMark
+        }
+    }
+
     private static func packet(_ text: ArraySlice<UInt8>) throws(EngineIOFault) -> EngineIOPacket {
         guard text.first == Self.binaryMark else { return try EngineIOPacket(text: text) }
         guard let bytes = Base64.decode(text.dropFirst()) else { throw .invalidBase64 }

@@ -26,6 +26,8 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     /// The version that the client has for sure.
     private var offset: Int64 = 0
     private var joins = 0
+    /// What the client said while it was nowhere, from the beginning of the connection.
+    private var strayMessages = 0
 
     init(shard: HubShard, handshakeToken: String?) {
         self.shard = shard
@@ -39,7 +41,14 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     func socketIOOpened(_ peer: SocketIOPeer) { self.peer = peer }
     func socketIOReadComplete() { self.session?.flush() }
     func socketIOProven(_ sequence: UInt64) { self.session?.proven(sequence) }
-    func socketIOReceivedPing() -> Bool { self.session?.spend() ?? true }
+
+    func socketIOHeard() -> Bool {
+        if let session { return session.spend() }
+        self.strayMessages += 1
+        guard self.strayMessages > self.shard.configuration.messageBurst else { return true }
+        self.peer?.close(.forced)
+        return false
+    }
 
     func socketIOIsTooSlow() {
         if let session { session.isTooSlow() } else { self.peer?.closeAsTooSlow() }
@@ -234,7 +243,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         in namespace: String,
         acknowledgement: UInt64?
     ) {
-        guard let session, session.spend() else { return }
+        guard let session else { return }
         let reference = acknowledgement.map { Array(String($0).utf8) }
         do throws(ClientFault) {
             switch try SocketIODialect.decode(name, arguments) {
