@@ -14,8 +14,9 @@ struct ScriptedBackend: SocketBackend {
     }
     var onOpen: @Sendable () async throws -> Void = {}
     var onChanges: @Sendable ([InboxQuestion]) async throws -> Void = { _ in }
-    /// Called with the connections' names.
+    /// Called with the connections' names, as is the next.
     var onRegister: @Sendable ([String]) async throws -> Void = { _ in }
+    var onClose: @Sendable ([String]) async throws -> Void = { _ in }
     var onSetStates: @Sendable ([PresenceChange]) async throws -> Void = { _ in }
     var onUnread: @Sendable () async throws -> Void = {}
 
@@ -27,7 +28,10 @@ struct ScriptedBackend: SocketBackend {
         return openings.map { _ in InboxSnapshot(version: Self.version, unread: 0, total: 0) }
     }
 
-    func close(_ connections: [(user: String, connection: String)]) async throws {}
+    func close(_ connections: [(user: String, connection: String)]) async throws {
+        try await self.onClose(connections.map(\.connection))
+    }
+
     func registered(user: String) async throws -> [String] { [] }
 
     func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws

@@ -7,11 +7,11 @@ import Transports
 /// The sockets that are up on a node.
 struct HubRoster: Sendable {
     struct Entry: Sendable {
+        let socket: ObjectIdentifier
         let user: String
         let connection: String
         let dialect: Dialect
         let lastVersion: Int64?
-        let state: ConnectionPresence.State
         let reference: LoopReference<SocketSession>
     }
 }

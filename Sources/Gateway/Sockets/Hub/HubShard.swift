@@ -198,18 +198,39 @@ final class HubShard {
         self.byUser[ExactText(user)]?.map { ($0.openedAt, self.reference($0)) } ?? []
     }
 
-    /// All sockets that are up, for registration and repair.
-    func roster() -> [HubRoster.Entry] {
-        self.sockets.values.compactMap { socket in
-            guard let identity = socket.identity else { return nil }
-            return HubRoster.Entry(
-                user: identity.user,
-                connection: socket.connection,
-                dialect: socket.dialect,
-                lastVersion: socket.lastVersion,
-                state: socket.state,
-                reference: self.reference(socket)
-            )
+    /// All sockets that are up.
+    var connected: [ObjectIdentifier] { Array(self.sockets.keys) }
+
+    /// Those of some sockets that are still up and have a user, as they are now.
+    func roster(of sockets: [ObjectIdentifier]) -> [HubRoster.Entry] {
+        sockets.compactMap { socket in self.sockets[socket].flatMap { self.entry($0) } }
+    }
+
+    private func entry(_ socket: SocketSession) -> HubRoster.Entry? {
+        guard let identity = socket.identity else { return nil }
+        return HubRoster.Entry(
+            socket: ObjectIdentifier(socket),
+            user: identity.user,
+            connection: socket.connection,
+            dialect: socket.dialect,
+            lastVersion: socket.lastVersion,
+            reference: self.reference(socket)
+        )
+    }
+
+    /// Sockets were registered again, as active: says so where they are not, and takes back those that have left.
+    ///
+    /// - Returns: those that are still up.
+    func registered(_ roster: [HubRoster.Entry]) -> [HubRoster.Entry] {
+        roster.compactMap { entry in
+            guard let socket = self.sockets[entry.socket], socket.connection == entry.connection else {
+                // Its departure may have been recorded before it was registered.
+                self.hub.disconnected(user: entry.user, connection: entry.connection)
+                return nil
+            }
+            // From here, so that it comes before what the client says next.
+            if socket.state != .active { self.presence(socket, user: entry.user) }
+            return self.entry(socket)
         }
     }
 

@@ -338,32 +338,47 @@ package final class SocketHub: Service {
 
     private func serveRepairs() async {
         while await self.repairs.next(limit: 1) != nil {
-            var roster: [HubRoster.Entry] = []
+            self.logger.info("sockets repaired", metadata: ["sockets.open": "\(self.count)"])
             for eventLoop in self.eventLoops {
-                roster += (try? await eventLoop.submit { self.shard(on: eventLoop)?.roster() ?? [] }.get()) ?? []
-            }
-            self.logger.info("sockets repaired", metadata: ["sockets.open": "\(roster.count)"])
-            var rest = roster[...]
-            while !rest.isEmpty {
-                let batch = Array(rest.prefix(Self.batchSize))
-                do {
-                    try await self.backend.register(batch.map { ($0.user, $0.connection, $0.dialect, self.now()) })
-                    rest = rest.dropFirst(batch.count)
-                } catch {
-                    // Redis is out of reach again; the same batch is registered when it is back.
-                    try? await Task.sleep(for: .milliseconds(200))
-                    continue
-                }
-                // They were registered as active.
-                for entry in batch where entry.state != .active {
-                    self.presence(PresenceChange(user: entry.user, connection: entry.connection, state: entry.state))
-                }
-                for entry in batch {
-                    guard let version = entry.lastVersion else { continue }
-                    let question = InboxQuestion(user: entry.user, dialect: entry.dialect, since: version)
-                    await self.holes.send((question, entry.reference, nil))
+                var rest = (await self.ask(eventLoop) { $0.connected } ?? [])[...]
+                while !rest.isEmpty {
+                    let batch = Array(rest.prefix(Self.batchSize))
+                    if await self.repair(batch, on: eventLoop) {
+                        rest = rest.dropFirst(batch.count)
+                    } else {
+                        // Redis is out of reach again; the same batch is registered when it is back.
+                        try? await Task.sleep(for: .milliseconds(200))
+                    }
                 }
             }
         }
+    }
+
+    /// Registers sockets of a loop again, as they are now, and asks for what they are missing.
+    ///
+    /// - Returns: false if they could not be registered.
+    private func repair(_ sockets: [ObjectIdentifier], on eventLoop: any EventLoop) async -> Bool {
+        let roster = await self.ask(eventLoop) { $0.roster(of: sockets) } ?? []
+        guard !roster.isEmpty else { return true }
+        do {
+            try await self.backend.register(roster.map { ($0.user, $0.connection, $0.dialect, self.now()) })
+        } catch {
+            return false
+        }
+        // Some may have left meanwhile, or said something of their focus that the registration has overwritten.
+        for entry in await self.ask(eventLoop, { $0.registered(roster) }) ?? [] {
+            guard let version = entry.lastVersion else { continue }
+            let question = InboxQuestion(user: entry.user, dialect: entry.dialect, since: version)
+            await self.holes.send((question, entry.reference, nil))
+        }
+        return true
+    }
+
+    /// Asks a loop's shard; nil if the loop has ended.
+    private func ask<Answer: Sendable>(
+        _ eventLoop: any EventLoop,
+        _ question: @escaping @Sendable (HubShard) -> Answer
+    ) async -> Answer? {
+        try? await eventLoop.submit { self.shard(on: eventLoop).map(question) }.get()
     }
 }
