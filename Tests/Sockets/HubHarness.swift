@@ -79,10 +79,10 @@ final class HubHarness {
         self.shard.stop()
     }
 
-    /// A socket whose client has authenticated already.
-    func open(_ user: String, _ dialect: Dialect) -> (session: SocketSession, wire: NotingWire) {
-        let session = SocketSession(
-            connection: "c", identity: SocketIdentity(user: user, expiresAt: nil), since: nil, shard: self.shard)
+    /// A socket; of a client that has authenticated already if a user is given.
+    func open(_ user: String?, _ dialect: Dialect) -> (session: SocketSession, wire: NotingWire) {
+        let identity = user.map { SocketIdentity(user: $0, expiresAt: nil) }
+        let session = SocketSession(connection: "c", identity: identity, since: nil, shard: self.shard)
         let wire = NotingWire(dialect)
         session.begin(wire)
         return (session, wire)

@@ -20,7 +20,7 @@ struct RepairTests {
             await gate.wait()
         }
         backend.onSetStates = { changes in states.note(changes.map(\.state)) }
-        try await RunningHub.with(backend) { running in
+        try await RunningHub.with(backend, gate: gate) { running in
             let socket = try await running.open("a").synced()
             running.hub.repair()
             try await eventually("it is registered again") { registered.all == ["c"] }
@@ -42,7 +42,7 @@ struct RepairTests {
             await gate.wait()
         }
         backend.onClose = { closed.note($0) }
-        try await RunningHub.with(backend) { running in
+        try await RunningHub.with(backend, gate: gate) { running in
             let socket = try await running.open("a").synced()
             running.hub.repair()
             try await eventually("it is registered again") { registered.all == ["c"] }
@@ -62,7 +62,7 @@ struct RepairTests {
             registered.note(connections)
             await gate.wait()
         }
-        try await RunningHub.with(backend) { running in
+        try await RunningHub.with(backend, gate: gate) { running in
             var sockets: [String: LiveSocket] = [:]
             for number in 0..<300 {
                 sockets["c\(number)"] = try await running.open("user-\(number)", connection: "c\(number)").synced()

@@ -16,7 +16,7 @@ struct ResumeTests {
         var backend = ScriptedBackend()
         backend.onOpen = { await gate.wait() }
         backend.onChanges = { asked.note($0.map(\.since)) }
-        try await RunningHub.with(backend) { running in
+        try await RunningHub.with(backend, gate: gate) { running in
             let socket = try await running.open("a")
             try await socket.say(.resume(version: 2), reference: "7")
             await gate.open()
@@ -34,7 +34,7 @@ struct ResumeTests {
             asked.note(questions.map(\.since))
             await gate.wait()
         }
-        try await RunningHub.with(backend, { $0.holdTime = .zero }) { running in
+        try await RunningHub.with(backend, gate: gate, { $0.holdTime = .zero }) { running in
             let socket = try await running.open("a").synced()
             running.hub.deliver([HubHarness.notification("a", 7)])
             try await eventually("the hole is asked for") { asked.all == [4] }
@@ -70,7 +70,7 @@ struct ResumeTests {
         let gate = Gate()
         var backend = ScriptedBackend()
         backend.onOpen = { await gate.wait() }
-        try await RunningHub.with(backend) { running in
+        try await RunningHub.with(backend, gate: gate) { running in
             let socket = try await running.open("a")
             for number in 0..<17 { try await socket.say(.resume(version: 0), reference: "\(number)") }
             #expect(try await socket.on { $1.answers } == [.busy("the server is busy, try again")])

@@ -26,9 +26,10 @@ final class RunningHub: Sendable {
         )
     }
 
-    /// Runs `body` with it, then ends its sockets and the hub.
+    /// Runs `body` with it, then opens the gate, at which the backend may still wait, and ends the sockets and the hub.
     static func with(
         _ backend: ScriptedBackend,
+        gate: Gate = Gate(),
         _ change: (inout SocketConfiguration) -> Void = { _ in },
         _ body: (RunningHub) async throws -> Void
     ) async throws {
@@ -40,9 +41,11 @@ final class RunningHub: Sendable {
             do {
                 try await body(running)
             } catch {
+                await gate.open()
                 await running.end()
                 throw error
             }
+            await gate.open()
             await running.end()
             group.cancelAll()
         }
@@ -69,7 +72,10 @@ final class RunningHub: Sendable {
     /// The hub would wait for sockets that stay.
     private func end() async {
         let (eventLoop, hub) = (self.eventLoop, self.hub)
-        try? await eventLoop.submit { hub.shard(on: eventLoop)?.dropAll() }.get()
+        try? await eventLoop.submit {
+            guard let shard = hub.shard(on: eventLoop) else { return }
+            shard.dropAll()
+        }.get()
     }
 }
 

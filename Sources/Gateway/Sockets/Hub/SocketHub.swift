@@ -22,6 +22,7 @@ package final class SocketHub: Service {
 
     static let batchSize = 256
     private static let requestWorkers = 8
+    private static let loginWorkers = 8
 
     let configuration: SocketConfiguration
     let now: @Sendable () -> Timestamp
@@ -36,6 +37,8 @@ package final class SocketHub: Service {
 
     private let openings: BatchQueue<(SocketOpening, LoopReference<SocketSession>)>
     private let requests = BatchQueue<Request>(capacity: 10_000)
+    /// Apart from the other requests: a database that stalls must keep nobody from being known.
+    private let logins = BatchQueue<Request>(capacity: 10_000)
     private let holes = BatchQueue<
         (question: InboxQuestion, reference: LoopReference<SocketSession>, resumption: Resumption?)
     >(capacity: 100_000)
@@ -100,7 +103,10 @@ package final class SocketHub: Service {
     }
 
     func request(_ request: Request) -> Bool {
-        self.counted(self.requests.offer(request))
+        switch request {
+        case .authenticate: self.counted(self.logins.offer(request))
+        case .markRead, .unread: self.counted(self.requests.offer(request))
+        }
     }
 
     func requestChanges(
@@ -185,7 +191,8 @@ package final class SocketHub: Service {
         await withGracefulShutdownHandler {
             await withTaskGroup(of: Void.self) { group in
                 for _ in 0..<2 { group.addTask { await self.serveOpenings() } }
-                for _ in 0..<Self.requestWorkers { group.addTask { await self.serveRequests() } }
+                for _ in 0..<Self.requestWorkers { group.addTask { await self.serve(self.requests) } }
+                for _ in 0..<Self.loginWorkers { group.addTask { await self.serve(self.logins) } }
                 group.addTask { await self.serveHoles() }
                 group.addTask { await self.serveProofs() }
                 group.addTask { await self.serveRepairs() }
@@ -219,6 +226,7 @@ package final class SocketHub: Service {
         }
         self.openings.finish()
         self.requests.finish()
+        self.logins.finish()
         self.holes.finish()
         self.proofs.finish()
         self.repairs.finish()
@@ -242,8 +250,8 @@ package final class SocketHub: Service {
         }
     }
 
-    private func serveRequests() async {
-        while let batch = await self.requests.next(limit: 1) {
+    private func serve(_ requests: BatchQueue<Request>) async {
+        while let batch = await requests.next(limit: 1) {
             for request in batch { await self.serve(request) }
         }
     }

@@ -28,7 +28,10 @@ extension SocketSession {
     func obey(_ message: ClientMessage, reference: [UInt8]?) {
         switch (message, self.identity) {
         case (.auth(let token), _):
-            self.hand(.authenticate(self, token: token, reference: reference), reference)
+            self.checks += 1
+            guard !self.shard.request(.authenticate(self, token: token, reference: reference)) else { return }
+            self.checks -= 1
+            self.sayBusy(reference)
         case (_, nil):
             self.wire?.answer(.error("send auth first"), to: reference)
         case (.resume(let version), _):

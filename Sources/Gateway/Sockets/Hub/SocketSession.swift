@@ -44,6 +44,8 @@ final class SocketSession {
     private var resumptions: [Resumption] = []
     private var mustProve = false
     var since: Int64?
+    /// Tokens of this client that are being checked.
+    var checks = 0
     var allowance: Int
     /// Messages that the user's own rate does not know of yet.
     var unreported = 0
@@ -81,6 +83,7 @@ final class SocketSession {
 
     /// A token was found good.
     func authenticated(_ identity: SocketIdentity, reference: [UInt8]?) {
+        self.checks -= 1
         switch self.phase {
         case .anonymous:
             self.identity = identity
@@ -102,6 +105,7 @@ final class SocketSession {
 
     /// A token was refused.
     func refused(_ refusal: SocketRefusal, reference: [UInt8]?) {
+        self.checks -= 1
         // A token that cannot be checked now may be good.
         let isTemporary = refusal.status == 503
         self.wire?.answer(isTemporary ? .busy(refusal.reason) : .error(refusal.reason), to: reference)
@@ -333,7 +337,8 @@ final class SocketSession {
             if let expiresAt = self.identity?.expiresAt, expiresAt <= wallClock {
                 self.close(.unauthorized("the token has expired"))
             } else if self.phase == .anonymous, now - self.openedAt > TimeAmount(configuration.authentication) {
-                self.close(.unauthorized("no credential came in time"))
+                // One that came in time and still waits is no fault of the client's.
+                self.close(self.checks > 0 ? .tryAgainLater : .unauthorized("no credential came in time"))
             }
         }
         self.wire?.tick(now: now)
