@@ -127,6 +127,42 @@ struct CircuitBreakerTests {
         #expect(breaker.inFlight == 33)
     }
 
+    @Test("one that nobody needs any more is shown to probe once its pause is over, and closed ten minutes later")
+    func idle() {
+        var breaker = CircuitBreaker()
+        #expect(breaker.state(at: Self.start) == .closed)
+        #expect(!breaker.isInUse(at: Self.start))
+        Self.call(&breaker, Array(repeating: .fails, count: 10))
+        let end = Self.start + .seconds(1)
+        #expect(breaker.state(at: Self.start) == .open(until: end))
+        #expect(breaker.state(at: end) == .probing)
+        #expect(breaker.state(at: end + .seconds(599)) == .probing)
+        #expect(breaker.state(at: end + .seconds(600)) == .closed)
+        // Whoever comes after that still finds out by two calls.
+        let later = end + .seconds(3_600)
+        #expect(breaker.admit(now: later) == .yes)
+        #expect(breaker.admit(now: later) == .yes)
+        #expect(breaker.admit(now: later) != .yes)
+        #expect(breaker.state(at: later + .seconds(3_600)) == .probing, "calls are under way")
+        breaker.note(.misconfigured, since: later, now: later)
+        breaker.note(.slowDown(.seconds(7_200)), since: later, now: later)
+        #expect(breaker.state(at: later + .seconds(7_199)) == .open(until: later + .seconds(7_200)))
+    }
+
+    @Test("what it has answered counts for ten to twenty minutes, and stays while it is out of use")
+    func answered() {
+        var breaker = CircuitBreaker()
+        Self.call(&breaker, Array(repeating: .works, count: 3))
+        Self.call(&breaker, [.works], at: Self.start + .seconds(600))
+        #expect(breaker.answered == 4)
+        Self.call(&breaker, Array(repeating: .fails, count: 10), at: Self.start + .seconds(1_100))
+        #expect(breaker.answered == 4)
+        Self.call(&breaker, [.works], at: Self.start + .seconds(1_200))
+        #expect(breaker.answered == 2)
+        Self.call(&breaker, [.works], at: Self.start + .seconds(9_000))
+        #expect(breaker.answered == 1)
+    }
+
     @Test("a call that was not made gives its place back")
     func withdrawn() {
         var breaker = CircuitBreaker()

@@ -40,7 +40,7 @@ struct ProviderHealthTests {
         let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
         Self.fail(health, "https://bad.example")
         for number in 0..<5_000 { #expect(!Self.isHeld(health, "https://\(number).example")) }
-        #expect(health.states.count <= 1_000)
+        #expect(health.count <= 1_000)
         #expect(Self.isHeld(health, "https://bad.example"))
     }
 
@@ -70,6 +70,33 @@ struct ProviderHealthTests {
         note(reply, "two", after: .seconds(59))
         note(reply, "one", after: .seconds(60))
         #expect(lines.all == ["error one HTTP_403", "error two HTTP_403", "error one HTTP_403"])
+    }
+
+    @Test("an app is out of use when most of its messages go to services that are, not when one user's service is")
+    func overview() {
+        let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
+        func overview(after delay: Duration = .zero) -> ProviderHealth.Overview? {
+            health.overviews(of: ["app"], now: Self.now + delay)["app"]
+        }
+        func succeed(_ service: String, times: Int) {
+            for _ in 0..<times {
+                #expect(health.admit("app", service: service, isShared: false, now: Self.now) == .yes)
+                health.note(ProviderReply(.answered(.accepted(id: "1"))), app: "app", service: service, now: Self.now)
+            }
+        }
+        #expect(overview() == ProviderHealth.Overview())
+        // Nothing has been answered yet.
+        Self.fail(health, "https://bad.example")
+        #expect(overview()?.state == .open(until: Self.now + .seconds(1)))
+        succeed("https://small.example", times: 5)
+        for number in 0..<9 { Self.fail(health, "https://\(number).example") }
+        #expect(overview() == ProviderHealth.Overview(state: .closed, inFlight: 0, servicesOut: 10))
+        succeed("https://large.example", times: 9)
+        Self.fail(health, "https://large.example")
+        #expect(overview()?.state == .open(until: Self.now + .seconds(1)))
+        #expect(overview(after: .seconds(1))?.state == .probing)
+        // Nobody has come since.
+        #expect(overview(after: .seconds(601)) == ProviderHealth.Overview())
     }
 
     /// Keeps level, app and answer of what is logged.

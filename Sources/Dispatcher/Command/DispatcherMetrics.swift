@@ -67,6 +67,9 @@ enum DispatcherMetrics {
             MetricFamily("carillon_provider_breaker", .gauge, by: ["provider", "app"], "0 closed, 1 probing, 2 open"),
             MetricFamily("carillon_provider_in_flight", .gauge, by: ["provider", "app"], "calls under way"),
             MetricFamily(
+                "carillon_provider_services_out", .gauge, by: ["provider", "app"],
+                "services that devices name and that are out of use"),
+            MetricFamily(
                 "carillon_provider_misconfigured", .counter, by: ["provider", "app"],
                 "times that a provider did not accept our configuration; once a minute where it concerns single devices"
             ),

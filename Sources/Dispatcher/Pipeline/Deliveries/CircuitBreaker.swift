@@ -44,6 +44,8 @@ struct CircuitBreaker: Sendable {
     /// So many calls that have no answer for so long are a failure already.
     private static let silentCalls = 32
     private static let silence: Duration = .seconds(12)
+    /// So long after its last work nothing that is known of a provider counts any more.
+    static let memory: Duration = .seconds(600)
 
     private(set) var state = State.closed
     /// Calls under way.
@@ -57,9 +59,15 @@ struct CircuitBreaker: Sendable {
     private var heardAt: Timestamp?
     /// When it opened last.
     private var openedAt: Timestamp?
+    /// When somebody wanted to call last.
+    private var wantedAt: Timestamp?
+    /// Successes of the last one or two spans of ``memory``.
+    private var worth = (now: 0, before: 0)
+    private var worthStart = Timestamp(microseconds: 0)
 
     /// Whether a call may be made now; one that may is under way from now on.
     mutating func admit(now: Timestamp) -> Admission {
+        self.wantedAt = now
         if case .open(let until) = self.state {
             guard until <= now else { return .no(until: until) }
             self.state = .probing
@@ -101,6 +109,7 @@ struct CircuitBreaker: Sendable {
         case .works:
             self.heardAt = now
             self.successes += 1
+            self.countWorth(now)
             guard self.state == .probing else { return }
             self.state = .closed
             self.openings = 0
@@ -132,6 +141,34 @@ struct CircuitBreaker: Sendable {
     func isOpen(at moment: Timestamp) -> Bool {
         guard case .open(let until) = self.state else { return false }
         return until > moment
+    }
+
+    /// How it stands at a moment, for those who look on: one whose pause is over waits for a call to find out, and what nobody
+    /// has wanted for long is not told to be out of use.
+    func state(at moment: Timestamp) -> State {
+        if !self.isInUse(at: moment) { return .closed }
+        if case .open(let until) = self.state, until <= moment { return .probing }
+        return self.state
+    }
+
+    /// Whether there is or lately was work for it, or it is to be left alone for longer than that.
+    func isInUse(at moment: Timestamp) -> Bool {
+        if self.inFlight > 0 || self.isOpen(at: moment) { return true }
+        var last = self.wantedAt
+        if case .open(let until) = self.state { last = max(last ?? until, until) }
+        return last.map { moment - $0 < Self.memory } ?? false
+    }
+
+    /// How many calls it has answered of late, as far as it was in use: while it is open that stays as it was.
+    var answered: Int { self.worth.now + self.worth.before }
+
+    private mutating func countWorth(_ now: Timestamp) {
+        let elapsed = now - self.worthStart
+        if elapsed >= Self.memory {
+            self.worth = (now: 0, before: elapsed < Self.memory * 2 ? self.worth.now : 0)
+            self.worthStart = now
+        }
+        self.worth.now += 1
     }
 
     /// A call that was admitted was not made.

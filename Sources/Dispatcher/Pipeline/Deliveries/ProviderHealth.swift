@@ -158,11 +158,55 @@ final class ProviderHealth: Sendable {
         ).increment()
     }
 
-    /// What each app's breaker is doing.
-    var states: [(app: String, service: String?, state: CircuitBreaker.State, inFlight: Int)] {
-        self.breakers.withLock { $0.map { ($0.key.app, $0.key.service, $0.value.state, $0.value.inFlight) } }
-            .sorted { ($0.app, $0.service ?? "") < ($1.app, $1.service ?? "") }
+    /// How the ways to the provider stand for one app.
+    struct Overview: Equatable {
+        var state: CircuitBreaker.State = .closed
+        /// Calls under way.
+        var inFlight = 0
+        /// How many of several services are out of use.
+        var servicesOut = 0
     }
+
+    /// How the provider stands for each of these apps.
+    ///
+    /// Where devices name services, those in use count by what they have answered of late: one user's dead service does not put
+    /// the app out of use, one that most of the messages go to does. Where none has answered anything each counts the same.
+    func overviews(of apps: [String], now: Timestamp) -> [String: Overview] {
+        let known = self.breakers.withLock { breakers in
+            Dictionary(grouping: breakers.filter { $0.value.isInUse(at: now) }) { $0.key.app }
+        }
+        var overviews: [String: Overview] = [:]
+        for app in apps {
+            var overview = Overview()
+            let ways = known[app] ?? []
+            let isAnyKnown = ways.contains { $0.value.answered > 0 }
+            var (all, open, probing) = (0, 0, 0)
+            var earliest: Timestamp?
+            for (scope, breaker) in ways {
+                let weight = isAnyKnown ? breaker.answered : 1
+                all += weight
+                overview.inFlight += breaker.inFlight
+                switch breaker.state(at: now) {
+                case .closed: break
+                case .probing: probing += weight
+                case .open(let until):
+                    open += weight
+                    if scope.service != nil { overview.servicesOut += 1 }
+                    if weight > 0 { earliest = min(earliest ?? until, until) }
+                }
+            }
+            if let earliest, open * 2 > all {
+                overview.state = .open(until: earliest)
+            } else if (open + probing) * 2 > all {
+                overview.state = .probing
+            }
+            overviews[app] = overview
+        }
+        return overviews
+    }
+
+    /// How many breakers are remembered.
+    var count: Int { self.breakers.withLock { $0.count } }
 }
 
 extension CircuitBreaker.Verdict {

@@ -24,14 +24,34 @@ package struct ProviderStateService: Service {
         self.providers = providers
     }
 
+    private struct Way: Hashable {
+        let provider: Provider
+        let app: String
+    }
+
     package func run() async throws {
         let board = ProviderBoard(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         let roster = ProviderRoster(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         let survey = StreamSurvey(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        var shown: Set<Way> = []
         while goesOn {
             let now = self.dispatcher.now()
-            let states = self.deliveries.flatMap { self.states(of: $0) }
-            for state in states { self.show(state) }
+            var states: [ProviderState] = []
+            var gone = shown
+            shown = []
+            for service in self.deliveries {
+                let apps = self.dispatcher.channels.apps(of: service.provider)
+                let overviews = service.health.overviews(of: apps, now: now)
+                states += self.states(of: service, overviews)
+                for (app, overview) in overviews {
+                    let way = Way(provider: service.provider, app: app)
+                    self.show(way, overview)
+                    shown.insert(way)
+                }
+            }
+            gone.subtract(shown)
+            // A gauge keeps what it was told last, of an app that is no more too.
+            for way in gone { self.show(way, ProviderHealth.Overview()) }
             do {
                 // Each time: Redis may have been emptied.
                 try await roster.announce(self.providers)
@@ -54,31 +74,30 @@ package struct ProviderStateService: Service {
         try? await board.remove(self.dispatcher.name)
     }
 
-    private func states(of service: DeliveriesService) -> [ProviderState] {
-        // A browser's push service has a breaker of its own; the app's row tells of the one that is worst off.
-        let known = Dictionary(grouping: service.health.states, by: \.app)
-        return self.dispatcher.channels.apps(of: service.provider).map { app in
-            let states = known[app] ?? []
-            let state =
-                states.map(\.state).max { ProviderState.Breaker($0).rank < ProviderState.Breaker($1).rank } ?? .closed
-            let inFlight = states.reduce(0) { $0 + $1.inFlight }
+    private func states(
+        of service: DeliveriesService,
+        _ overviews: [String: ProviderHealth.Overview]
+    ) -> [ProviderState] {
+        overviews.sorted { $0.key < $1.key }.map { app, overview in
             var until: Timestamp?
-            if case .open(let moment) = state { until = moment }
+            if case .open(let moment) = overview.state { until = moment }
             return ProviderState(
                 provider: service.provider,
                 app: app,
                 dispatcher: self.dispatcher.name,
-                breaker: ProviderState.Breaker(state),
+                breaker: ProviderState.Breaker(overview.state),
                 until: until,
-                inFlight: inFlight
+                inFlight: overview.inFlight
             )
         }
     }
 
-    private func show(_ state: ProviderState) {
-        let dimensions = [("provider", state.provider.rawValue), ("app", state.app)]
-        Gauge(label: "carillon.provider.breaker", dimensions: dimensions).record(state.breaker.rank)
-        Gauge(label: "carillon.provider.in_flight", dimensions: dimensions).record(state.inFlight)
+    private func show(_ way: Way, _ overview: ProviderHealth.Overview) {
+        let dimensions = [("provider", way.provider.rawValue), ("app", way.app)]
+        Gauge(label: "carillon.provider.breaker", dimensions: dimensions)
+            .record(ProviderState.Breaker(overview.state).rank)
+        Gauge(label: "carillon.provider.in_flight", dimensions: dimensions).record(overview.inFlight)
+        Gauge(label: "carillon.provider.services_out", dimensions: dimensions).record(overview.servicesOut)
     }
 }
 
