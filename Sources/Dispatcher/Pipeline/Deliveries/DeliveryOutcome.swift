@@ -35,6 +35,10 @@ struct DeliveryOutcome: Sendable {
     let work: DeliveryWork?
     /// What it was sent by; nil if that is gone, or was not looked up.
     let facts: DeliveryStore.Facts?
+    /// The app whose credentials it was called with; nil if it was not.
+    ///
+    /// Mail is no app's, and is written by whichever has a relay.
+    let app: String?
     let sentAt: Timestamp
     let result: Result
     let duration: Duration

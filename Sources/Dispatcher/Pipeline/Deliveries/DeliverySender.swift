@@ -144,6 +144,7 @@ struct DeliverySender: Sendable {
         _ batch: LaneBatch,
         _ item: Item?,
         _ result: DeliveryOutcome.Result,
+        app: String? = nil,
         sentAt: Timestamp? = nil,
         duration: Duration = .zero
     ) -> DeliveryOutcome {
@@ -153,6 +154,7 @@ struct DeliverySender: Sendable {
             lane: batch.lane,
             work: item?.work,
             facts: item?.facts,
+            app: app,
             sentAt: sentAt ?? self.dispatcher.now(),
             result: result,
             duration: duration
@@ -190,7 +192,8 @@ struct DeliverySender: Sendable {
         }
         self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000)
         return self.outcome(
-            item.entry, batch, item, DeliveryOutcome.Result(reply), sentAt: now, duration: duration)
+            item.entry, batch, item, DeliveryOutcome.Result(reply), app: way.channel.app, sentAt: now,
+            duration: duration)
     }
 
     /// Why a call is not made now; nil if it is, and is under way then.

@@ -20,7 +20,6 @@ struct DeliverySettler: Sendable {
         var settlement = DeliveryStore.Settlement()
         var postponed: [Postponement] = []
         var retries: [(work: DeliveryWork, due: Timestamp, lane: Lane)] = []
-        var failures = 0
         var dead: [DeadLetter] = []
         var finished: [String: (group: ConsumerGroup, ids: [String])] = [:]
         var told: [LifecycleEvent] = []
@@ -39,7 +38,8 @@ struct DeliverySettler: Sendable {
     func settle(_ outcomes: [DeliveryOutcome]) async throws {
         var ledger = Ledger()
         for outcome in outcomes { self.note(outcome, in: &ledger) }
-        self.traffic.note(sent: outcomes.count { $0.wasCalled }, failed: ledger.failures)
+        // Taking something off a device is never tried again.
+        self.traffic.note(outcomes.lazy.filter { $0.work?.isRetraction != true }.map(\.result))
         self.tally.note(outcomes)
         let settlement = ledger.settlement
         try await self.dispatcher.untilDone("record deliveries") {
@@ -111,7 +111,6 @@ struct DeliverySettler: Sendable {
         case .unanswered(let reason, mayHaveBeenSent: true):
             self.noteUnknown(outcome, work, reason, in: &ledger)
         case .unanswered(let reason, mayHaveBeenSent: false):
-            ledger.failures += 1
             self.retry(outcome, work.afterTry, reason: "not_sent:\(reason)", after: nil, in: &ledger)
         case .noCredential:
             self.park(outcome, work, reason: "no_credential", in: &ledger)
@@ -153,7 +152,6 @@ struct DeliverySettler: Sendable {
             ledger.settlement.accepted.append((work.user, work.notification, self.provider.rawValue))
             self.tell(.sent, outcome, nil, in: &ledger)
         case .retry(let reason, let after):
-            ledger.failures += 1
             self.retry(outcome, work.afterTry, reason: reason, after: after, in: &ledger)
         case .retryDevice(let reason, let after), .slowDown(let reason, let after):
             self.retry(outcome, work.afterTry, reason: reason, after: after, in: &ledger)
@@ -172,6 +170,10 @@ struct DeliverySettler: Sendable {
             self.record(outcome, work, .failed, reason, in: &ledger)
             self.fail(outcome, work, reason, in: &ledger)
             ledger.dead.append(self.letter(outcome, reason: "\(self.provider.rawValue) refused it: \(reason)"))
+        case .configuration(let reason, concernsAll: false):
+            // No breaker keeps it from being called in vain, as other devices are called with the same configuration.
+            let delay = RetryPolicy.configurationDelay(tried: work.attempt + 1)
+            self.retry(outcome, work.afterTry, reason: reason, after: delay, in: &ledger)
         case .configuration(let reason, _), .staleCredential(let reason):
             self.park(outcome, work, reason: reason, in: &ledger)
         }
@@ -221,7 +223,7 @@ struct DeliverySettler: Sendable {
         // Without the stream, as whoever sent it was told the entry.
         let entry = outcome.facts?.notification.jobEntry.split(separator: "/").last
         metadata["job.entry"] = entry.map { "\($0)" }
-        metadata["app"] = outcome.facts.map { "\($0.device.app)" }
+        metadata["app"] = (outcome.app ?? outcome.facts?.device.app).map { "\($0)" }
         self.dispatcher.logger.debug("delivery ended", metadata: metadata)
     }
 
@@ -238,7 +240,6 @@ struct DeliverySettler: Sendable {
         in ledger: inout Ledger
     ) {
         let reason = "unknown_outcome:\(cause)"
-        ledger.failures += 1
         if cause == TransferFailure.Reason.goAway.rawValue {
             self.retry(outcome, work.afterTry, reason: reason, after: nil, in: &ledger)
             return

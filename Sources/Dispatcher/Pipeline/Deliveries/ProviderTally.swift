@@ -23,7 +23,7 @@ final class ProviderTally: Sendable {
     func note(_ outcomes: [DeliveryOutcome]) {
         self.counts.withLock { counts in
             for outcome in outcomes where outcome.wasCalled {
-                guard let app = outcome.facts?.device.app else { continue }
+                guard let app = outcome.app else { continue }
                 counts[app, default: ProviderCounts(provider: self.provider, app: app)]
                     .note(failure: outcome.failure, took: outcome.duration)
             }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Model
+import Providers
 import Synchronization
 
 /// What one provider was asked and how much of it failed, for the bound of its retries.
@@ -13,6 +14,27 @@ final class ProviderTraffic: Sendable {
     }
 
     private let counts = Mutex(Counts())
+
+    /// Notes how calls ended.
+    ///
+    /// What is to be tried again has failed, whoever is at fault, or else retries would pass for traffic that goes well. What a
+    /// breaker keeps back, as all of its app waits, says nothing of the other apps' retries.
+    func note(_ results: some Sequence<DeliveryOutcome.Result>) {
+        var (sent, failed) = (0, 0)
+        for result in results {
+            switch result {
+            case .answered(.retry), .answered(.retryDevice), .answered(.configuration(_, concernsAll: false)),
+                .unanswered:
+                sent += 1
+                failed += 1
+            case .answered(.accepted), .answered(.deadToken), .answered(.refused): sent += 1
+            case .answered(.slowDown), .answered(.configuration), .answered(.staleCredential), .refused, .putOff, .gone,
+                .noCredential, .noProvider, .heldBack, .malformed:
+                break
+            }
+        }
+        self.note(sent: sent, failed: failed)
+    }
 
     func note(sent: Int, failed: Int) {
         self.counts.withLock {

@@ -5,7 +5,7 @@ import Model
 
 /// How many retries may be moved back to a provider's streams.
 ///
-/// While it mostly works, all that are due; while more than a tenth of its answers are failures, a tenth of its traffic. What
+/// While it mostly works, all that are due; while more than a tenth of its calls are to be made again, a tenth of its traffic. What
 /// has gathered until it works again comes back by steps, each twice the one before, until nothing is due. The rest waits in
 /// its place.
 struct RetryBudget: Sendable {

@@ -33,6 +33,14 @@ struct RetryPolicy: Sendable, Equatable {
         }
     }
 
+    /// How long at least one device's work waits while our configuration is not accepted for it: nobody mends that within
+    /// seconds.
+    ///
+    /// - Parameter tried: how many tries there were, the failed one included.
+    static func configurationDelay(tried: Int) -> Duration {
+        min(.seconds(30 * 60), Duration.seconds(60) * (1 << min(max(tried - 1, 0), 10)))
+    }
+
     /// The moment of the next try; nil if there is none within the count and before expiry.
     ///
     /// - Parameters:

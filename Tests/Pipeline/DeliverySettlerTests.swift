@@ -1,0 +1,99 @@
+// Carillon · DeliverySettlerTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Catalog
+import Fixtures
+import Model
+import Postgres
+import Providers
+import Redis
+import Streams
+import Testing
+
+@testable import Pipeline
+
+/// What becomes of outcomes.
+@Suite(.timeLimit(.minutes(10)))
+struct DeliverySettlerTests {
+    private static let notification = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
+    private static let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)
+
+    private static func outcome(
+        _ result: DeliveryOutcome.Result,
+        attempt: Int,
+        _ dispatcher: Dispatcher,
+        app: String? = "default"
+    ) -> DeliveryOutcome {
+        let work = DeliveryWork(
+            notification: Self.notification, device: Self.device, user: "ada", attempt: attempt, isRepeat: false)
+        return DeliveryOutcome(
+            entry: StreamEntry(
+                id: "\(attempt + 1)-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])]),
+            group: dispatcher.group(dispatcher.keys.deliveries(.webpush, .normal)),
+            lane: .normal,
+            work: work,
+            facts: nil,
+            app: app,
+            sentAt: TestDispatcher.now,
+            result: result,
+            duration: .milliseconds(5)
+        )
+    }
+
+    private static func settler(_ dispatcher: Dispatcher) -> DeliverySettler {
+        DeliverySettler(
+            dispatcher: dispatcher,
+            provider: .webpush,
+            metrics: PipelineMetrics.Deliveries(.webpush),
+            tally: ProviderTally(.webpush)
+        )
+    }
+
+    @Test("a configuration that is not accepted for one device is tried ever more seldom, and as often as others are")
+    func partialConfiguration() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                let settler = Self.settler(dispatcher)
+                let set = RetrySet(connection: redis, keys: keys)
+                let stream = RedisArgument.text(keys.deliveries(.webpush, .normal))
+                let refused = DeliveryOutcome.Result.answered(.configuration(reason: "HTTP_403", concernsAll: false))
+                // The eighth try of the normal lane is the last.
+                for (attempt, minutes) in [1, 2, 4, 8, 16, 30, 30].enumerated() {
+                    try await settler.settle([Self.outcome(refused, attempt: attempt, dispatcher)])
+                    let due = TestDispatcher.now + .seconds(60 * Int64(minutes))
+                    let early = try await set.moveDue(
+                        provider: .webpush, lane: .normal, now: due + .milliseconds(-1), limit: 10)
+                    #expect(early == 0, "after \(attempt + 1) tries")
+                    let late = try await set.moveDue(
+                        provider: .webpush, lane: .normal, now: due + .seconds(600), limit: 10)
+                    #expect(late == 1, "after \(attempt + 1) tries")
+                }
+                #expect(try await redis.send("XLEN", stream).integer() == 7)
+                try await settler.settle([Self.outcome(refused, attempt: 7, dispatcher)])
+                #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
+                let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters")
+                #expect(try letters.map { try $0.text(0) } == ["gave up after 8 tries: HTTP_403"])
+            }
+        }
+    }
+
+    @Test("a call counts for the app whose credentials it was made with")
+    func app() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                let settler = Self.settler(dispatcher)
+                let accepted = DeliveryOutcome.Result.answered(.accepted(id: nil))
+                try await settler.settle([
+                    Self.outcome(accepted, attempt: 0, dispatcher, app: "relay"),
+                    Self.outcome(.gone, attempt: 1, dispatcher, app: nil),
+                ])
+                #expect(settler.tally.all.map(\.app) == ["relay"])
+            }
+        }
+    }
+}
