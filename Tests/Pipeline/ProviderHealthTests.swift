@@ -44,12 +44,135 @@ struct ProviderHealthTests {
         #expect(Self.isHeld(health, "https://bad.example"))
     }
 
-    @Test("an app that shares its provider leaves a quarter of the places to others", arguments: [8, 100, 512])
+    private static let accepted = ProviderReply(.answered(.accepted(id: "1")))
+    private static let unanswered = ProviderReply(.unanswered(reason: "timeout", mayHaveBeenSent: true))
+
+    /// How many calls are admitted until there is no room for one.
+    private static func fill(_ health: ProviderHealth, _ app: String, _ service: String? = nil, after: Duration = .zero)
+        -> Int
+    {
+        var count = 0
+        while count < 5_000, health.admit(app, service: service, isShared: true, now: self.now + after) == .yes {
+            count += 1
+        }
+        return count
+    }
+
+    private static func answer(
+        _ health: ProviderHealth, _ app: String, _ service: String? = nil, times: Int = 1, after: Duration = .zero
+    ) {
+        for _ in 0..<times {
+            health.note(
+                self.accepted, app: app, service: service, since: self.now, now: self.now + after)
+        }
+    }
+
+    @Test(
+        "an app that shares its provider begins with a few calls, and soon leaves but a quarter of the places to others",
+        arguments: [8, 100, 512, 4_096])
     func share(calls: Int) {
         let health = ProviderHealth(.fcm, calls: calls, logger: TestLog.logger)
-        let admitted = (0..<calls).count { _ in health.admit("app", isShared: true, now: Self.now) == .yes }
-        #expect(admitted == calls * 3 / 4)
+        var inFlight = Self.fill(health, "app")
+        #expect(inFlight == min(calls * 3 / 4, max(8, calls / 64)))
+        for _ in 0..<7 {
+            Self.answer(health, "app")
+            inFlight += Self.fill(health, "app") - 1
+        }
+        #expect(inFlight == calls * 3 / 4)
+        #expect(health.overviews(of: ["app"], now: Self.now)["app"]?.inFlight == inFlight)
         #expect(health.admit("other", isShared: true, now: Self.now) == .yes)
+    }
+
+    @Test("what a burst wants is there after a few answers, and stays while the way is idle")
+    func burst() {
+        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+        #expect(Self.fill(health, "app") == 8)
+        for _ in 0..<500 { #expect(health.admit("app", isShared: true, now: Self.now) != .yes) }
+        Self.answer(health, "app", times: 6)
+        #expect(Self.fill(health, "app") == 382)
+        Self.answer(health, "app", times: 384)
+        #expect(Self.fill(health, "app", after: .seconds(590)) == 384)
+        Self.answer(health, "app", times: 384)
+        // Nobody knows by now whether it still answers.
+        #expect(Self.fill(health, "app", after: .seconds(700)) == 8)
+    }
+
+    @Test("one that is used little has little to hang with")
+    func small() {
+        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+        for _ in 0..<100 {
+            #expect(health.admit("app", isShared: true, now: Self.now) == .yes)
+            Self.answer(health, "app")
+        }
+        #expect(Self.fill(health, "app") == 8)
+    }
+
+    @Test("however many services hang, they leave room for those that answer, and for others once they are given up")
+    func offenders() {
+        let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
+        #expect(Self.fill(health, "app", "https://good.example") == 8)
+        Self.answer(health, "app", "https://good.example", times: 8)
+        var held: [String: Int] = [:]
+        for number in 0..<100 {
+            let service = "https://\(number).example"
+            held[service] = Self.fill(health, "app", service)
+        }
+        #expect(held.values.reduce(0, +) == 51)
+        #expect(health.admit("app", service: "https://new.example", isShared: false, now: Self.now) != .yes)
+        #expect(Self.fill(health, "app", "https://good.example") == 16)
+        for (service, count) in held {
+            for _ in 0..<count {
+                health.note(
+                    Self.unanswered, app: "app", service: service, since: Self.now, now: Self.now + .seconds(30))
+            }
+        }
+        #expect(Self.fill(health, "app", "https://new.example", after: .seconds(30)) == 8)
+    }
+
+    @Test("one with many calls under way that answers nothing any more is out of use, and a stranger like others")
+    func silence() {
+        let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
+        func grow(_ service: String) {
+            for _ in 0..<7 {
+                _ = Self.fill(health, "app", service)
+                Self.answer(health, "app", service)
+            }
+        }
+        grow("https://hangs.example")
+        #expect(Self.fill(health, "app", "https://hangs.example") == 1)
+        let later = Self.now + .seconds(13)
+        // At its share, which is no reason not to look.
+        #expect(
+            health.admit("app", service: "https://hangs.example", isShared: false, now: later)
+                == .no(until: later + .seconds(1)))
+        #expect(health.overviews(of: ["app"], now: later)["app"]?.state == .open(until: later + .seconds(1)))
+        #expect(health.admit("app", service: "https://new.example", isShared: false, now: later) != .yes)
+        for _ in 0..<384 {
+            health.note(
+                Self.unanswered, app: "app", service: "https://hangs.example", since: Self.now,
+                now: later + .seconds(17))
+        }
+        let end = later + .seconds(17)
+        #expect(health.admit("app", service: "https://new.example", isShared: false, now: end) == .yes)
+    }
+
+    @Test("a stranger's few calls are enough to find out that it hangs")
+    func silentStranger() {
+        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+        #expect(Self.fill(health, "app") == 8)
+        let later = Self.now + .seconds(13)
+        #expect(health.admit("app", isShared: true, now: later) == .no(until: later + .seconds(1)))
+        #expect(health.standing(of: ["app"], now: later) == .outOfUse(until: later + .seconds(1)))
+    }
+
+    @Test("a call that was not made counts for no stranger")
+    func withdrawn() {
+        let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
+        for number in 0..<100 {
+            let service = "https://\(number).example"
+            for _ in 0..<Self.fill(health, "app", service) { health.withdraw("app", service: service) }
+        }
+        #expect(Self.fill(health, "app", "https://new.example") == 8)
     }
 
     @Test("a configuration that is not accepted for single devices is an error in the log, once a minute for an app")

@@ -44,6 +44,9 @@ struct CircuitBreaker: Sendable {
     /// So many calls that have no answer for so long are a failure already.
     private static let silentCalls = 32
     private static let silence: Duration = .seconds(12)
+    /// So long a call waits for a place, the shorter one where an answer may make room at any moment.
+    private static let crowdedPause: Duration = .milliseconds(500)
+    private static let openingPause: Duration = .milliseconds(100)
     /// So long after its last work nothing that is known of a provider counts any more.
     static let memory: Duration = .seconds(600)
 
@@ -56,7 +59,10 @@ struct CircuitBreaker: Sendable {
     /// How often it opened without a success in between.
     private var openings = 0
     private var probing = 0
+    /// When it answered last, or the first of the calls under way began.
     private var heardAt: Timestamp?
+    private var answeredAt: Timestamp?
+    private var allowance = CallAllowance()
     /// When it opened last.
     private var openedAt: Timestamp?
     /// When somebody wanted to call last.
@@ -67,16 +73,60 @@ struct CircuitBreaker: Sendable {
 
     /// Whether a call may be made now; one that may is under way from now on.
     mutating func admit(now: Timestamp) -> Admission {
+        if let until = self.pauseEnd(now: now, room: .max) { return .no(until: until) }
+        return self.begin(now: now)
+    }
+
+    /// The same where others share the places for calls.
+    ///
+    /// - Parameter strangers: how many calls are under way of those that have answered nothing lately.
+    mutating func admit(now: Timestamp, within bounds: CallAllowance.Bounds, strangers: inout Int) -> Admission {
+        let isKnown = self.isKnown(at: now)
+        let room = self.allowance.room(
+            isKnown: isKnown, inFlight: self.inFlight, bounds, strangers: &strangers)
+        // Silence first: one that hangs has no room either.
+        if let until = self.pauseEnd(now: now, room: room) { return .no(until: until) }
+        if self.state == .closed, self.inFlight >= room {
+            self.allowance.want(bounds)
+            return .no(until: now + (room < bounds.most ? Self.openingPause : Self.crowdedPause))
+        }
+        if !isKnown, strangers >= bounds.strangers { return .no(until: now + Self.crowdedPause) }
+        let admission = self.begin(now: now)
+        if !isKnown, admission == .yes { self.allowance.begin(strangers: &strangers) }
+        return admission
+    }
+
+    /// Gives the place of a call that has ended, or was not made, back to those that share them.
+    mutating func giveBack(isAnswered: Bool, _ bounds: CallAllowance.Bounds, strangers: inout Int) {
+        self.allowance.end(isAnswered: isAnswered, bounds, strangers: &strangers)
+    }
+
+    /// Whether it has answered of late, and does not hang now.
+    private func isKnown(at now: Timestamp) -> Bool {
+        guard let answeredAt, now - answeredAt < Self.memory else { return false }
+        return self.inFlight == 0 || self.heardAt.map { now - $0 <= Self.silence } ?? true
+    }
+
+    /// Until when no calls are made; nil if some are.
+    ///
+    /// - Parameter room: how many may be under way; if that is few, their silence is enough.
+    private mutating func pauseEnd(now: Timestamp, room: Int) -> Timestamp? {
         self.wantedAt = now
         if case .open(let until) = self.state {
-            guard until <= now else { return .no(until: until) }
+            guard until <= now else { return until }
             self.state = .probing
             self.probing = 0
         }
-        if self.state == .closed, self.inFlight >= Self.silentCalls, let heardAt, now - heardAt > Self.silence {
+        if self.state == .closed, self.inFlight >= min(Self.silentCalls, room), let heardAt,
+            now - heardAt > Self.silence
+        {
             self.open(now: now)
-            if case .open(let until) = self.state { return .no(until: until) }
+            if case .open(let until) = self.state { return until }
         }
+        return nil
+    }
+
+    private mutating func begin(now: Timestamp) -> Admission {
         if self.state == .probing {
             guard self.probing < Self.probes else { return .no(until: now + Self.shortestPause) }
             self.probing += 1
@@ -108,6 +158,7 @@ struct CircuitBreaker: Sendable {
         switch verdict {
         case .works:
             self.heardAt = now
+            self.answeredAt = now
             self.successes += 1
             self.countWorth(now)
             guard self.state == .probing else { return }
@@ -120,9 +171,11 @@ struct CircuitBreaker: Sendable {
             if self.state == .probing || self.state == .closed && isMostly { self.open(now: now) }
         case .misconfigured:
             self.heardAt = now
+            self.answeredAt = now
             self.pause(until: now + Self.configurationPause, now: now)
         case .slowDown(let duration):
             self.heardAt = now
+            self.answeredAt = now
             self.pause(until: now + duration, now: now)
         }
     }

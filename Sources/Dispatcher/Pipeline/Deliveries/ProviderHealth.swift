@@ -30,33 +30,39 @@ final class ProviderHealth: Sendable {
     }
 
     private let provider: Provider
-    /// The most calls of one app that are under way while others share the provider.
-    private let share: Int
+    /// What ways go by that share the provider's places.
+    private let bounds: CallAllowance.Bounds
     private let logger: Logger
     private let breakers = Mutex<[Scope: CircuitBreaker]>([:])
+    /// The calls under way of those that have answered nothing lately; changed only while `breakers` is locked.
+    private let strangers = Atomic<Int>(0)
     /// When it was last said of an app that its configuration is not accepted for single devices.
     private let saidAt = Mutex<[String: Timestamp]>([:])
 
     /// - Parameter calls: how many to the provider are under way at most.
     init(_ provider: Provider, calls: Int, logger: Logger) {
         self.provider = provider
-        self.share = calls * 3 / 4
+        self.bounds = CallAllowance.Bounds(calls: calls)
         self.logger = logger
     }
 
     /// Whether a call for an app may be made; one that may must be noted or withdrawn.
     ///
-    /// - Parameter isShared: whether other apps use the provider, which one that hangs must leave room.
+    /// - Parameter isShared: whether other apps use the provider, which those that hang must leave room.
     func admit(_ app: String, service: String? = nil, isShared: Bool, now: Timestamp) -> CircuitBreaker.Admission {
         let scope = Scope(app: app, service: service)
         return self.breakers.withLock { breakers in
-            if isShared || service != nil, let breaker = breakers[scope], breaker.inFlight >= self.share {
-                return .no(until: now + .milliseconds(500))
-            }
             if breakers.count >= Self.capacity, breakers[scope] == nil {
                 breakers = breakers.filter { $0.value.inFlight > 0 || $0.value.isOpen(at: now) }
             }
-            return breakers[scope, default: CircuitBreaker()].admit(now: now)
+            guard isShared || service != nil else {
+                return breakers[scope, default: CircuitBreaker()].admit(now: now)
+            }
+            var strangers = self.strangers.load(ordering: .relaxed)
+            let admission = breakers[scope, default: CircuitBreaker()]
+                .admit(now: now, within: self.bounds, strangers: &strangers)
+            self.strangers.store(strangers, ordering: .relaxed)
+            return admission
         }
     }
 
@@ -78,7 +84,13 @@ final class ProviderHealth: Sendable {
     }
 
     func withdraw(_ app: String, service: String? = nil) {
-        self.breakers.withLock { $0[Scope(app: app, service: service)]?.withdraw() }
+        let scope = Scope(app: app, service: service)
+        self.breakers.withLock { breakers in
+            guard var breaker = breakers[scope] else { return }
+            breaker.withdraw()
+            self.giveBack(&breaker, isAnswered: false)
+            breakers[scope] = breaker
+        }
     }
 
     /// Notes what came of a call; tells once when an app's provider goes out of use or comes back, and once a minute when
@@ -94,6 +106,7 @@ final class ProviderHealth: Sendable {
             var breaker = breakers[scope, default: CircuitBreaker()]
             let before = breaker.state
             breaker.note(verdict, since: start, now: now)
+            self.giveBack(&breaker, isAnswered: verdict != .fails)
             breakers[scope] = breaker
             return (before, breaker.state)
         }
@@ -156,6 +169,12 @@ final class ProviderHealth: Sendable {
             label: "carillon.provider.misconfigured",
             dimensions: [("provider", self.provider.rawValue), ("app", app)]
         ).increment()
+    }
+
+    private func giveBack(_ breaker: inout CircuitBreaker, isAnswered: Bool) {
+        var strangers = self.strangers.load(ordering: .relaxed)
+        breaker.giveBack(isAnswered: isAnswered, self.bounds, strangers: &strangers)
+        self.strangers.store(strangers, ordering: .relaxed)
     }
 
     /// How the ways to the provider stand for one app.
