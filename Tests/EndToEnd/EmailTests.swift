@@ -147,6 +147,23 @@ struct EmailTests {
         }
     }
 
+    @Test("a relay that hangs is told to be one before whoever asked gives up, and holds up no other test send")
+    func silentTestSend() async throws {
+        try await Self.with { stack, gateway, _ in
+            try await stack.setAddress("silent-ada@example.com", of: "ada", by: gateway)
+            try await stack.setAddress("bob@example.com", of: "bob", by: gateway)
+            let command = try await stack.spawn(
+                "dispatcher", ["send-test", "--user", "ada", "--email"], name: "send-silent")
+            let service = try await Stack.token(user: "app", scope: .service)
+            let accepted = try await gateway.call(
+                .post, "/v1/jobs/test", token: service, json: #"{"user":"bob","channel":"email"}"#)
+            #expect(accepted.body["outcome"]?.string == "accepted")
+            #expect(try await command.waitForExit(within: .seconds(60)) == .code(1))
+            #expect(command.output().contains(#/outcome: +no_answer/#))
+            #expect(command.output().contains("the provider did not answer in 35 s"))
+        }
+    }
+
     @Test("what is read before its mail is due gets none; what is not, does")
     func escalation() async throws {
         try await Self.with { stack, gateway, _ in

@@ -103,10 +103,13 @@ struct SendTestCommand: AsyncParsableCommand {
         guard try await sends.ask(JSONWriter.bytes(of: .object(members))) else {
             throw CommandFailure(ExitStatus.unavailable, "too many test sends wait; is a dispatcher running?")
         }
-        guard let text = try await sends.waitForAnswer(id) else {
-            throw CommandFailure(ExitStatus.unavailable, "no dispatcher answered; is one running?")
+        switch try await sends.waitForAnswer(id) {
+        case .answered(let text): return try JSONParser.parse(text)
+        case .unanswered:
+            throw CommandFailure(
+                ExitStatus.unavailable, "a dispatcher took it and has not answered; it may have been sent")
+        case .untaken: throw CommandFailure(ExitStatus.unavailable, "no dispatcher took it; is one running?")
         }
-        return try JSONParser.parse(text)
     }
 
     private func show(_ answer: JSONValue) {

@@ -98,6 +98,9 @@ package struct Keyspace: Sendable {
 
     func testAnswer(_ id: String) -> String { "\(self.prefix)test-answer:\(id)" }
 
+    /// Set when a dispatcher takes such a request.
+    func testTaken(_ id: String) -> String { "\(self.prefix)test-taken:\(id)" }
+
     /// What a user has used up of a rate.
     func bucket(_ kind: String, _ user: String) -> String { "\(self.prefix)rate:\(kind):{\(user)}" }
 

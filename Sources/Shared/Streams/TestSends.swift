@@ -5,19 +5,29 @@ package import Redis
 
 /// Messages to one device that somebody waits for: a list of requests that any dispatcher takes, and a key for each answer.
 package struct TestSends: Sendable {
+    /// What whoever asked learns.
+    package enum Answer: Sendable, Equatable {
+        case answered([UInt8])
+        /// A dispatcher has the request, and has said nothing yet.
+        case unanswered
+        /// No dispatcher has the request.
+        case untaken
+    }
+
     /// Requests that wait at most; more are refused.
     private static let capacity = 100
     private static let lifetime: Int64 = 60
-    /// A provider answers within its own 30 s, or not at all.
-    private static let patience: Duration = .seconds(40)
     private static let interval: Duration = .milliseconds(100)
 
     private let connection: RedisConnection
     private let keys: Keyspace
+    private let patience: Duration
 
-    package init(connection: RedisConnection, keys: Keyspace) {
+    /// - Parameter patience: how long an answer is waited for; longer than a dispatcher waits for a provider's.
+    package init(connection: RedisConnection, keys: Keyspace, patience: Duration = .seconds(40)) {
         self.connection = connection
         self.keys = keys
+        self.patience = patience
     }
 
     /// Asks for a send.
@@ -43,6 +53,13 @@ package struct TestSends: Sendable {
         return try cursor.string().map { Array($0.utf8) }
     }
 
+    /// Says that a request was taken.
+    package func noteTaken(_ id: String) async throws(RedisError) {
+        _ = try await self.connection.send(
+            "SET", .text(self.keys.testTaken(id)), "1", "EX", .integer(Self.lifetime)
+        ).checked()
+    }
+
     package func answer(_ id: String, _ text: [UInt8]) async throws(RedisError) {
         _ = try await self.connection.send(
             "SET", .text(self.keys.testAnswer(id)), .bytes(text), "EX", .integer(Self.lifetime)
@@ -50,16 +67,15 @@ package struct TestSends: Sendable {
     }
 
     /// Waits for the answer to a request, longer than a provider may take.
-    ///
-    /// - Returns: nil if no dispatcher has answered.
-    package func waitForAnswer(_ id: String) async throws -> [UInt8]? {
-        let deadline = ContinuousClock.now + Self.patience
+    package func waitForAnswer(_ id: String) async throws -> Answer {
+        let deadline = ContinuousClock.now + self.patience
         while ContinuousClock.now < deadline {
             let reply = try await self.connection.send("GETDEL", .text(self.keys.testAnswer(id)))
-            if let text = try reply.string() { return Array(text.utf8) }
+            if let text = try reply.string() { return .answered(Array(text.utf8)) }
             // The answer is a key that nobody announces.
             try await Task.sleep(for: Self.interval)
         }
-        return nil
+        let taken = try await self.connection.send("GET", .text(self.keys.testTaken(id)))
+        return try taken.string() == nil ? .untaken : .unanswered
     }
 }

@@ -14,35 +14,60 @@ import Streams
 ///
 /// Past every rule on purpose: no gate, no record, no retry, no breaker.
 package struct TestSendService: Service {
+    /// Requests that are worked on at a time: one whose provider hangs holds up no other.
+    private static let mostAtOnce = 8
+
     private let dispatcher: Dispatcher
     private let devices: DeviceStore
     private let preferences: PreferenceStore
     private let reader: RedisConnection
+    private let patience: Duration
 
-    /// - Parameter reader: a connection that nobody else uses.
+    /// - Parameters:
+    ///   - reader: a connection that nobody else uses.
+    ///   - patience: how long a provider may take; whoever asked waits a little longer.
     package init(
         dispatcher: Dispatcher,
         devices: DeviceStore,
         preferences: PreferenceStore,
-        reader: RedisConnection
+        reader: RedisConnection,
+        patience: Duration = .seconds(35)
     ) {
         self.dispatcher = dispatcher
         self.devices = devices
         self.preferences = preferences
         self.reader = reader
+        self.patience = patience
     }
 
     package func run() async throws {
         let sends = TestSends(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
-        while goesOn {
-            do throws(RedisError) {
-                guard let request = try await sends.take(on: self.reader) else { continue }
-                guard let value = try? JSONParser.parse(request), let id = value["id"]?.string else { continue }
-                try await sends.answer(id, await self.answer(value))
-            } catch {
-                self.dispatcher.logger.warning("test sends cannot be read", metadata: ["error": "\(error)"])
-                await pause(for: .seconds(1))
+        await withTaskGroup(of: Void.self) { group in
+            var underWay = 0
+            while goesOn {
+                if underWay == Self.mostAtOnce {
+                    _ = await group.next()
+                    underWay -= 1
+                }
+                do throws(RedisError) {
+                    guard let request = try await sends.take(on: self.reader) else { continue }
+                    group.addTask { await self.work(request, sends) }
+                    underWay += 1
+                } catch {
+                    self.dispatcher.logger.warning("test sends cannot be read", metadata: ["error": "\(error)"])
+                    await pause(for: .seconds(1))
+                }
             }
+        }
+    }
+
+    private func work(_ request: [UInt8], _ sends: TestSends) async {
+        guard let value = try? JSONParser.parse(request), let id = value["id"]?.string else { return }
+        do throws(RedisError) {
+            try await sends.noteTaken(id)
+            try await sends.answer(id, await self.answer(value))
+        } catch {
+            self.dispatcher.logger.warning("a test send cannot be answered", metadata: ["error": "\(error)"])
         }
     }
 
@@ -65,7 +90,7 @@ package struct TestSendService: Service {
             return Self.fault("no dispatcher has credentials of \(device.provider.rawValue) for \(app)", &writer)
         }
         let start = ContinuousClock.now
-        let reply = await way.channel.send(self.message(request, user: user), to: device)
+        let reply = await self.send(self.message(request, user: user), to: device, by: way.channel)
         let duration = ContinuousClock.now - start
         writer.member("outcome", reply.outcome)
         writer.member("reason", reply.outcome == "accepted" ? nil : reply.summary)
@@ -74,6 +99,29 @@ package struct TestSendService: Service {
         writer.member("answer", reply.transcript)
         writer.member("advice", reply.advice(of: device.provider))
         writer.member("milliseconds", duration.inMicroseconds / 1_000)
+    }
+
+    /// What the provider answers within the time that there is.
+    private func send(
+        _ message: PushMessage,
+        to device: Device,
+        by channel: any ProviderChannel
+    ) async -> ProviderReply {
+        await withTaskGroup(of: ProviderReply?.self) { group in
+            group.addTask { await channel.send(message, to: device) }
+            group.addTask {
+                try? await Task.sleep(for: self.patience)
+                return nil
+            }
+            let first = await group.next() ?? nil
+            // A call that is cancelled ends at once.
+            group.cancelAll()
+            if let first { return first }
+            let seconds = self.patience.components.seconds
+            return ProviderReply(
+                .unanswered(reason: "timeout", mayHaveBeenSent: true),
+                transcript: "the provider did not answer in \(seconds) s")
+        }
     }
 
     private func device(_ request: JSONValue, of user: String, isMail: Bool) async -> Device? {

@@ -168,9 +168,11 @@ struct ProviderRoutes {
         guard try await self.services.testSends.ask(JSONWriter.bytes(of: .object(members))) else {
             throw Problem(.serviceUnavailable, "too many test sends wait; is a dispatcher running?")
         }
-        guard let text = try await self.services.testSends.waitForAnswer(id) else {
-            throw Problem(.gatewayTimeout, "no dispatcher answered; is one running?")
+        switch try await self.services.testSends.waitForAnswer(id) {
+        case .answered(let text): return (try? JSONParser.parse(text))?.object ?? []
+        case .unanswered:
+            throw Problem(.gatewayTimeout, "a dispatcher took it and has not answered; it may have been sent")
+        case .untaken: throw Problem(.gatewayTimeout, "no dispatcher took it; is one running?")
         }
-        return (try? JSONParser.parse(text))?.object ?? []
     }
 }
