@@ -66,12 +66,13 @@ struct ProviderTests {
     func apps() async throws {
         try await Stack.with { stack in
             let file = stack.directory.path + "/apps.yaml"
-            func write(_ shape: String) throws {
+            func write(_ shape: String, more: String = "") throws {
                 try """
                 apps:
                   news:
                     fcm: {credentials: \(stack.sandbox.serviceAccountPath), endpoint: "\(stack.sandbox.url)"}
                     shape: \(shape)
+                    \(more)
                 """.write(toFile: file, atomically: true, encoding: .utf8)
             }
             try write("breaking-news")
@@ -103,6 +104,12 @@ struct ProviderTests {
             let last = try #require(stack.sandbox.received().last { $0.token == "reader" })
             let data = try JSONParser.parse(last.payload)["message"]?["data"]
             #expect(data?["relatedEntityId"]?.string == "s9")
+
+            let secret = "0123456789abcdef0123456789abcdef"
+            try write("allowance", more: #"webhook: {url: "https://hooks.example", secret: "\#(secret)"}"#)
+            try await eventually("it is told that nobody sends by it") {
+                dispatcher.errors().contains("a provider that no app had at the start needs a restart")
+            }
         }
     }
 

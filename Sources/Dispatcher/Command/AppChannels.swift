@@ -86,8 +86,12 @@ final class AppChannels: Sendable {
                 guard self.sources.withLock({ $0[key] != source }) else { continue }
                 let metadata: Logger.Metadata = ["provider": "\(name)", "app": "\(app.name)"]
                 do throws(CredentialFault) {
-                    directory.replace(with: try await self.way(kind, app, settings))
-                    self.context.logger.notice("credentials were read again", metadata: metadata)
+                    if directory.replace(with: try await self.way(kind, app, settings)) {
+                        self.context.logger.notice("credentials were read again", metadata: metadata)
+                    } else {
+                        self.context.logger.warning(
+                            "a provider that no app had at the start needs a restart", metadata: metadata)
+                    }
                 } catch {
                     self.context.logger.error(
                         "credentials cannot be used; the old ones stay",

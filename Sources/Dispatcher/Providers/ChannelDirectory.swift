@@ -73,8 +73,14 @@ package final class ChannelDirectory: Sendable {
     }
 
     /// Puts another way in the place of the app's.
-    package func replace(with way: Way) {
+    ///
+    /// - Returns: false if this process does not send to the provider, so that its work would wait for nobody; nothing is put
+    ///   in then.
+    @discardableResult
+    package func replace(with way: Way) -> Bool {
+        guard self.providers.contains(way.channel.provider) else { return false }
         self.ways.withLock { $0[way.channel.provider, default: [:]][way.channel.app] = way }
+        return true
     }
 
     /// Takes an app's way away.
