@@ -136,6 +136,9 @@ struct CircuitBreakerTests {
         let end = Self.start + .seconds(1)
         #expect(breaker.state(at: Self.start) == .open(until: end))
         #expect(breaker.state(at: end) == .probing)
+        // A pause that is shorter than the time between two looks is seen by the second, and not by the third.
+        #expect(breaker.state(at: end + .seconds(4), since: Self.start) == .open(until: end))
+        #expect(breaker.state(at: end + .seconds(9), since: end + .seconds(4)) == .probing)
         #expect(breaker.state(at: end + .seconds(599)) == .probing)
         #expect(breaker.state(at: end + .seconds(600)) == .closed)
         // Whoever comes after that still finds out by two calls.

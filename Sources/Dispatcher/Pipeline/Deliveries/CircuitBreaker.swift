@@ -198,9 +198,12 @@ struct CircuitBreaker: Sendable {
 
     /// How it stands at a moment, for those who look on: one whose pause is over waits for a call to find out, and what nobody
     /// has wanted for long is not told to be out of use.
-    func state(at moment: Timestamp) -> State {
+    ///
+    /// - Parameter last: when they looked last; a pause that has ended since is shown this once, as it may be shorter than the
+    ///   time between two looks.
+    func state(at moment: Timestamp, since last: Timestamp? = nil) -> State {
         if !self.isInUse(at: moment) { return .closed }
-        if case .open(let until) = self.state, until <= moment { return .probing }
+        if case .open(let until) = self.state, until <= last ?? moment { return .probing }
         return self.state
     }
 

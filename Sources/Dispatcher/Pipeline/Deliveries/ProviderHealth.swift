@@ -190,7 +190,9 @@ final class ProviderHealth: Sendable {
     ///
     /// Where devices name services, those in use count by what they have answered of late: one user's dead service does not put
     /// the app out of use, one that most of the messages go to does. Where none has answered anything each counts the same.
-    func overviews(of apps: [String], now: Timestamp) -> [String: Overview] {
+    ///
+    /// - Parameter last: when that was asked last.
+    func overviews(of apps: [String], now: Timestamp, since last: Timestamp? = nil) -> [String: Overview] {
         let known = self.breakers.withLock { breakers in
             Dictionary(grouping: breakers.filter { $0.value.isInUse(at: now) }) { $0.key.app }
         }
@@ -205,7 +207,7 @@ final class ProviderHealth: Sendable {
                 let weight = isAnyKnown ? breaker.answered : 1
                 all += weight
                 overview.inFlight += breaker.inFlight
-                switch breaker.state(at: now) {
+                switch breaker.state(at: now, since: last) {
                 case .closed: break
                 case .probing: probing += weight
                 case .open(let until):

@@ -34,6 +34,7 @@ package struct ProviderStateService: Service {
         let roster = ProviderRoster(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         let survey = StreamSurvey(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         var shown: Set<Way> = []
+        var last: Timestamp?
         while goesOn {
             let now = self.dispatcher.now()
             var states: [ProviderState] = []
@@ -41,7 +42,7 @@ package struct ProviderStateService: Service {
             shown = []
             for service in self.deliveries {
                 let apps = self.dispatcher.channels.apps(of: service.provider)
-                let overviews = service.health.overviews(of: apps, now: now)
+                let overviews = service.health.overviews(of: apps, now: now, since: last)
                 states += self.states(of: service, overviews)
                 for (app, overview) in overviews {
                     let way = Way(provider: service.provider, app: app)
@@ -49,6 +50,7 @@ package struct ProviderStateService: Service {
                     shown.insert(way)
                 }
             }
+            last = now
             gone.subtract(shown)
             // A gauge keeps what it was told last, of an app that is no more too.
             for way in gone { self.show(way, ProviderHealth.Overview()) }
