@@ -121,6 +121,35 @@ struct MetricsTests {
         }
     }
 
+    @Test("of an app that is no more nothing is under way")
+    func goneApp() async throws {
+        try await Stack.with { stack in
+            let file = stack.directory.path + "/apps.yaml"
+            func write(_ app: String) throws {
+                let fcm = "{credentials: \(stack.sandbox.serviceAccountPath), endpoint: \"\(stack.sandbox.url)\"}"
+                try "apps: {\(app): {fcm: \(fcm)}}".write(toFile: file, atomically: true, encoding: .utf8)
+            }
+            try write("news")
+            let gateway = try await stack.startGateway()
+            let answer = try await gateway.call(
+                .post, "/v1/devices", token: try await Stack.token(user: "ada"),
+                json: #"{"platform":"android","token":"silent-1","name":"phone","app":"news"}"#)
+            #expect(answer.status == 201)
+            let dispatcher = try await stack.startDispatcher(environment: ["APPS": file])
+            let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
+            func underWay() async throws -> Double? {
+                let samples = try await Self.page("\(metrics)/metrics", stack).samples
+                return samples.first { key, _ in
+                    key.hasPrefix("carillon_provider_in_flight{") && key.contains(#"app="news""#)
+                }?.value
+            }
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Hello")])
+            try await eventually("one is under way") { try await underWay() == 1 }
+            try write("other")
+            try await eventually("the app is no more") { try await underWay() == 0 }
+        }
+    }
+
     @Test(
         "rules and dashboard ask for metrics that are there",
         arguments: [
