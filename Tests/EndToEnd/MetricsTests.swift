@@ -4,6 +4,7 @@
 import Fixtures
 import Foundation
 import JSON
+import ProviderSandbox
 import Testing
 import Transfer
 
