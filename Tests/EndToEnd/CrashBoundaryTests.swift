@@ -245,6 +245,9 @@ struct CrashBoundaryTests {
             let count = try await stack.connection.send("ZCARD", .text("carillon:unconfirmed:{\(shard)}"))
             if try count.integer() > 0 { return false }
         }
-        return try await stack.connection.send("ZCARD", "carillon:{fcm}:retry:critical").integer() == 0
+        for set in ["carillon:{fcm}:retry:critical", "carillon:{fcm}:held:critical:default"] {
+            if try await stack.connection.send("ZCARD", .text(set)).integer() > 0 { return false }
+        }
+        return true
     }
 }

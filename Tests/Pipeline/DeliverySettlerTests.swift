@@ -80,6 +80,36 @@ struct DeliverySettlerTests {
         }
     }
 
+    @Test("what is held back untried waits with its app's, not with the retries, and once however often it is settled")
+    func heldBack() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                var settler = Self.settler(dispatcher)
+                settler.spread = { .zero }
+                let due = TestDispatcher.now + .seconds(30)
+                for (attempt, app) in [(0, "shop"), (0, "shop"), (1, "news")] {
+                    let result = DeliveryOutcome.Result.heldBack(until: due, reason: "rate", app: app)
+                    try await settler.settle([Self.outcome(result, attempt: attempt, dispatcher, app: nil)])
+                }
+                let held = HeldSets(connection: redis, keys: keys)
+                #expect(try await held.apps(provider: .webpush, lane: .normal).sorted() == ["news", "shop"])
+                #expect(try await held.waiting(provider: .webpush, lane: .normal).count == 2)
+                let set = RetrySet(connection: redis, keys: keys)
+                #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
+                let early = try await held.moveDue(
+                    provider: .webpush, lane: .normal, app: "shop", now: due + .milliseconds(-1), limit: 10)
+                #expect(early == 0)
+                let late = try await held.moveDue(
+                    provider: .webpush, lane: .normal, app: "shop", now: due, limit: 10)
+                #expect(late == 1)
+                #expect(try await database.pool.query("SELECT 1 FROM carillon.delivery_attempts").isEmpty)
+            }
+        }
+    }
+
     @Test("a call counts for the app whose credentials it was made with")
     func app() async throws {
         try await TestRedis.with { redis, prefix in

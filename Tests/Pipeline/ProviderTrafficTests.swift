@@ -43,7 +43,7 @@ struct ProviderTrafficTests {
             .answered(.slowDown(reason: "QUOTA_EXCEEDED", after: .seconds(60))),
             .answered(.configuration(reason: "HTTP_403")),
             .noCredential(reason: "token_endpoint_503"),
-            .heldBack(until: Timestamp(seconds: 2_000), reason: "rate"),
+            .heldBack(until: Timestamp(seconds: 2_000), reason: "rate", app: "default"),
             .gone,
         ] as [DeliveryOutcome.Result])
     func over(result: DeliveryOutcome.Result) {

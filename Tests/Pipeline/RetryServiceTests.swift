@@ -47,14 +47,14 @@ struct RetryServiceTests {
                 func moved() async throws -> Int {
                     let before = try await length(.normal)
                     seconds.withLock { $0 += 1 }
-                    await retries.move(service, set)
+                    await retries.move(service)
                     return try await length(.normal) - before
                 }
 
                 try await Self.add(0..<3_000, .normal, redis, keys)
                 try await Self.add(3_000..<3_300, .critical, redis, keys)
                 service.traffic.note(sent: 100, failed: 100)
-                await retries.move(service, set)
+                await retries.move(service)
                 #expect(try await length(.critical) == 300, "what is critical does not wait")
                 #expect(try await length(.normal) == 0)
                 for _ in 0..<5 { #expect(try await moved() == 20) }

@@ -18,6 +18,8 @@ struct KeyspaceTests {
         #expect(self.keys.deliveries(.fcm, .critical) == "carillon:{fcm}:deliveries:critical")
         #expect(self.keys.deliveries(.apns, .normal) == "carillon:{apns}:deliveries:normal")
         #expect(self.keys.retries(.fcm, .bulk) == "carillon:{fcm}:retry:bulk")
+        #expect(self.keys.held(.fcm, .bulk) == "carillon:{fcm}:held:bulk")
+        #expect(self.keys.held(.fcm, .bulk, app: "shop") == "carillon:{fcm}:held:bulk:shop")
         #expect(self.keys.pauses(.fcm) == "carillon:{fcm}:pauses")
         #expect(self.keys.dead == "carillon:dead")
         #expect(self.keys.presence("u1") == "carillon:presence:{u1}")
@@ -36,7 +38,8 @@ struct KeyspaceTests {
         let names =
             Lane.allCases.map { keys.jobs($0) }
             + [
-                keys.deliveries(.fcm, .bulk), keys.retries(.apns, .normal), keys.pauses(.fcm), keys.dead,
+                keys.deliveries(.fcm, .bulk), keys.retries(.apns, .normal), keys.held(.apns, .normal),
+                keys.held(.apns, .normal, app: "shop"), keys.pauses(.fcm), keys.dead,
                 keys.presence("u"), keys.nodeLease("n"), keys.dispatcherLease("d"), keys.nodeChannel("n"),
                 keys.allNodesChannel, keys.unconfirmed(shard: 0), keys.sweepTurn, keys.memory, keys.knownProviders,
             ]
@@ -48,9 +51,14 @@ struct KeyspaceTests {
     func tags() {
         func tag(_ key: String) -> Substring { key.drop { $0 != "{" }.prefix { $0 != "}" } }
         for provider in Provider.wellKnown + [Provider(word: "pigeon")] {
-            let keys = Lane.allCases.flatMap { [self.keys.deliveries(provider, $0), self.keys.retries(provider, $0)] }
+            let keys = Lane.allCases.flatMap { lane in
+                [
+                    self.keys.deliveries(provider, lane), self.keys.retries(provider, lane),
+                    self.keys.held(provider, lane), self.keys.held(provider, lane, app: "{shop}"),
+                ]
+            }
             #expect(Set(keys.map(tag)) == ["{\(provider.rawValue)"])
-            #expect(Set(keys).count == 6)
+            #expect(Set(keys).count == 12)
         }
     }
 
@@ -67,6 +75,8 @@ struct KeyspaceTests {
             for provider in Provider.wellKnown + [Provider(word: "pigeon")] {
                 #expect(keys.takesBack(keys.deliveries(provider, lane)))
                 #expect(!keys.takesBack(keys.retries(provider, lane)))
+                #expect(!keys.takesBack(keys.held(provider, lane)))
+                #expect(!keys.takesBack(keys.held(provider, lane, app: "shop")))
                 #expect(!keys.takesBack("other:" + keys.deliveries(provider, lane)))
                 #expect(!keys.takesBack(keys.deliveries(provider, lane) + "r"))
             }

@@ -7,7 +7,7 @@ package import Model
 ///
 /// What to send is read from PostgreSQL when its turn comes.
 ///
-/// Its text is both the stream entry's only field and the member of the retry set:
+/// Its text is both the stream entry's only field and the member of the retry set, or of what was held back:
 /// `1 <notification> <device> <attempt> <flags> <user>`, where 1 is the format's number and flags are `-` or letters: `r` for
 /// a repeat, `a` for one that calls for attention, `u` for one whose outcome was unknown before, `x` for one that takes the
 /// notification off the device.

@@ -46,6 +46,16 @@ package struct Keyspace: Sendable {
         "\(self.prefix){\(provider.rawValue)}:retry:\(lane.rawValue)"
     }
 
+    /// The apps of which something was held back untried.
+    package func held(_ provider: Provider, _ lane: Lane) -> String {
+        "\(self.prefix){\(provider.rawValue)}:held:\(lane.rawValue)"
+    }
+
+    /// What was held back of an app.
+    package func held(_ provider: Provider, _ lane: Lane, app: String) -> String {
+        self.held(provider, lane) + ":" + app
+    }
+
     /// Until when which of a provider's accounts are left alone.
     package func pauses(_ provider: Provider) -> String { "\(self.prefix){\(provider.rawValue)}:pauses" }
 

@@ -5,6 +5,8 @@ package import Model
 package import Redis
 
 /// Deliveries that failed for the moment, by the time of their next try.
+///
+/// What was held back untried is in the ``HeldSets``; older dispatchers put it here as well.
 package struct RetrySet: Sendable {
     private let connection: RedisConnection
     private let keys: Keyspace

@@ -24,7 +24,7 @@ package struct StreamSurvey: Sendable {
         package var oldest: Timestamp?
         /// When the oldest entry that is being worked on was appended.
         package var oldestPending: Timestamp?
-        /// What waits for its next try.
+        /// What waits for its next try, or was held back before its first.
         package var retries = 0
         /// When the first of them is due.
         package var nextRetry: Timestamp?
@@ -65,10 +65,12 @@ package struct StreamSurvey: Sendable {
     private let connection: RedisConnection
     private let keys: Keyspace
     private let roster: ProviderRoster
+    private let held: HeldSets
 
     package init(connection: RedisConnection, keys: Keyspace) {
         self.connection = connection
         self.keys = keys
+        self.held = HeldSets(connection: connection, keys: keys)
         self.roster = ProviderRoster(connection: connection, keys: keys)
     }
 
@@ -118,7 +120,7 @@ package struct StreamSurvey: Sendable {
         return aside
     }
 
-    /// Fills in how a stream stands, in one round trip; a second one where some of it is being worked on.
+    /// Fills in how a stream stands, in one round trip; more where some of it is being worked on, and for what is held back.
     private func read(_ stream: Stream) async throws(RedisError) -> Stream {
         var stream = stream
         let name = RedisArgument.text(stream.name)
@@ -143,6 +145,11 @@ package struct StreamSurvey: Sendable {
             stream.retries = Int(try replies[3].integer())
             let next = try replies[4].strings()
             stream.nextRetry = next.last.flatMap { Int64($0) }.map { Timestamp(milliseconds: $0) }
+        }
+        if let provider = stream.provider {
+            let held = try await self.held.waiting(provider: provider, lane: stream.lane)
+            stream.retries += held.count
+            stream.nextRetry = [stream.nextRetry, held.firstDue].compactMap(\.self).min()
         }
         if stream.pending > 0 { stream.oldestPending = try await self.oldest(stream.name) }
         return stream
@@ -184,21 +191,22 @@ package struct StreamSurvey: Sendable {
         return milliseconds.map { Timestamp(milliseconds: $0) }
     }
 
-    /// How many deliveries of a provider are in its streams, and how many wait for their next try.
+    /// How many deliveries of a provider are in its streams, and how many wait for their next try or were held back.
     package func waiting(_ provider: Provider) async throws(RedisError) -> (streams: Int, retries: Int) {
         var (streams, retries) = (0, 0)
         for lane in Lane.allCases {
             streams += Int(
                 try await self.connection.send("XLEN", .text(self.keys.deliveries(provider, lane))).integer())
             retries += Int(try await self.connection.send("ZCARD", .text(self.keys.retries(provider, lane))).integer())
+            retries += try await self.held.waiting(provider: provider, lane: lane).count
         }
         return (streams, retries)
     }
 
     /// Since when at least a delivery of a provider's waits; nil if none does.
     ///
-    /// One in a stream waits since it was appended. Of retries it is not known when they were appended first: they count from
-    /// when they were due, and as of now before that.
+    /// One in a stream waits since it was appended. Of retries, and of what was held back, it is not known when they were
+    /// appended first: they count from when they were due, and as of now before that.
     package func oldestWaiting(_ provider: Provider, now: Timestamp) async throws(RedisError) -> Timestamp? {
         var oldest: Timestamp?
         for lane in Lane.allCases {
@@ -209,7 +217,8 @@ package struct StreamSurvey: Sendable {
             guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected a reply a command") }
             let appended = try Self.first(replies[0])
             let due = try replies[1].strings().last.flatMap { Int64($0) }.map { Timestamp(milliseconds: $0) }
-            for moment in [appended, due.map { min($0, now) }].compactMap(\.self) {
+            let held = try await self.held.waiting(provider: provider, lane: lane).firstDue
+            for moment in [appended, due.map { min($0, now) }, held.map { min($0, now) }].compactMap(\.self) {
                 oldest = min(oldest ?? moment, moment)
             }
         }

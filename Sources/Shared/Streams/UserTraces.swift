@@ -4,7 +4,8 @@
 import Model
 package import Redis
 
-/// What Redis holds of one user beside streams that are worked off: presence, what is used up, retries, dead letters.
+/// What Redis holds of one user beside streams that are worked off: presence, what is used up, retries and what was held back,
+/// dead letters.
 ///
 /// Entries of the jobs and deliveries streams are not looked for: a delivery of a user who is gone finds no row, and goes.
 /// Nor are those of the event log and of webhooks' queues, which are bounded and go by themselves.
@@ -49,37 +50,46 @@ package struct UserTraces: Sendable {
         return count
     }
 
-    /// Removes the user's deliveries from every retry set; each set is walked once, in steps.
+    /// Removes the user's deliveries from every retry set and from all that was held back; each set is walked once, in steps.
     ///
     /// - Returns: how many there were.
     package func eraseRetries(user: String) async throws(RedisError) -> Int {
         var count = 0
-        let pattern = "1 * " + Self.escaped(user)
+        let held = HeldSets(connection: self.connection, keys: self.keys)
         for provider in try await self.roster.all() {
             for lane in Lane.allCases {
-                let key = self.keys.retries(provider, lane)
-                var cursor = "0"
-                repeat {
-                    let reply = try await self.connection.send(
-                        "ZSCAN", .text(key), .text(cursor), "MATCH", .text(pattern), "COUNT", .integer(Self.scanCount)
-                    )
-                    guard var items = try reply.cursor(), try items.array() == 2 else { break }
-                    cursor = try items.string() ?? "0"
-                    var found: [RedisArgument] = []
-                    for _ in 0..<(try items.array() ?? 0) / 2 {
-                        let member = try items.bytes() ?? []
-                        try items.skip()
-                        // The pattern's star also spans names that end like this one.
-                        guard let work = try? DeliveryWork(member), work.user.utf8.elementsEqual(user.utf8) else {
-                            continue
-                        }
-                        found.append(.slice(member))
-                    }
-                    guard !found.isEmpty else { continue }
-                    count += Int(try await self.connection.send(["ZREM", .text(key)] + found).integer())
-                } while cursor != "0"
+                count += try await self.eraseRetries(user: user, in: self.keys.retries(provider, lane))
+                for app in try await held.apps(provider: provider, lane: lane) {
+                    count += try await self.eraseRetries(user: user, in: self.keys.held(provider, lane, app: app))
+                }
             }
         }
+        return count
+    }
+
+    private func eraseRetries(user: String, in key: String) async throws(RedisError) -> Int {
+        var count = 0
+        let pattern = "1 * " + Self.escaped(user)
+        var cursor = "0"
+        repeat {
+            let reply = try await self.connection.send(
+                "ZSCAN", .text(key), .text(cursor), "MATCH", .text(pattern), "COUNT", .integer(Self.scanCount)
+            )
+            guard var items = try reply.cursor(), try items.array() == 2 else { break }
+            cursor = try items.string() ?? "0"
+            var found: [RedisArgument] = []
+            for _ in 0..<(try items.array() ?? 0) / 2 {
+                let member = try items.bytes() ?? []
+                try items.skip()
+                // The pattern's star also spans names that end like this one.
+                guard let work = try? DeliveryWork(member), work.user.utf8.elementsEqual(user.utf8) else {
+                    continue
+                }
+                found.append(.slice(member))
+            }
+            guard !found.isEmpty else { continue }
+            count += Int(try await self.connection.send(["ZREM", .text(key)] + found).integer())
+        } while cursor != "0"
         return count
     }
 

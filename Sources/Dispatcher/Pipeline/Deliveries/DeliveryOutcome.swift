@@ -23,8 +23,8 @@ struct DeliveryOutcome: Sendable {
         case noCredential(reason: String)
         /// Nobody can send to the device's app.
         case noProvider
-        /// It was not its turn: the provider is out of use, or its rate is used up.
-        case heldBack(until: Timestamp, reason: String)
+        /// It was not its turn: the provider is out of use for its app, or the app's rate is used up.
+        case heldBack(until: Timestamp, reason: String, app: String)
         /// The entry is no work at all.
         case malformed
     }

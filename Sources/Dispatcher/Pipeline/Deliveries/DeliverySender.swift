@@ -88,12 +88,15 @@ struct DeliverySender: Sendable {
                 await settle(self.outcome(entry, batch, nil, .malformed))
             }
         }
-        // What nobody can be called for needs no looking up.
+        // What nobody can be called for needs no looking up, unless it is to be found out whose it is.
         let apps = self.dispatcher.channels.apps(of: self.provider)
-        if case .outOfUse(let until) = self.health.standing(of: apps, now: self.dispatcher.now()) {
+        if apps.count == 1, let app = apps.first,
+            case .outOfUse(let until) = self.health.standing(of: apps, now: self.dispatcher.now())
+        {
+            let held = DeliveryOutcome.Result.heldBack(until: until, reason: "out_of_use", app: app)
             for (entry, work) in works {
                 let item = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now)
-                await settle(self.outcome(entry, batch, item, .heldBack(until: until, reason: "out_of_use")))
+                await settle(self.outcome(entry, batch, item, held))
             }
             return []
         }
@@ -202,13 +205,13 @@ struct DeliverySender: Sendable {
         let app = way.channel.app
         let isShared = self.dispatcher.channels.isShared(self.provider)
         if case .no(let until) = self.health.admit(app, service: service, isShared: isShared, now: now) {
-            return .heldBack(until: until, reason: "out_of_use")
+            return .heldBack(until: until, reason: "out_of_use", app: app)
         }
         guard let rate = way.messagesPerSecond,
             let until = await self.turns.take(app, account: way.channel.account, perSecond: rate)
         else { return nil }
         self.health.withdraw(app, service: service)
-        return .heldBack(until: until, reason: "rate")
+        return .heldBack(until: until, reason: "rate", app: app)
     }
 
     /// Lets all that counts against an account's quota wait, here and, unless they know, in other dispatchers.

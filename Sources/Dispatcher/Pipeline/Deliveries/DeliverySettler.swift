@@ -11,7 +11,7 @@ import Stores
 import Streams
 import Transfer
 
-/// Records outcomes in batches: PostgreSQL first, then retries and dead letters, then the acknowledgement.
+/// Records outcomes in batches: PostgreSQL first, then retries, what was held back and dead letters, then the acknowledgement.
 struct DeliverySettler: Sendable {
     private static let configurationDelay: Duration = .seconds(60)
 
@@ -20,6 +20,7 @@ struct DeliverySettler: Sendable {
         var settlement = DeliveryStore.Settlement()
         var postponed: [Postponement] = []
         var retries: [(work: DeliveryWork, due: Timestamp, lane: Lane)] = []
+        var held: [(work: DeliveryWork, due: Timestamp, lane: Lane, app: String)] = []
         var dead: [DeadLetter] = []
         var finished: [String: (group: ConsumerGroup, ids: [String])] = [:]
         var told: [LifecycleEvent] = []
@@ -47,7 +48,7 @@ struct DeliverySettler: Sendable {
         }
         try await self.dispatcher.putOff(ledger.postponed)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(ledger.dead)
-        try await self.schedule(ledger.retries, after: outcomes)
+        try await self.schedule(ledger, after: outcomes)
         var told = ledger.told
         for (group, ids) in ledger.finished.values {
             try await self.dispatcher.acknowledge(ids, group, telling: told)
@@ -55,23 +56,25 @@ struct DeliverySettler: Sendable {
         }
     }
 
-    /// The member of the retry set is the work itself, so that doing this twice schedules it once.
+    /// The member of a set is the work itself, so that doing this twice schedules it once.
     ///
     /// Claims end first, as a retry that comes at once must not be taken for a twin of what it repeats.
-    private func schedule(
-        _ retries: [(work: DeliveryWork, due: Timestamp, lane: Lane)],
-        after outcomes: [DeliveryOutcome]
-    ) async throws {
+    private func schedule(_ ledger: Ledger, after outcomes: [DeliveryOutcome]) async throws {
         let claims = outcomes.compactMap { outcome in
             outcome.work.map { (work: $0, entry: outcome.entry.id, lane: outcome.lane) }
         }
-        guard !retries.isEmpty || !claims.isEmpty else { return }
-        let set = RetrySet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        guard !ledger.retries.isEmpty || !ledger.held.isEmpty || !claims.isEmpty else { return }
+        let retries = RetrySet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let held = HeldSets(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         var batch = RedisBatch()
         SendClaims(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
             .giveBack(claims, provider: self.provider, in: &batch)
-        for retry in retries {
-            set.add(retry.work, due: retry.due, provider: self.provider, lane: retry.lane, in: &batch)
+        for retry in ledger.retries {
+            retries.add(retry.work, due: retry.due, provider: self.provider, lane: retry.lane, in: &batch)
+        }
+        for item in ledger.held {
+            held.add(
+                item.work, due: item.due, provider: self.provider, lane: item.lane, app: item.app, in: &batch)
         }
         let request = batch
         try await self.dispatcher.untilDone("schedule retries") {
@@ -117,10 +120,10 @@ struct DeliverySettler: Sendable {
         case .noProvider:
             self.record(outcome, work, .skipped, "no_provider", in: &ledger)
             self.fail(outcome, work, "no_provider", in: &ledger)
-        case .heldBack(let until, let reason):
+        case .heldBack(let until, let reason, let app):
             // It was not tried, and leaves no trace but the time that passes.
             self.metrics.held(reason).increment()
-            ledger.retries.append((work, until + self.spread(), outcome.lane))
+            ledger.held.append((work, until + self.spread(), outcome.lane, app))
         }
     }
 

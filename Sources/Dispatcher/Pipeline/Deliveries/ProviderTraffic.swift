@@ -11,6 +11,8 @@ final class ProviderTraffic: Sendable {
         var sent = 0
         var failed = 0
         var budget = RetryBudget()
+        /// How what was held back of an app comes back that was out of use while others were not.
+        var apps: [String: RetryBudget] = [:]
     }
 
     private let counts = Mutex(Counts())
@@ -65,5 +67,32 @@ final class ProviderTraffic: Sendable {
 
     func spend(_ count: Int) {
         self.counts.withLock { $0.budget.spend(count) }
+    }
+
+    /// How many of those that were held back of an app may be moved now, beside what is to be moved of all apps.
+    func allowance(of app: String, now: Timestamp) -> Int {
+        self.counts.withLock { $0.apps[app]?.allowance(now: now) ?? .max }
+    }
+
+    /// Notes that the provider is out of use for an app of which something is held back, so that it comes back by steps.
+    func noteOutage(of app: String, now: Timestamp) {
+        self.counts.withLock { $0.apps[app, default: RetryBudget()].noteOutage(now: now) }
+    }
+
+    /// Notes that of all apps but these nothing that was held back is due now.
+    func noteEmpty(except apps: Set<String>, now: Timestamp) {
+        self.counts.withLock { counts in
+            for app in Array(counts.apps.keys) where !apps.contains(app) {
+                counts.apps[app]?.noteEmpty(now: now)
+                if counts.apps[app]?.isBounded == false { counts.apps[app] = nil }
+            }
+        }
+    }
+
+    func spend(_ count: Int, of app: String) {
+        self.counts.withLock { counts in
+            counts.budget.spend(count)
+            counts.apps[app]?.spend(count)
+        }
     }
 }

@@ -59,6 +59,9 @@ struct RetryBudget: Sendable {
         if self.phase != .failing { self.recover(now: now) }
     }
 
+    /// Whether not all that is due may be moved.
+    var isBounded: Bool { self.phase != .working }
+
     /// Notes that nothing is due now.
     mutating func noteEmpty(now: Timestamp) {
         // What was held back until it would be tried again comes due over a while.
