@@ -202,6 +202,49 @@ struct DeliverySenderTests {
         }
     }
 
+    @Test("while nobody can be called what is held back is its app's, which is looked up if there are several")
+    func heldBack() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                let keys = Keyspace(prefix: prefix)
+                let types = [NotificationType(name: "news")]
+                let own = RecordingChannel { _ in }
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                for isShared in [false, true] {
+                    let dispatcher =
+                        try isShared
+                        ? TestDispatcher.make(database.pool, redis, keys, types, own, OtherChannel())
+                        : TestDispatcher.make(database.pool, redis, keys, types, own)
+                    dispatcher.leaseClock.renewed(at: .now)
+                    let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+                    health.hold(
+                        ["another", "default"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
+                    let sender = Self.sender(dispatcher, redis, keys, health: health)
+                    let group = dispatcher.group(keys.deliveries(.fcm, .normal))
+                    let settled = Settled()
+                    try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) {
+                        settled.add($0)
+                    }
+                    #expect(settled.heldApps == ["default"])
+                    #expect(settled.areLookedUp == [isShared])
+                }
+            }
+        }
+    }
+
+    /// Another app's.
+    private struct OtherChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app = "another"
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            ProviderReply(.unanswered(reason: "unused", mayHaveBeenSent: false))
+        }
+    }
+
     /// A provider that notes what it is sent.
     private struct RecordingChannel: ProviderChannel {
         let provider = Provider.fcm
@@ -217,10 +260,10 @@ struct DeliverySenderTests {
     private static func sender(
         _ dispatcher: Dispatcher,
         _ redis: RedisConnection,
-        _ keys: Keyspace
+        _ keys: Keyspace,
+        health: ProviderHealth = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
     ) -> DeliverySender {
-        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
-        return DeliverySender(
+        DeliverySender(
             dispatcher: dispatcher,
             provider: .fcm,
             health: health,
@@ -251,6 +294,15 @@ struct DeliverySenderTests {
         }
 
         var entries: [String] { self.outcomes.withLock { $0.map(\.entry.id) } }
+        var areLookedUp: [Bool] { self.outcomes.withLock { $0.map { $0.facts != nil } } }
+        var heldApps: [String] {
+            self.outcomes.withLock { outcomes in
+                outcomes.compactMap { outcome -> String? in
+                    guard case .heldBack(_, _, let app) = outcome.result else { return nil }
+                    return app
+                }
+            }
+        }
         var twins: [String] {
             self.outcomes.withLock { outcomes in
                 outcomes.filter { if case .refused(.underWay) = $0.result { true } else { false } }.map(\.entry.id)
