@@ -45,6 +45,7 @@ struct RestCommand: AsyncParsableCommand {
             try tokens.joined(separator: "\n").write(toFile: tokenFile, atomically: true, encoding: .utf8)
 
             let (gateway, port) = try await stack.gateway()
+            let metrics = try await MetricsPage(of: gateway)
             var routes: [String] = []
             var figures: [Figure] = []
             for (name, path) in Self.paths {
@@ -54,6 +55,7 @@ struct RestCommand: AsyncParsableCommand {
                 routes += ["--route", "\(path.prefix { $0 != "?" })=\(file)"]
                 figures.append(try self.measure(port, path, tokenFile))
             }
+            let pages = try await metrics.values("carillon_inbox_pages", by: "from")
             try await gateway.end()
 
             let (bare, barePort) = try await stack.bareServer(["bare-rest"] + routes)
@@ -70,6 +72,9 @@ struct RestCommand: AsyncParsableCommand {
                 report.add("yardstick_p50_ms", yardstick.p50)
                 report.add("yardstick_p99_ms", yardstick.p99)
                 report.add("ratio", figures[index].perSecond / yardstick.perSecond)
+                if index == 0 {
+                    report.add("share_from_memory", (pages["kept"] ?? 0) / max(1, pages.values.reduce(0, +)))
+                }
                 try report.print()
             }
             try await bare.end()

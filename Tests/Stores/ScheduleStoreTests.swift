@@ -215,15 +215,16 @@ struct ScheduleStoreTests {
                 """,
                 timeout: .seconds(240)
             )
-            try await pool.query("ANALYZE carillon.schedules", timeout: .seconds(60))
+            try await pool.query("ANALYZE carillon.schedules", timeout: .seconds(240))
             for mode in ["force_generic_plan", "force_custom_plan"] {
-                let results = try await pool.run([
-                    PostgresStatement("SELECT set_config('plan_cache_mode', '\(mode)', true)", []),
-                    PostgresStatement(
-                        "EXPLAIN " + ScheduleSQL.claim,
-                        [.int4(1), .timestamptz(Self.now.microseconds), .timestamptz(Self.now.microseconds)]
-                    ),
-                ])
+                let results = try await pool.run(
+                    [
+                        PostgresStatement("SELECT set_config('plan_cache_mode', '\(mode)', true)", []),
+                        PostgresStatement(
+                            "EXPLAIN " + ScheduleSQL.claim,
+                            [.int4(1), .timestamptz(Self.now.microseconds), .timestamptz(Self.now.microseconds)]
+                        ),
+                    ], timeout: .seconds(60))
                 let plan = try (results.last.map { Array($0) } ?? []).map { try $0.text(0) }.joined(separator: "\n")
                 #expect(plan.contains("schedules_wake"), "\(plan)")
                 #expect(plan.contains("schedules_pkey"), "\(plan)")

@@ -29,13 +29,17 @@ final class ProviderHealth: Sendable {
         let service: String?
     }
 
+    private struct Ways {
+        var breakers: [Scope: CircuitBreaker] = [:]
+        /// The calls under way of those that have answered nothing lately.
+        var strangers = 0
+    }
+
     private let provider: Provider
     /// What ways go by that share the provider's places.
     private let bounds: CallAllowance.Bounds
     private let logger: Logger
-    private let breakers = Mutex<[Scope: CircuitBreaker]>([:])
-    /// The calls under way of those that have answered nothing lately; changed only while `breakers` is locked.
-    private let strangers = Atomic<Int>(0)
+    private let ways = Mutex(Ways())
     /// When it was last said of an app that its configuration is not accepted for single devices.
     private let saidAt = Mutex<[String: Timestamp]>([:])
 
@@ -51,28 +55,25 @@ final class ProviderHealth: Sendable {
     /// - Parameter isShared: whether other apps use the provider, which those that hang must leave room.
     func admit(_ app: String, service: String? = nil, isShared: Bool, now: Timestamp) -> CircuitBreaker.Admission {
         let scope = Scope(app: app, service: service)
-        return self.breakers.withLock { breakers in
-            if breakers.count >= Self.capacity, breakers[scope] == nil {
-                breakers = breakers.filter { $0.value.inFlight > 0 || $0.value.isOpen(at: now) }
+        return self.ways.withLock { ways in
+            if ways.breakers.count >= Self.capacity, ways.breakers[scope] == nil {
+                ways.breakers = ways.breakers.filter { $0.value.inFlight > 0 || $0.value.isOpen(at: now) }
             }
             guard isShared || service != nil else {
-                return breakers[scope, default: CircuitBreaker()].admit(now: now)
+                return ways.breakers[scope, default: CircuitBreaker()].admit(now: now)
             }
-            var strangers = self.strangers.load(ordering: .relaxed)
-            let admission = breakers[scope, default: CircuitBreaker()]
-                .admit(now: now, within: self.bounds, strangers: &strangers)
-            self.strangers.store(strangers, ordering: .relaxed)
-            return admission
+            return ways.breakers[scope, default: CircuitBreaker()]
+                .admit(now: now, within: self.bounds, strangers: &ways.strangers)
         }
     }
 
     /// How a provider stands that these apps use: as the best of their breakers.
     func standing(of apps: [String], now: Timestamp) -> Standing {
-        self.breakers.withLock { breakers in
+        self.ways.withLock { ways in
             var earliest: Timestamp?
             var isProbing = false
             for app in apps {
-                switch breakers[Scope(app: app, service: nil)]?.state {
+                switch ways.breakers[Scope(app: app, service: nil)]?.state {
                 case nil, .closed: return .inUse
                 case .open(let until) where until > now: earliest = min(earliest ?? until, until)
                 case .open, .probing: isProbing = true
@@ -85,11 +86,9 @@ final class ProviderHealth: Sendable {
 
     func withdraw(_ app: String, service: String? = nil) {
         let scope = Scope(app: app, service: service)
-        self.breakers.withLock { breakers in
-            guard var breaker = breakers[scope] else { return }
-            breaker.withdraw()
-            self.giveBack(&breaker, isAnswered: false)
-            breakers[scope] = breaker
+        self.ways.withLock { ways in
+            ways.breakers[scope]?.withdraw()
+            ways.breakers[scope]?.giveBack(isAnswered: false, self.bounds, strangers: &ways.strangers)
         }
     }
 
@@ -102,12 +101,12 @@ final class ProviderHealth: Sendable {
     ) {
         let verdict = CircuitBreaker.Verdict(reply)
         let scope = Scope(app: app, service: service)
-        let (before, after) = self.breakers.withLock { breakers in
-            var breaker = breakers[scope, default: CircuitBreaker()]
+        let (before, after) = self.ways.withLock { ways in
+            var breaker = ways.breakers[scope, default: CircuitBreaker()]
             let before = breaker.state
             breaker.note(verdict, since: start, now: now)
-            self.giveBack(&breaker, isAnswered: verdict != .fails)
-            breakers[scope] = breaker
+            breaker.giveBack(isAnswered: verdict != .fails, self.bounds, strangers: &ways.strangers)
+            ways.breakers[scope] = breaker
             return (before, breaker.state)
         }
         let isToldApart = reply.concernsConfigurationInPart && self.isTimeToSay(app, now: now)
@@ -141,8 +140,8 @@ final class ProviderHealth: Sendable {
     /// when that puts an app's provider out of use.
     func hold(_ apps: [String], service: String? = nil, until moment: Timestamp, now: Timestamp) {
         for app in apps {
-            let isNews = self.breakers.withLock {
-                $0[Scope(app: app, service: service), default: CircuitBreaker()].hold(until: moment, now: now)
+            let isNews = self.ways.withLock {
+                $0.breakers[Scope(app: app, service: service), default: CircuitBreaker()].hold(until: moment, now: now)
             }
             guard isNews else { continue }
             var metadata: Logger.Metadata = [
@@ -171,12 +170,6 @@ final class ProviderHealth: Sendable {
         ).increment()
     }
 
-    private func giveBack(_ breaker: inout CircuitBreaker, isAnswered: Bool) {
-        var strangers = self.strangers.load(ordering: .relaxed)
-        breaker.giveBack(isAnswered: isAnswered, self.bounds, strangers: &strangers)
-        self.strangers.store(strangers, ordering: .relaxed)
-    }
-
     /// How the ways to the provider stand for one app.
     struct Overview: Equatable {
         var state: CircuitBreaker.State = .closed
@@ -193,15 +186,15 @@ final class ProviderHealth: Sendable {
     ///
     /// - Parameter last: when that was asked last.
     func overviews(of apps: [String], now: Timestamp, since last: Timestamp? = nil) -> [String: Overview] {
-        let known = self.breakers.withLock { breakers in
-            Dictionary(grouping: breakers.filter { $0.value.isInUse(at: now) }) { $0.key.app }
+        let known = self.ways.withLock { ways in
+            Dictionary(grouping: ways.breakers.filter { $0.value.isInUse(at: now) }) { $0.key.app }
         }
         var overviews: [String: Overview] = [:]
         for app in apps {
             var overview = Overview()
             let ways = known[app] ?? []
             let isAnyKnown = ways.contains { $0.value.answered > 0 }
-            var (all, open, probing) = (0, 0, 0)
+            var (all, out, probing) = (0, 0, 0)
             var earliest: Timestamp?
             for (scope, breaker) in ways {
                 let weight = isAnyKnown ? breaker.answered : 1
@@ -211,14 +204,14 @@ final class ProviderHealth: Sendable {
                 case .closed: break
                 case .probing: probing += weight
                 case .open(let until):
-                    open += weight
+                    out += weight
                     if scope.service != nil { overview.servicesOut += 1 }
                     if weight > 0 { earliest = min(earliest ?? until, until) }
                 }
             }
-            if let earliest, open * 2 > all {
+            if let earliest, out * 2 > all {
                 overview.state = .open(until: earliest)
-            } else if (open + probing) * 2 > all {
+            } else if (out + probing) * 2 > all {
                 overview.state = .probing
             }
             overviews[app] = overview
@@ -227,7 +220,7 @@ final class ProviderHealth: Sendable {
     }
 
     /// How many breakers are remembered.
-    var count: Int { self.breakers.withLock { $0.count } }
+    var count: Int { self.ways.withLock { $0.breakers.count } }
 }
 
 extension CircuitBreaker.Verdict {
