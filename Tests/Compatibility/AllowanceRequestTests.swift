@@ -19,20 +19,19 @@ struct AllowanceRequestTests {
         RequestFields(try JSONParser.parse(Array(json.utf8)))
     }
 
-    @Test("Preferences: what is said changes, what is not said stays; a required type may come as it is")
+    @Test("Preferences: nothing is said of what is left out; a required type may come as it is")
     func preferences() throws {
         var fields = try Self.fields(
             #"{"preferences":[{"notificationType":1,"inAppEnabled":true,"pushEnabled":false,"emailEnabled":true},"#
                 + #"{"notificationType":20,"emailEnabled":true},"#
                 + #"{"notificationType":5,"inAppEnabled":true,"pushEnabled":true,"emailEnabled":false}]}"#
         )
-        let wishes = ["GoalProgress": TypePreference(push: false)]
-        let changed = AllowanceRequests.preferences(&fields, types: Self.types, wishes: wishes)
+        let changed = AllowanceRequests.preferences(&fields, types: Self.types)
         #expect(fields.faults.isEmpty)
         #expect(
             changed == [
                 "BalanceAlert": TypePreference(inApp: true, push: false, email: true),
-                "GoalProgress": TypePreference(push: false, email: true),
+                "GoalProgress": TypePreference(email: true),
                 "Security": TypePreference(email: false),
             ])
     }
@@ -51,7 +50,7 @@ struct AllowanceRequestTests {
     )
     func faults(json: String, places: [String]) throws {
         var fields = try Self.fields(json)
-        _ = AllowanceRequests.preferences(&fields, types: Self.types, wishes: [:])
+        _ = AllowanceRequests.preferences(&fields, types: Self.types)
         #expect(fields.faults.map(\.field) == places)
     }
 

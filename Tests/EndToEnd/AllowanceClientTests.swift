@@ -185,4 +185,46 @@ struct AllowanceClientTests {
             #expect(after["email_opted_out"]?.bool == true)
         }
     }
+
+    @Test("what a client says nothing of in preferences stays, whatever comes between their being read and written")
+    func preferencesAlone() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let eve = try await CompatibilityClient(gateway, user: "eve")
+            let all =
+                #"{"preferences":[{"notificationType":10,"inAppEnabled":true,"pushEnabled":true,"emailEnabled":false}]}"#
+            for client in [ada, eve] {
+                #expect(try await client.send(.put, "\(Self.inbox)/preferences", all).status == 200)
+            }
+            // What comes between: the first statement of every change of preferences inserts the user, should there be none.
+            try await stack.query(
+                """
+                CREATE FUNCTION carillon.meanwhile() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN
+                    UPDATE carillon.preferences SET in_app = false, email = true WHERE user_id = NEW.user_id;
+                    RETURN NEW;
+                END $$
+                """
+            )
+            try await stack.query(
+                """
+                CREATE TRIGGER meanwhile BEFORE INSERT ON carillon.users FOR EACH ROW
+                EXECUTE FUNCTION carillon.meanwhile()
+                """
+            )
+            let some = #"{"preferences":[{"notificationType":10,"pushEnabled":false}]}"#
+            #expect(try await ada.send(.put, "\(Self.inbox)/preferences", some).status == 200)
+            let one = #"{"type":"AllowanceDeposit","push_enabled":false}"#
+            let answer = try await eve.send(.put, "/api/notifications/preferences", one)
+            #expect(answer.body["in_app_enabled"]?.bool == false, "what holds now, not what held before")
+            for client in [ada, eve] {
+                let after = try await client.get("\(Self.inbox)/preferences").body["preferences"]?.array
+                let deposit = after?.first { $0["notificationType"]?.integer == 10 }
+                #expect(deposit?["inAppEnabled"]?.bool == false)
+                #expect(deposit?["pushEnabled"]?.bool == false)
+                #expect(deposit?["emailEnabled"]?.bool == true)
+            }
+        }
+    }
 }

@@ -26,6 +26,24 @@ struct PreferenceStoreTests {
         }
     }
 
+    @Test("channels of which nothing is said are as by default, or stay as they are if that is wanted")
+    func unsaid() async throws {
+        try await Samples.withStores { pool in
+            let store = PreferenceStore(pool: pool)
+            func wish() async throws -> TypePreference? { try await store.preferences(user: "a")["x"] }
+            try await store.set(user: "a", preferences: ["x": TypePreference(push: false)], keepsUnsaid: true)
+            #expect(try await wish() == TypePreference(push: false))
+            try await store.set(
+                user: "a", preferences: ["x": TypePreference(inApp: true, email: false)], keepsUnsaid: true)
+            #expect(try await wish() == TypePreference(inApp: true, push: false, email: false))
+            try await store.set(
+                user: "a", preferences: ["x": TypePreference(inApp: false, push: true)], keepsUnsaid: true)
+            #expect(try await wish() == TypePreference(inApp: false, push: true, email: false))
+            try await store.set(user: "a", preferences: ["x": TypePreference(email: true)])
+            #expect(try await wish() == TypePreference(email: true))
+        }
+    }
+
     @Test("e-mail switched off as a whole is a wish of every type")
     func emailOptOut() async throws {
         try await Samples.withStores { pool in

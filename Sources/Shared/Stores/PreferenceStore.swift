@@ -42,17 +42,28 @@ package struct PreferenceStore: Sendable {
     }
 
     /// Sets preferences of the types named; the others stay.
-    package func set(user: String, preferences: [String: TypePreference]) async throws(PostgresError) {
+    ///
+    /// - Parameter keepsUnsaid: whether channels of which nothing is said stay as they are; else the type's default holds for them.
+    package func set(
+        user: String,
+        preferences: [String: TypePreference],
+        keepsUnsaid: Bool = false
+    ) async throws(PostgresError) {
         try await self.pool.run(
-            [PostgresStatement(Self.makeUser, [.text(user)])] + Self.statements(user: user, preferences: preferences)
+            [PostgresStatement(Self.makeUser, [.text(user)])]
+                + Self.statements(user: user, preferences: preferences, keepsUnsaid: keepsUnsaid)
         )
         if preferences.values.contains(where: { $0.quietHours != nil }) {
             try await self.pool.run([Self.reconsiderReleases(users: [user])])
         }
     }
 
-    /// What ``set(user:preferences:)`` runs for a user who is known.
-    static func statements(user: String, preferences: [String: TypePreference]) -> [PostgresStatement] {
+    /// What ``set(user:preferences:keepsUnsaid:)`` runs for a user who is known.
+    static func statements(
+        user: String,
+        preferences: [String: TypePreference],
+        keepsUnsaid: Bool = false
+    ) -> [PostgresStatement] {
         func flag(_ value: Bool?) -> PostgresValue { value.map { .bool($0) } ?? .null(.bool) }
         func number(_ value: Int?) -> PostgresValue { value.map { .int4(Int32(clamping: $0)) } ?? .null(.int4) }
         var statements = preferences.sorted { $0.key < $1.key }.map { type, preference in
@@ -64,7 +75,9 @@ package struct PreferenceStore: Sendable {
                     (user_id, type, in_app, push, email, quiet_off, quiet_start, quiet_end, quiet_weekdays)
                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
                 ON CONFLICT (user_id, type) DO UPDATE SET
-                    in_app = excluded.in_app, push = excluded.push, email = excluded.email,
+                    in_app = CASE WHEN $11 THEN coalesce(excluded.in_app, p.in_app) ELSE excluded.in_app END,
+                    push = CASE WHEN $11 THEN coalesce(excluded.push, p.push) ELSE excluded.push END,
+                    email = CASE WHEN $11 THEN coalesce(excluded.email, p.email) ELSE excluded.email END,
                     quiet_off = CASE WHEN $10 THEN p.quiet_off ELSE excluded.quiet_off END,
                     quiet_start = CASE WHEN $10 THEN p.quiet_start ELSE excluded.quiet_start END,
                     quiet_end = CASE WHEN $10 THEN p.quiet_end ELSE excluded.quiet_end END,
@@ -74,6 +87,7 @@ package struct PreferenceStore: Sendable {
                     .text(user), .text(type), flag(preference.inApp), flag(preference.push), flag(preference.email),
                     .bool(preference.quietHours == QuietOverride.none), number(hours?.start), number(hours?.end),
                     number(hours.map { Int($0.weekdays) }), .bool(preference.quietHours == nil),
+                    .bool(keepsUnsaid),
                 ]
             )
         }

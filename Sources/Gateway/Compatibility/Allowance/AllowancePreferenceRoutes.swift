@@ -32,10 +32,9 @@ struct AllowancePreferenceRoutes {
     private func setPreferences(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
-        let wishes = try await self.services.preferences.preferences(user: user)
-        let changed = AllowanceRequests.preferences(&fields, types: self.types, wishes: wishes)
+        let changed = AllowanceRequests.preferences(&fields, types: self.types)
         try fields.finish()
-        try await self.services.preferences.set(user: user, preferences: changed)
+        try await self.services.preferences.set(user: user, preferences: changed, keepsUnsaid: true)
         return try await self.answer(user)
     }
 

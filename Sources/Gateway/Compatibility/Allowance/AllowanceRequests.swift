@@ -9,14 +9,10 @@ enum AllowanceRequests {
     /// A catalog has some dozens of types; a client sends each once.
     private static let mostPreferences = 1_000
 
-    /// `UpdateNotificationPreferencesDto`: the user's words after it, by type.
+    /// `UpdateNotificationPreferencesDto`: what is said of each type; the rest of the user's words stays.
     ///
     /// Clients send every type back, those that cannot be refused among them: they may come as they are.
-    static func preferences(
-        _ fields: inout RequestFields,
-        types: CodedTypes,
-        wishes: [String: TypePreference]
-    ) -> [String: TypePreference] {
+    static func preferences(_ fields: inout RequestFields, types: CodedTypes) -> [String: TypePreference] {
         guard let items = fields.value["preferences"]?.array, items.count <= Self.mostPreferences else {
             fields.fault("preferences", "must be an array of at most \(Self.mostPreferences) objects")
             return [:]
@@ -34,7 +30,7 @@ enum AllowanceRequests {
                 entry.fault("notificationType", "is required and cannot be switched off")
             }
             if let type {
-                var wish = changed[type.name] ?? wishes[type.name] ?? TypePreference()
+                var wish = changed[type.name] ?? TypePreference()
                 if !type.isRequired {
                     wish.inApp = inApp ?? wish.inApp
                     wish.push = push ?? wish.push

@@ -131,10 +131,9 @@ struct HybridInboxRoutes {
         }
         try fields.finish()
         guard let type else { throw Problem(.badRequest, "type is missing") }
-        var wish = try await self.services.preferences.preferences(user: user)[type.name] ?? TypePreference()
-        wish.inApp = inApp ?? wish.inApp
-        wish.push = push ?? wish.push
-        try await self.services.preferences.set(user: user, preferences: [type.name: wish])
+        let said = TypePreference(inApp: inApp, push: push)
+        try await self.services.preferences.set(user: user, preferences: [type.name: said], keepsUnsaid: true)
+        let wish = try await self.services.preferences.preferences(user: user)[type.name] ?? TypePreference()
         let quietHours = try await self.services.preferences.settings(user: user).quietHours
         var writer = JSONWriter()
         HybridShape.write(type, wish: wish, quietHours: quietHours, to: &writer)
