@@ -65,15 +65,8 @@ struct AllowanceRequestTests {
     )
     func quietHours(json: String, expected: QuietHours?) throws {
         var fields = try Self.fields(json)
-        #expect(AllowanceRequests.quietHours(&fields, current: nil) == expected)
+        #expect(AllowanceRequests.quietHours(&fields) == expected)
         #expect(fields.faults.isEmpty)
-    }
-
-    @Test("Quiet hours keep the weekdays that were set elsewhere")
-    func weekdays() throws {
-        var fields = try Self.fields(#"{"enabled":true,"startTime":"21:00","endTime":"06:00"}"#)
-        let current = QuietHours(start: 0, end: 60, weekdays: 0x1F)
-        #expect(AllowanceRequests.quietHours(&fields, current: current)?.weekdays == 0x1F)
     }
 
     @Test(
@@ -86,7 +79,7 @@ struct AllowanceRequestTests {
     )
     func quietFaults(json: String, places: [String]) throws {
         var fields = try Self.fields(json)
-        #expect(AllowanceRequests.quietHours(&fields, current: nil) == nil)
+        #expect(AllowanceRequests.quietHours(&fields) == nil)
         #expect(fields.faults.map(\.field) == places)
     }
 }

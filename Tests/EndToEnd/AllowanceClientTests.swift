@@ -155,14 +155,17 @@ struct AllowanceClientTests {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let ada = try await CompatibilityClient(gateway, user: "ada")
-            let settings = #"{"zone":"Europe/Zurich","email":"ada@example.com","quiet_hours":null}"#
+            let settings =
+                #"{"zone":"Europe/Zurich","email":"ada@example.com","#
+                + #""quiet_hours":{"start":"20:00","end":"06:00","weekdays":[1]}}"#
             #expect(try await ada.send(.put, "/v1/settings", settings).status == 200)
             // What comes between: the first statement of every change of settings inserts the user, should there be none.
             try await stack.query(
                 """
                 CREATE FUNCTION carillon.meanwhile() RETURNS trigger LANGUAGE plpgsql AS $$
                 BEGIN
-                    UPDATE carillon.user_settings SET zone = 'Asia/Tokyo', opted_out = true, email_opted_out = true
+                    UPDATE carillon.user_settings
+                    SET zone = 'Asia/Tokyo', opted_out = true, email_opted_out = true, quiet_weekdays = 3
                     WHERE user_id = NEW.user_id;
                     RETURN NEW;
                 END $$
@@ -179,6 +182,7 @@ struct AllowanceClientTests {
             #expect(quiet.body["quietHoursStart"]?.string == "22:00:00")
             let after = try await ada.get("/v1/settings").body
             #expect(after["quiet_hours"]?["start"]?.string == "22:00")
+            #expect(after["quiet_hours"]?["weekdays"]?.array?.compactMap(\.integer) == [1, 2])
             #expect(after["zone"]?.string == "Asia/Tokyo")
             #expect(after["email"]?.string == "ada@example.com")
             #expect(after["opted_out"]?.bool == true)

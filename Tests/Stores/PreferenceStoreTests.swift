@@ -26,6 +26,27 @@ struct PreferenceStoreTests {
         }
     }
 
+    @Test("days of quiet hours can be kept, where there are any before and after")
+    func weekdays() async throws {
+        try await Samples.withStores { pool in
+            let store = PreferenceStore(pool: pool)
+            func set(_ hours: QuietHours?, keeping kept: KeptSettings) async throws -> QuietHours? {
+                var settings = UserSettings()
+                settings.quietHours = hours
+                return try await store.set(user: "a", settings: settings, keeping: kept).quietHours
+            }
+            let first = QuietHours(start: 60, end: 120, weekdays: 3)
+            #expect(try await set(first, keeping: [.weekdays]) == first)
+            let second = QuietHours(start: 90, end: 150)
+            #expect(try await set(second, keeping: [.weekdays]) == QuietHours(start: 90, end: 150, weekdays: 3))
+            #expect(try await set(second, keeping: []) == second)
+            #expect(try await set(first, keeping: []) == first)
+            #expect(try await set(nil, keeping: [.weekdays]) == nil)
+            // Those of hours that are no more are gone with them.
+            #expect(try await set(second, keeping: [.weekdays]) == second)
+        }
+    }
+
     @Test("channels of which nothing is said are as by default, or stay as they are if that is wanted")
     func unsaid() async throws {
         try await Samples.withStores { pool in

@@ -213,7 +213,11 @@ package struct PreferenceStore: Sendable {
                 opted_out = CASE WHEN $12 THEN s.opted_out ELSE excluded.opted_out END,
                 quiet_start = CASE WHEN $10 THEN s.quiet_start ELSE excluded.quiet_start END,
                 quiet_end = CASE WHEN $10 THEN s.quiet_end ELSE excluded.quiet_end END,
-                quiet_weekdays = CASE WHEN $10 THEN s.quiet_weekdays ELSE excluded.quiet_weekdays END,
+                quiet_weekdays = CASE
+                    WHEN $10 THEN s.quiet_weekdays
+                    WHEN $13 AND excluded.quiet_start IS NOT NULL THEN coalesce(s.quiet_weekdays, excluded.quiet_weekdays)
+                    ELSE excluded.quiet_weekdays
+                END,
                 email_opted_out = CASE WHEN $11 THEN s.email_opted_out ELSE excluded.email_opted_out END
             RETURNING \(Self.settingsColumns)
             """,
@@ -223,6 +227,7 @@ package struct PreferenceStore: Sendable {
                 number(settings.quietHours.map { Int($0.weekdays) }), .bool(settings.isOptedOut),
                 .bool(settings.isEmailOptedOut), .bool(kept.contains(.quietHours)),
                 .bool(kept.contains(.emailOptOut)), .bool(kept.contains(.general)),
+                .bool(kept.contains(.weekdays)),
             ]
         )
     }
@@ -240,4 +245,6 @@ package struct KeptSettings: OptionSet, Sendable {
     package static let emailOptOut = KeptSettings(rawValue: 2)
     /// Zone, locale, e-mail address and opt-out.
     package static let general = KeptSettings(rawValue: 4)
+    /// The days of quiet hours, where there are any before and after.
+    package static let weekdays = KeptSettings(rawValue: 8)
 }

@@ -41,11 +41,12 @@ struct AllowancePreferenceRoutes {
     private func setQuietHours(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
-        let current = try await self.services.preferences.settings(user: user).quietHours
         var settings = UserSettings()
-        settings.quietHours = AllowanceRequests.quietHours(&fields, current: current)
+        settings.quietHours = AllowanceRequests.quietHours(&fields)
         try fields.finish()
-        try await self.services.preferences.set(user: user, settings: settings, keeping: [.general, .emailOptOut])
+        // Its clients know no weekdays.
+        try await self.services.preferences.set(
+            user: user, settings: settings, keeping: [.general, .emailOptOut, .weekdays])
         return try await self.answer(user)
     }
 }

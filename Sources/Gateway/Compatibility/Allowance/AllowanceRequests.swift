@@ -43,10 +43,8 @@ enum AllowanceRequests {
         return changed
     }
 
-    /// `UpdateQuietHoursDto`: nil for none.
-    ///
-    /// - Parameter current: whose weekdays stay.
-    static func quietHours(_ fields: inout RequestFields, current: QuietHours?) -> QuietHours? {
+    /// `UpdateQuietHoursDto`: nil for none; on all days, as it names none.
+    static func quietHours(_ fields: inout RequestFields) -> QuietHours? {
         guard let isEnabled = fields.flag("enabled") else {
             if fields.faults.isEmpty { fields.fault("enabled", "is missing") }
             return nil
@@ -54,7 +52,7 @@ enum AllowanceRequests {
         let start = Self.minutes("startTime", isRequired: isEnabled, &fields)
         let end = Self.minutes("endTime", isRequired: isEnabled, &fields)
         guard isEnabled, let start, let end, start != end else { return nil }
-        return QuietHours(start: start, end: end, weekdays: current?.weekdays ?? 0x7F)
+        return QuietHours(start: start, end: end)
     }
 
     private static func minutes(_ name: String, isRequired: Bool, _ fields: inout RequestFields) -> Int? {
