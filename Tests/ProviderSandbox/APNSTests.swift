@@ -152,6 +152,7 @@ struct APNSTests {
             ("31", 403, "ExpiredProviderToken"), ("37", 403, "BadEnvironmentKeyInToken"), ("39", 403, "Forbidden"),
             ("12", 410, "ExpiredToken"), ("29", 429, "TooManyRequests"), ("2a", 429, "TooManyProviderTokenUpdates"),
             ("50", 500, "InternalServerError"), ("53", 503, "ServiceUnavailable"), ("54", 503, "Shutdown"),
+            ("90", 400, "NewBadRequest"), ("93", 403, "NewForbidden"), ("9a", 410, "NewGone"),
         ])
     func faults(code: String, status: Int, reason: String) async throws {
         let reply = try await #require(SandboxScope.client).apns(SandboxClient.device("dead\(code)00"))

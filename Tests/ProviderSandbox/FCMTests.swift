@@ -129,6 +129,7 @@ struct FCMTests {
             ("thirdparty", 401, "THIRD_PARTY_AUTH_ERROR"), ("permission", 403, nil),
             ("mismatch", 403, "SENDER_ID_MISMATCH"), ("unregistered", 404, "UNREGISTERED"),
             ("quota", 429, "QUOTA_EXCEEDED"), ("internal", 500, "INTERNAL"), ("unavailable", 503, "UNAVAILABLE"),
+            ("topicquota", 429, "QUOTA_EXCEEDED"), ("new403", 403, "NEW_REASON"), ("new429", 429, "NEW_REASON"),
         ])
     func faults(marker: String, status: Int, code: String?) async throws {
         let reply = try await #require(SandboxScope.client).fcm(#"{"message":{"token":"\#(marker)-table"}}"#)

@@ -14,8 +14,9 @@ struct MailTests {
         let log: ReceivedLog
         var session: SMTPSession
 
-        init(isSecure: Bool) {
-            let configuration = SandboxConfiguration()
+        init(isSecure: Bool, relay: SandboxConfiguration.Relay = .usual) {
+            var configuration = SandboxConfiguration()
+            configuration.relay = relay
             self.log = ReceivedLog(configuration, logger: Logger(label: "test"))
             let faults = MailFaults(attempts: AttemptLedger())
             self.session = SMTPSession(MailEndpoint(faults: faults, log: self.log, configuration), isSecure: isSecure)
@@ -92,6 +93,19 @@ struct MailTests {
         #expect(
             client.codes(["MAIL FROM:a@b.c", "MAIL FROM:<a@b.c> BODY=8BITMIME", "HELO me"]) == ["501", "555", "500"])
         #expect(client.codes(["MAIL FROM:<a@b.c> SIZE=99999999"]) == ["552"])
+    }
+
+    @Test("A relay may refuse all service, TLS or every login")
+    func unusual() {
+        var closed = Client(isSecure: false, relay: .withoutService)
+        #expect(closed.session.greeting == .reply("554 5.3.2 No service here"))
+        #expect(closed.codes(["EHLO me", "STARTTLS", "QUIT"]) == ["503", "503", "221", "[cl"])
+        var refusing = Client(isSecure: false, relay: .refusedTLS)
+        #expect(refusing.codes(["EHLO me", "STARTTLS"]) == ["250", "502"])
+        var busy = Client(isSecure: false, relay: .busyTLS)
+        #expect(busy.codes(["EHLO me", "STARTTLS"]) == ["250", "454"])
+        var busyLogin = Client(isSecure: true, relay: .busyLogin)
+        #expect(busyLogin.codes(["EHLO me", Self.login, "MAIL FROM:<a@b.c>"]) == ["250", "454", "530"])
     }
 
     @Test("Lines end with CRLF and are not too long")

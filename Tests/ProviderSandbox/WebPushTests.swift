@@ -120,6 +120,7 @@ struct WebPushTests {
         arguments: [
             ("gone-1", 410, nil), ("missing-1", 404, nil), ("forbidden-1", 403, nil), ("toolarge-1", 413, nil),
             ("limited-1", 429, "7"), ("unavailable-1", 503, "7"), ("internal-1", 500, nil), ("moved-1", 307, nil),
+            ("crowded-1", 429, nil), ("conflict-1", 409, nil), ("badgateway-1", 502, nil),
         ] as [(String, Int, String?)]
     )
     func faults(id: String, status: Int, delay: String?) async throws {

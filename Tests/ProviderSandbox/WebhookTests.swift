@@ -68,7 +68,9 @@ struct WebhookTests {
 
     @Test(
         "Tokens choose faults",
-        arguments: [("gone", 410), ("limited", 429), ("unavailable", 503), ("moved", 307), ("echo", 502)])
+        arguments: [
+            ("gone", 410), ("limited", 429), ("unavailable", 503), ("moved", 307), ("echo", 502), ("conflict", 409),
+        ])
     func faults(word: String, status: Int) async throws {
         let reply = try await Self.send(Self.body("\(word)-1"))
         #expect(reply.status == status)

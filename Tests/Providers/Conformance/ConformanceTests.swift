@@ -81,6 +81,17 @@ struct ConformanceTests {
         }
     }
 
+    @Test("So is what other settings or another server bring about", arguments: ProviderProfile.all)
+    func circumstances(profile: ProviderProfile) async throws {
+        for (name, circumstance) in profile.circumstances {
+            try await ProviderBench.with(profile, circumstance.row) { bench in
+                let reply = await bench.send(circumstance.row.marker)
+                #expect(reply.result == .answered(circumstance.answer), "\(name): \(reply)")
+                #expect(bench.sandbox.received().isEmpty)
+            }
+        }
+    }
+
     @Test("What a provider asks for is waited, in seconds or until a date", arguments: ProviderProfile.all)
     func delays(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile) { bench in

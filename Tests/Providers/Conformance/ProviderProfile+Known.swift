@@ -36,6 +36,17 @@ extension ProviderProfile {
             "badfield-": .deadToken(reason: "INVALID_ARGUMENT", evidence: nil),
             "devicequota-": .retryDevice(
                 reason: "QUOTA_EXCEEDED", after: .seconds(ProviderBench.retryAfter)),
+            "topicquota-": .retryDevice(
+                reason: "QUOTA_EXCEEDED", after: .seconds(ProviderBench.retryAfter)),
+            "internal-": .retry(reason: "INTERNAL", after: .seconds(10)),
+            // What a status means whose word is new; one that is 401 after a new access token too is of the configuration.
+            "new400-": .refused(reason: "NEW_REASON"),
+            "new404-": .refused(reason: "NEW_REASON"),
+            "new401-": .configuration(reason: "NEW_REASON"),
+            "new403-": .configuration(reason: "NEW_REASON"),
+            "new429-": .slowDown(reason: "NEW_REASON", after: .seconds(ProviderBench.retryAfter)),
+            "new500-": .retry(reason: "NEW_REASON", after: .seconds(10)),
+            "lost-": .retry(reason: "HTTP_404", after: .seconds(10)),
         ],
         delayed: ["quota-", "devicequota-", "unavailable-"],
         // A success counts by its body, which has FCM's name for the message.
@@ -77,6 +88,13 @@ extension ProviderProfile {
         answers: [
             "dead1100": .deadToken(reason: "Unregistered", evidence: Timestamp(seconds: 1_577_836_800)),
             "dead1300": .deadToken(reason: "ExpiredToken", evidence: Timestamp(seconds: 1_577_836_800)),
+            // What a status means whose word is new, whatever moment is beside it.
+            "dead9000": .refused(reason: "NewBadRequest"),
+            "dead9300": .configuration(reason: "NewForbidden"),
+            "dead9500": .retry(reason: "NewServerError", after: nil),
+            "dead9900": .retryDevice(reason: "NewTooMany", after: .seconds(60)),
+            "dead9a00": .deadToken(reason: "NewGone", evidence: nil),
+            "deadef00": .retry(reason: "HTTP_404", after: nil),
         ],
         delayed: ["dead5300", "dead5400"],
         // A success has the message's id in its head, and no body.
@@ -106,6 +124,10 @@ extension ProviderProfile {
         answers: [
             // Whoever followed it would have another status, that of the place where it leads.
             "moved-": .refused(reason: "HTTP_307"),
+            "conflict-": .refused(reason: "HTTP_409"),
+            "timeout-": .retry(reason: "HTTP_408", after: .seconds(10)),
+            "badgateway-": .retry(reason: "HTTP_502", after: .seconds(10)),
+            "crowded-": .retryDevice(reason: "HTTP_429", after: .seconds(60)),
             // Nothing tells a proxy's page from a service's own.
             "lost-": .deadToken(reason: "HTTP_404", evidence: nil),
         ],
@@ -124,10 +146,47 @@ extension ProviderProfile {
             "HTTP_404": "missing-", "HTTP_408": "timeout-", "HTTP_410": "gone-", "HTTP_413": "toolarge-",
             "HTTP_429": "limited-", "HTTP_500": "internal-", "HTTP_503": "unavailable-",
         ]),
-        answers: ["moved-": .refused(reason: "HTTP_307")],
+        answers: [
+            "moved-": .refused(reason: "HTTP_307"),
+            "conflict-": .refused(reason: "HTTP_409"),
+            "timeout-": .retry(reason: "HTTP_408", after: .seconds(10)),
+            "badgateway-": .retry(reason: "HTTP_502", after: .seconds(10)),
+            "crowded-": .slowDown(reason: "HTTP_429", after: .seconds(60)),
+        ],
         delayed: ["limited-", "unavailable-"],
         body: { $0["notification"]?["body"]?.string }
     )
+
+    /// Mail from an address that begins with a marker.
+    private static func from(_ marker: String) -> Row {
+        Row(settings: { settings, _ in settings["from"] = "\(marker)\(Self.random())@example.com" })
+    }
+
+    private static func relay(_ relay: SandboxConfiguration.Relay) -> Row { Row(sandbox: { $0.relay = relay }) }
+
+    private static let mailCircumstances: [String: Circumstance] = {
+        let minute = Duration.seconds(60)
+        return [
+            // Before the recipient was named: of a recipient the same words mean something else.
+            "a sender who is to wait": Circumstance(
+                Self.from("slowsender-"), .retry(reason: "SMTP_451_4.7.1", after: minute)),
+            "a sender who is sent away": Circumstance(
+                Self.from("busysender-"), .retry(reason: "SMTP_421_4.7.0", after: minute)),
+            "a sender who may not send": Circumstance(
+                Self.from("badsender-"), .configuration(reason: "SMTP_550_5.7.1")),
+            "a sender who is not known": Circumstance(
+                Self.from("nosender-"), .configuration(reason: "SMTP_550_5.1.1")),
+            "a size that is too large": Circumstance(
+                Self.from("largesender-"), .refused(reason: "SMTP_552_5.3.4")),
+            "no service": Circumstance(
+                Self.relay(.withoutService), .configuration(reason: "SMTP_554_5.3.2")),
+            "no TLS": Circumstance(Self.relay(.refusedTLS), .configuration(reason: "SMTP_502_5.5.1")),
+            "no TLS for now": Circumstance(
+                Self.relay(.busyTLS), .retry(reason: "SMTP_454_4.7.0", after: minute)),
+            "no login for now": Circumstance(
+                Self.relay(.busyLogin), .retry(reason: "SMTP_454_4.7.0", after: minute)),
+        ]
+    }()
 
     static let email = ProviderProfile(
         provider: .email,
@@ -153,7 +212,10 @@ extension ProviderProfile {
             "full-": .refused(reason: "SMTP_552_5.2.2"),
             "busy-": .retryDevice(reason: "SMTP_451_4.7.1", after: .seconds(60)),
             "later-": .retry(reason: "SMTP_452_4.3.1", after: .seconds(60)),
+            "netdown-": .retry(reason: "SMTP_451_4.4.1", after: .seconds(60)),
+            "wantslogin-": .configuration(reason: "SMTP_530_5.7.0"),
         ],
+        circumstances: Self.mailCircumstances,
         nonsense: ["babble-"],
         goAway: nil,
         refused: nil,

@@ -21,6 +21,17 @@ struct ProviderProfile: Sendable, CustomTestStringConvertible {
         var sandbox: (@Sendable (inout SandboxConfiguration) -> Void)?
     }
 
+    /// What is answered where more than the token is other than usual.
+    struct Circumstance: Sendable {
+        let row: Row
+        let answer: ProviderAnswer
+
+        init(_ row: Row, _ answer: ProviderAnswer) {
+            self.row = row
+            self.answer = answer
+        }
+    }
+
     static let usualNonsense = ["html-", "half-", "empty-", "huge-", "echo-"]
 
     let provider: Provider
@@ -31,6 +42,8 @@ struct ProviderProfile: Sendable, CustomTestStringConvertible {
     let rows: [String: Row]
     /// Answers that the table's rows do not tell: what the same word means otherwise, and what has no row.
     var answers: [String: ProviderAnswer] = [:]
+    /// The same where settings or the sandbox are other than usual, by what is.
+    var circumstances: [String: Circumstance] = [:]
     /// Markers of answers that say how long to wait.
     var delayed: [String] = []
     /// Markers of what is no answer at all.

@@ -12,6 +12,14 @@ package struct SandboxConfiguration: Sendable {
         case withoutTLS
         /// Only a way to log in that no client knows.
         case strangeLogin
+        /// Greets with 554, and takes nothing.
+        case withoutService
+        /// STARTTLS is offered and refused with 502.
+        case refusedTLS
+        /// STARTTLS is offered and refused for now, with 454.
+        case busyTLS
+        /// Every login is refused for now, with 454.
+        case busyLogin
     }
 
     /// The address to listen on; the certificate is for localhost and 127.0.0.1 and no other.

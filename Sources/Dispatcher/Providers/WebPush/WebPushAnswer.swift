@@ -20,7 +20,9 @@ package enum WebPushAnswer {
             "HTTP_403", .partialConfiguration,
             "the browser subscribed with another key; put the old VAPID_KEY back, or have the page subscribe anew"),
         AnswerRule("HTTP_404", .deadToken, "the subscription is gone; the page subscribes again when it is opened"),
-        AnswerRule("HTTP_408", .retry, "the service had to wait for the request; nothing is to be done"),
+        AnswerRule(
+            "HTTP_408", .retry, after: .seconds(10),
+            "the service had to wait for the request; nothing is to be done"),
         AnswerRule("HTTP_410", .deadToken, "the subscription has ended; the page subscribes again when it is opened"),
         AnswerRule("HTTP_413", .refused, "the service takes less than 4,096 bytes; send less data"),
         AnswerRule(

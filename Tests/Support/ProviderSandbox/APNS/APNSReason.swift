@@ -37,23 +37,30 @@ enum APNSReason: String, Sendable {
     case internalServerError = "InternalServerError"
     case serviceUnavailable = "ServiceUnavailable"
     case shutdown = "Shutdown"
+    // Words that no list of Apple's has.
+    case newBadRequest = "NewBadRequest"
+    case newForbidden = "NewForbidden"
+    case newGone = "NewGone"
+    case newTooMany = "NewTooMany"
+    case newServerError = "NewServerError"
 
     /// The HTTP status that goes with it.
     var status: Int {
         switch self {
         case .badCollapseID, .badDeviceToken, .badExpirationDate, .badMessageID, .badPriority, .badTopic,
             .deviceTokenNotForTopic, .duplicateHeaders, .idleTimeout, .invalidPushType, .missingDeviceToken,
-            .missingTopic, .payloadEmpty, .topicDisallowed:
+            .missingTopic, .payloadEmpty, .topicDisallowed, .newBadRequest:
             400
         case .badCertificate, .badCertificateEnvironment, .badEnvironmentKeyIDInToken, .badEnvironmentKeyInToken,
-            .expiredProviderToken, .forbidden, .invalidProviderToken, .missingProviderToken, .unrelatedKeyIDInToken:
+            .expiredProviderToken, .forbidden, .invalidProviderToken, .missingProviderToken, .unrelatedKeyIDInToken,
+            .newForbidden:
             403
         case .badPath: 404
         case .methodNotAllowed: 405
-        case .expiredToken, .unregistered: 410
+        case .expiredToken, .unregistered, .newGone: 410
         case .payloadTooLarge: 413
-        case .tooManyProviderTokenUpdates, .tooManyRequests: 429
-        case .internalServerError: 500
+        case .tooManyProviderTokenUpdates, .tooManyRequests, .newTooMany: 429
+        case .internalServerError, .newServerError: 500
         case .serviceUnavailable, .shutdown: 503
         }
     }

@@ -107,6 +107,15 @@ extension FCMRefusal {
         httpStatus: 429, status: "RESOURCE_EXHAUSTED", errorCode: "QUOTA_EXCEEDED",
         message: "Message rate exceeded for this device.")
 
+    static let topicQuotaExceeded = FCMRefusal(
+        httpStatus: 429, status: "RESOURCE_EXHAUSTED", errorCode: "QUOTA_EXCEEDED",
+        message: "Topic message rate exceeded.")
+
+    /// A word that no list of FCM's has.
+    static func newReason(_ httpStatus: Int, _ status: String) -> FCMRefusal {
+        FCMRefusal(httpStatus: httpStatus, status: status, errorCode: "NEW_REASON", message: "Something new.")
+    }
+
     static let unspecified = FCMRefusal(
         httpStatus: 500, status: "UNKNOWN", errorCode: "UNSPECIFIED_ERROR", message: "Unknown Error.")
 

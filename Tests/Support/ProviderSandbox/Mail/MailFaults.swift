@@ -25,6 +25,8 @@ struct MailFaults: Sendable {
         Row(word: "gone", stage: .recipient, verdict: .refuse("550 No")),
         Row(word: "busy", stage: .recipient, verdict: .refuse("451 4.7.1 Greylisted, come back later")),
         Row(word: "closing", stage: .recipient, verdict: .refuseAndClose("421 4.3.2 Shutting down")),
+        Row(word: "netdown", stage: .recipient, verdict: .refuse("451 4.4.1 The next host does not answer")),
+        Row(word: "wantslogin", stage: .recipient, verdict: .refuse("530 5.7.0 Authentication required")),
         Row(word: "cutearly", stage: .recipient, verdict: .cut),
         Row(word: "later", stage: .content, verdict: .refuse("452 4.3.1 Out of room")),
         Row(word: "spam", stage: .content, verdict: .refuse("554 5.7.1 Looks like spam")),
@@ -36,7 +38,10 @@ struct MailFaults: Sendable {
         Row(word: "silent", stage: .content, verdict: .silence),
         Row(word: "cut", stage: .content, verdict: .cut),
         Row(word: "busysender", stage: .sender, verdict: .refuseAndClose("421 4.7.0 Too many messages")),
+        Row(word: "slowsender", stage: .sender, verdict: .refuse("451 4.7.1 Slowly")),
         Row(word: "badsender", stage: .sender, verdict: .refuse("550 5.7.1 Not your address")),
+        Row(word: "nosender", stage: .sender, verdict: .refuse("550 5.1.1 Unknown sender")),
+        Row(word: "largesender", stage: .sender, verdict: .refuse("552 5.3.4 Too large")),
     ]
 
     static var help: String {

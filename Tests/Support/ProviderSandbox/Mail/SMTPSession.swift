@@ -35,7 +35,12 @@ struct SMTPSession {
     }
 
     /// What a relay says first.
-    var greeting: Action { .reply("220 sandbox.carillon.example ESMTP") }
+    var greeting: Action {
+        .reply(self.isClosed ? "554 5.3.2 No service here" : "220 sandbox.carillon.example ESMTP")
+    }
+
+    /// Whether all that is left to say is QUIT (RFC 5321 section 3.1).
+    private var isClosed: Bool { self.endpoint.relay == .withoutService }
 
     mutating func receive(_ bytes: some Sequence<UInt8>) -> [Action] {
         self.buffer += bytes
@@ -77,6 +82,7 @@ struct SMTPSession {
     private mutating func command(_ text: String) -> [Action] {
         let verb = text.prefix { $0 != " " }.uppercased()
         let argument = String(text.dropFirst(verb.count).drop { $0 == " " })
+        if self.isClosed, verb != "QUIT" { return [.reply("503 5.5.1 No service here")] }
         switch verb {
         case "EHLO":
             guard !argument.isEmpty else { return [.reply("501 5.5.4 EHLO takes a name")] }
@@ -105,6 +111,8 @@ struct SMTPSession {
         switch verb {
         case "STARTTLS":
             guard !self.isSecure else { return [.reply("503 5.5.1 TLS is there")] }
+            if self.endpoint.relay == .refusedTLS { return [.reply("502 5.5.1 No TLS here")] }
+            if self.endpoint.relay == .busyTLS { return [.reply("454 4.7.0 No TLS for now")] }
             self.isSecure = true
             self.isGreeted = false
             return [.reply("220 2.0.0 Go on"), .startTLS]
@@ -127,6 +135,7 @@ struct SMTPSession {
     }
 
     private mutating func logIn(_ text: String) -> [Action] {
+        if self.endpoint.relay == .busyLogin { return [.reply("454 4.7.0 No login for now")] }
         let parts = Data(base64Encoded: text).map { Array($0).split(separator: 0, omittingEmptySubsequences: false) }
         guard let parts, parts.count == 3,
             self.endpoint.mayLogIn(
