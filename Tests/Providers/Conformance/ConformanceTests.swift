@@ -137,6 +137,10 @@ struct ConformanceTests {
             #expect(silent.result == .unanswered(reason: "timeout", mayHaveBeenSent: true))
             let cut = await bench.send(profile.cut)
             #expect(cut.mayHaveBeenSent == true, "\(cut)")
+            if let early = profile.cutEarly {
+                let reply = await bench.send(early)
+                #expect(reply.mayHaveBeenSent == false, "\(reply)")
+            }
             if let reset = profile.reset {
                 let reply = await bench.send(reset)
                 #expect(reply.result == .unanswered(reason: "streamReset", mayHaveBeenSent: true))

@@ -217,6 +217,7 @@ extension ProviderProfile {
         ],
         circumstances: Self.mailCircumstances,
         nonsense: ["babble-"],
+        cutEarly: "cutearly-",
         goAway: nil,
         refused: nil,
         reset: nil,

@@ -50,6 +50,8 @@ struct ProviderProfile: Sendable, CustomTestStringConvertible {
     var nonsense = Self.usualNonsense
     var silent = "silent-"
     var cut = "cut-"
+    /// A connection that ends before the message was given; nil where it is given at once.
+    var cutEarly: String?
     /// Ends the connection, the first time; nil where there is no such thing.
     var goAway: String? = "goaway-once-"
     /// A stream that is refused the first time; nil where there is no such thing.
