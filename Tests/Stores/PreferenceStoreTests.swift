@@ -28,7 +28,7 @@ struct PreferenceStoreTests {
 
     @Test("days of quiet hours can be kept, where there are any before and after")
     func weekdays() async throws {
-        try await Samples.withStores { pool in
+        try await Samples.withStores { (pool) async throws in
             let store = PreferenceStore(pool: pool)
             func set(_ hours: QuietHours?, keeping kept: KeptSettings) async throws -> QuietHours? {
                 var settings = UserSettings()

@@ -123,7 +123,8 @@ struct DeliverySettler: Sendable {
         case .heldBack(let until, let reason, let app):
             // It was not tried, and leaves no trace but the time that passes.
             self.metrics.held(reason).increment()
-            ledger.held.append((work, until + self.spread(), outcome.lane, app))
+            // As a repeat, so that what is taken over from a process that dies before it acknowledges is the same.
+            ledger.held.append((work.asRepeat, until + self.spread(), outcome.lane, app))
         }
     }
 
