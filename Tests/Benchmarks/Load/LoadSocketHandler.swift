@@ -48,6 +48,9 @@ final class LoadSocketHandler<Reader: LoadSocketReader>: ChannelInboundHandler {
     ) -> EventLoopFuture<any Channel> {
         let request = dialect.request(host: host, port: port, token: token, resume: resume)
         let bootstrap = ClientBootstrap(group: group)
+            // IP_BIND_ADDRESS_NO_PORT (ip(7)): else a port is looked for that is free whatever the peer, through all that have
+            // just been given up.
+            .channelOption(.ipOption(NIOBSDSocket.Option(rawValue: 24)), value: 1)
             .channelOption(
                 .recvAllocator,
                 value: AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 512, maximum: 65_536)

@@ -56,8 +56,8 @@ final class SocketLoad: Sendable {
             for first in 0..<min(width, users.count) {
                 tasks.addTask {
                     for index in stride(from: first, to: users.count, by: width) {
-                        // Ports of one address pair run out at 28,000, so sockets spread over loopback addresses.
-                        let source = "127.0.0.\(1 + index / 10_000)"
+                        // An address pair has 28,000 ports, and a search through those just given up takes long: so few an address.
+                        let source = "127.0.0.\(1 + index / 1_000)"
                         try await self.open(Place(user: users[index], source: source, host: host, port: port))
                     }
                 }

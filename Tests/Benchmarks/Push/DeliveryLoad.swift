@@ -79,18 +79,27 @@ struct DeliveryLoad {
         }
     }
 
-    /// Waits until the stream is empty: what is in it is taken out when it is on record.
+    /// Waits until nothing is in the stream, nor held back from it: what is in it is taken out when it is on record.
     func drain(by dispatcher: ChildProgram) async throws {
         let deadline = ContinuousClock.now + .seconds(180)
         while true {
+            // Before and after, as what is held back was in the stream, and returns there.
+            let held = try await self.held()
             let rest = try await self.stack.redis.connection.send("XLEN", .text(self.stream)).integer()
-            if rest == 0 { return }
+            if held == 0, rest == 0, try await self.held() == 0 { return }
             guard dispatcher.exit == nil, ContinuousClock.now < deadline else {
                 throw ValidationError("\(rest) pushes are not on record: \(dispatcher.log.suffix(500))")
             }
             // The stream tells nobody that it is empty.
             try await Task.sleep(for: .milliseconds(20))
         }
+    }
+
+    private func held() async throws -> Int {
+        let connection = self.stack.redis.connection
+        let held = HeldSets(connection: connection, keys: Keyspace())
+        let retries = try await connection.send("ZCARD", .text(Keyspace().retries(self.provider, .normal))).integer()
+        return Int(retries) + (try await held.waiting(provider: self.provider, lane: .normal).count)
     }
 
     /// How many of them are on record as accepted.
