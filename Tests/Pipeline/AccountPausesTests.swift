@@ -127,4 +127,17 @@ struct AccountPausesTests {
         #expect(admission("https://slow.example") == .no(until: Self.at(7)))
         #expect(admission("https://other.example") == .yes)
     }
+
+    @Test("of more services than are kept nobody else is told, but they are left alone here, until others are over")
+    func bound() {
+        let bench = Bench()
+        for number in 0..<AccountPauses.capacity {
+            let until = Self.at(number == 0 ? 5 : 60)
+            #expect(bench.pauses.note("one", service: "https://s\(number)", until: until, now: Self.now) != nil)
+        }
+        #expect(bench.pauses.note("one", service: "https://more", until: Self.at(60), now: Self.now) == nil)
+        let admission = bench.health.admit("sister", service: "https://more", isShared: true, now: Self.now)
+        #expect(admission == .no(until: Self.at(60)))
+        #expect(bench.pauses.note("one", service: "https://more", until: Self.at(61), now: Self.at(6)) != nil)
+    }
 }

@@ -75,7 +75,8 @@ enum DispatcherMetrics {
             ),
             MetricFamily(
                 "carillon_provider_pauses_unshared", .counter,
-                "times that which accounts are to be left alone could not be shared, as Redis was out of reach"),
+                "times that which accounts are to be left alone could not be shared: Redis was out of reach, "
+                    + "or 1,000 are left alone already"),
             MetricFamily(
                 "carillon_outbox_moved", .counter, by: ["database"],
                 "rows moved to their streams; own is Carillon's database, others are numbered as they are listed"),

@@ -97,9 +97,11 @@ struct DeliveryLoad {
 
     private func held() async throws -> Int {
         let connection = self.stack.redis.connection
-        let held = HeldSets(connection: connection, keys: Keyspace())
-        let retries = try await connection.send("ZCARD", .text(Keyspace().retries(self.provider, .normal))).integer()
-        return Int(retries) + (try await held.waiting(provider: self.provider, lane: .normal).count)
+        let retries = try await RetrySet(connection: connection, keys: Keyspace())
+            .count(provider: self.provider, lane: .normal)
+        let held = try await HeldSets(connection: connection, keys: Keyspace())
+            .waiting(provider: self.provider, lane: .normal)
+        return retries + held.count
     }
 
     /// How many of them are on record as accepted.

@@ -1,6 +1,7 @@
 // Carillon · AccountPauses.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 import Model
 import Providers
 import Streams
@@ -13,6 +14,10 @@ final class AccountPauses: Sendable {
     /// What is hardly later than what others know waits until they are told anyway: each of many calls that are answered at
     /// once asks for a little more.
     private static let grain: Duration = .seconds(1)
+    /// How many accounts and services others are told of, as services are what devices say.
+    ///
+    /// Beyond that each dispatcher goes by what it was told itself.
+    static let capacity = 1_000
 
     private struct Account: Hashable {
         let name: String
@@ -46,6 +51,10 @@ final class AccountPauses: Sendable {
             Self.forget(&moments, now: now)
             var entry = moments[key] ?? Moments(until: until)
             guard until > now, until >= entry.until else { return false }
+            guard moments[key] != nil || moments.count < Self.capacity else {
+                PipelineMetrics.unsharedPauses.increment()
+                return false
+            }
             entry.until = until
             let isNews = entry.told.map { until - $0 > Self.grain } ?? true
             if isNews { entry.told = until }
@@ -85,6 +94,7 @@ final class AccountPauses: Sendable {
         for pause in pauses where pause.provider == self.provider && pause.until > now {
             let key = Account(name: pause.account, service: pause.service)
             let until = self.moments.withLock { moments in
+                guard moments[key] != nil || moments.count < Self.capacity else { return pause.until }
                 var entry = moments[key] ?? Moments(until: pause.until)
                 entry.until = max(entry.until, pause.until)
                 entry.told = max(entry.told ?? pause.until, pause.until)

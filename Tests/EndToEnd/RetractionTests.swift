@@ -1,0 +1,125 @@
+// Carillon · RetractionTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import JSON
+import Model
+import Postgres
+import ProviderSandbox
+import Services
+import Testing
+import Transfer
+
+/// What is read on one device is taken off the others' screens.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct RetractionTests {
+    /// A catalog with a type that is taken off, and one that is not.
+    private static func catalog(_ stack: Stack) throws -> String {
+        let catalog = stack.directory.path + "/catalog.yaml"
+        try """
+        types:
+          sticky: {delivery: push, channels: [in_app, push], retract_on_read: true}
+          plain: {delivery: push, channels: [in_app, push]}
+        """.write(toFile: catalog, atomically: true, encoding: .utf8)
+        return catalog
+    }
+
+    private static func readAll(_ gateway: Gateway) async throws {
+        let token = try await Stack.token(user: "ada")
+        let answer = try await gateway.call(.post, "/v1/notifications/read", token: token, json: #"{"all":true}"#)
+        #expect(answer.status == 200)
+    }
+
+    @Test("what is read on one device is taken off the others, where the type asks for it")
+    func retraction() async throws {
+        try await Stack.with { stack in
+            let catalog = try Self.catalog(stack)
+            let gateway = try await stack.startGateway(environment: ["CATALOG": catalog])
+            let phone = String(repeating: "ab", count: 32)
+            try await gateway.register(user: "ada", platform: "ios", token: phone, name: "ios")
+            try await gateway.register(user: "ada", platform: "android", token: "robot", name: "android")
+            _ = try await stack.startDispatcher(environment: ["CATALOG": catalog])
+            for type in ["sticky", "plain"] {
+                try await stack.append([("user", "ada"), ("type", type), ("title", type)])
+            }
+            try await eventually("both have both") {
+                stack.pushed()[phone]?.count == 2 && stack.pushed()["robot"]?.count == 2
+            }
+            try await eventually("all is on record") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'accepted'").count == 4
+            }
+            try await Self.readAll(gateway)
+            try await eventually("both devices take it away") { stack.sandbox.received().count == 6 }
+            let retracted = try stack.sandbox.received().suffix(2).map { try JSONParser.parse($0.payload) }
+            let id = try await stack.query("SELECT id::text FROM carillon.notifications WHERE title = 'sticky'").first?
+                .text(0)
+            for payload in retracted {
+                #expect((payload["retract"] ?? payload["message"]?["data"]?["retract"])?.string == id)
+                #expect(payload["aps"]?["alert"] == nil && payload["message"]?["notification"] == nil)
+            }
+            let statuses = try await stack.statuses(user: "ada")
+            #expect(statuses == ["sticky": "sent", "plain": "sent"])
+        }
+    }
+
+    @Test("what was read and then replaced is not taken off: the newer one stands in its place")
+    func retractionOfReplaced() async throws {
+        try await Stack.with { stack in
+            let catalog = try Self.catalog(stack)
+            let gateway = try await stack.startGateway(environment: ["CATALOG": catalog])
+            try await gateway.register(user: "ada", platform: "android", token: "robot", name: "android")
+            let first = try await stack.startDispatcher(environment: ["CATALOG": catalog])
+            try await stack.append([("user", "ada"), ("type", "sticky"), ("title", "t"), ("collapse_key", "k")])
+            try await eventually("it is on record") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'accepted'").count == 1
+            }
+            // While nobody sends, it is read, and a newer one comes.
+            #expect(try await first.stop() == .code(0))
+            try await Self.readAll(gateway)
+            _ = try await stack.query(
+                "UPDATE carillon.notifications SET deleted_at = now(), replaced_by = gen_random_uuid()")
+            _ = try await stack.startDispatcher(name: "second", environment: ["CATALOG": catalog])
+            try await eventually("the gate refuses it") {
+                try await stack.query(
+                    """
+                    SELECT 1 FROM carillon.delivery_attempts
+                    WHERE kind = 'retract' AND outcome = 'skipped' AND reason = 'replaced'
+                    """
+                ).count == 1
+            }
+            #expect(stack.sandbox.received().count == 1)
+        }
+    }
+
+    @Test("of more than a user's burst that are read at once the newest are taken off, and the rest is counted")
+    func manyRetractions() async throws {
+        try await Stack.with { stack in
+            let catalog = try Self.catalog(stack)
+            let gateway = try await stack.startGateway(environment: ["CATALOG": catalog])
+            try await gateway.register(user: "ada", platform: "android", token: "robot", name: "android")
+            _ = try await stack.startDispatcher(environment: ["CATALOG": catalog])
+            for number in 0..<30 {
+                try await stack.append([("user", "ada"), ("type", "sticky"), ("title", "\(number)")])
+            }
+            try await eventually("all is on record") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'accepted'").count
+                    == 30
+            }
+            try await Self.readAll(gateway)
+            try await eventually("a burst is taken away") { stack.sandbox.received().count == 50 }
+            var retracted: Set<String> = []
+            for message in stack.sandbox.received().suffix(20) {
+                let data = try JSONParser.parse(message.payload)["message"]?["data"]
+                #expect(data?["retract"]?.string == data?["notification_id"]?.string)
+                if let id = data?["retract"]?.string { retracted.insert(id) }
+            }
+            let newest = try await stack.query(
+                "SELECT id::text FROM carillon.notifications ORDER BY id DESC LIMIT 20"
+            ).map { try $0.text(0) }
+            #expect(retracted == Set(newest))
+            let metrics = try await gateway.call(.get, "/metrics", token: nil).response.body
+            #expect(String(decoding: metrics, as: UTF8.self).contains("\ncarillon_retractions_omitted 10\n"))
+        }
+    }
+}
