@@ -19,7 +19,8 @@ enum GatewayMetrics {
                 "carillon_stream_oldest_seconds", .gauge, by: ["stream", "lane"],
                 "age of the oldest entry, waiting or being worked on"),
             MetricFamily(
-                "carillon_stream_retries", .gauge, by: ["stream", "lane"], "deliveries that wait for their next try"),
+                "carillon_stream_retries", .gauge, by: ["stream", "lane"],
+                "deliveries that wait for their next try, or are held back"),
             MetricFamily("carillon_dispatchers_alive", .gauge, "dispatchers with a lease"),
             MetricFamily("carillon_gateways_alive", .gauge, "gateways with a lease"),
             MetricFamily("carillon_redis_memory_bytes", .gauge, "memory that Redis uses"),
