@@ -5,9 +5,6 @@ package import Glibc
 
 /// Starts programs by `posix_spawn`.
 package enum Spawn {
-    /// Whoever starts programs has fewer files open than this that a program would inherit.
-    private static let highestFile: CInt = 2_048
-
     /// Starts `program`, found by PATH, in a process group of its own.
     ///
     /// - Parameters:
@@ -30,8 +27,9 @@ package enum Spawn {
         posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, append, 0o600)
         posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors, append, 0o600)
         // What another thread opens at this moment is not the program's: whoever waits for the end of such a file would
-        // wait for this program. Those that are not open are passed over.
-        for file in STDERR_FILENO + 1..<Self.highestFile { posix_spawn_file_actions_addclose(&actions, file) }
+        // wait for this program, and the sockets of a load would count against what the program may have open.
+        // Those that are not open are passed over.
+        for file in STDERR_FILENO + 1...Self.highestFile() { posix_spawn_file_actions_addclose(&actions, file) }
 
         // The test runner's own signal settings are not the program's.
         var attributes = posix_spawnattr_t()
@@ -57,6 +55,22 @@ package enum Spawn {
         let status = posix_spawnp(&identifier, program, &actions, &attributes, words, variables)
         guard status == 0 else { throw FixtureError("cannot start \(program): \(String(cString: strerror(status)))") }
         return identifier
+    }
+
+    /// No file that is open, or will be within moments, has a higher number.
+    private static func highestFile() -> CInt {
+        var highest: CInt = 0
+        if let folder = opendir("/proc/self/fd") {
+            while let entry = readdir(folder) {
+                let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                    $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+                }
+                highest = max(highest, CInt(name) ?? 0)
+            }
+            closedir(folder)
+        }
+        // Other threads go on opening files meanwhile.
+        return highest + 1_024
     }
 
     /// Blocks until the process has ended, and leaves it to be collected by ``collect(_:)``, so that its id stays taken.
