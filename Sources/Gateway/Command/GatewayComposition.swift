@@ -239,8 +239,9 @@ enum GatewayComposition {
             CompatibilityRouter.add(to: router, services: services, defaults: .init(environment: environment))
             WebRouter.add(to: router)
         }
-        let app = try self.application(
-            settings, router, hub, backend, protection.policy, certificate, eventLoops, logger)
+        var policy = protection.policy
+        policy.connections = OpenFiles.raiseLimit().map { ConnectionTally(limit: OpenFiles.connections(under: $0)) }
+        let app = try self.application(settings, router, hub, backend, policy, certificate, eventLoops, logger)
         logger.info("gateway starts")
         let revocationService = RevocationService(register: revocations, hub: hub, logger: logger)
         let reload = await CatalogReloadService(

@@ -1,6 +1,7 @@
 // Carillon · DoorChannel.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 import Glibc
 package import HummingbirdCore
 package import Logging
@@ -44,7 +45,13 @@ package struct DoorChannel: HTTPChannelHandler {
     }
 
     package func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
-        channel.eventLoop.makeCompletedFuture {
+        guard self.count(channel) else {
+            DoorMetrics.refusedFiles.increment()
+            channel.close(promise: nil)
+            let outcome = channel.eventLoop.makeSucceededFuture(Outcome.taken)
+            return channel.eventLoop.makeSucceededFuture(Value(outcome: outcome, channel: channel))
+        }
+        return channel.eventLoop.makeCompletedFuture {
             // Small receive buffers: an idle socket keeps its last one.
             try channel.syncOptions?.setOption(
                 .recvAllocator,
@@ -76,6 +83,17 @@ package struct DoorChannel: HTTPChannelHandler {
             try channel.pipeline.syncOperations.addHandlers([encoder, decoder, handler])
             return Value(outcome: promise.futureResult, channel: channel)
         }
+    }
+
+    /// Counts a connection as long as it lasts; false if there are too many.
+    ///
+    /// A process that has used up its files would get no further one for its stores, and turn in circles on connections
+    /// that it cannot take.
+    private func count(_ channel: any Channel) -> Bool {
+        guard let tally = self.policy.connections else { return true }
+        guard tally.take() else { return false }
+        channel.closeFuture.whenComplete { _ in tally.giveBack() }
+        return true
     }
 
     package func handle(value: Value, logger: Logger) async {

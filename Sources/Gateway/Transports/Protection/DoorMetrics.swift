@@ -15,6 +15,8 @@ enum DoorMetrics {
     static let refusedAddresses = Self.refused("address")
     /// Connections closed as a request or the reading of an answer took too long.
     static let refusedSlow = Self.refused("slow")
+    /// Connections beyond what the process may have open.
+    static let refusedFiles = Self.refused("files")
 
     private static func refused(_ reason: String) -> Counter {
         Counter(label: "carillon.door.refused", dimensions: [("reason", reason)])

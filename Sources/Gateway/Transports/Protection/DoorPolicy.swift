@@ -22,6 +22,8 @@ package struct DoorPolicy: Sendable {
     package var trustedProxies = AddressList()
     /// Counts the sockets and streams of each address; nil for no bound.
     package var addresses: AddressTally?
+    /// Counts all connections; nil for no bound.
+    package var connections: ConnectionTally?
 
     package init() {}
 
