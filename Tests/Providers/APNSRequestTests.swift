@@ -26,6 +26,17 @@ struct APNSRequestTests {
                 + #""notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting"}"#)
     }
 
+    @Test(
+        "An end that is further off than Apple stores anything is the last that there is",
+        arguments: [
+            (.seconds(2_591_999), "1797760799"), (.seconds(2_592_001), "1797760800"),
+            (.seconds(8_000 * 365 * 86_400), "1797760800"),
+        ] as [(Duration, String)])
+    func expiration(lifetime: Duration, expected: String) throws {
+        let request = try Messages.apns(Messages.make { $0.expiresAt = Messages.now + lifetime })
+        #expect(request.headers.first { $0.name == "apns-expiration" }?.value == expected)
+    }
+
     @Test("A repeat has the delivery's id of the first try; another device, and what takes it away, have others")
     func deliveryID() throws {
         func id(_ device: UInt64, _ message: PushMessage) throws -> String? {

@@ -58,6 +58,18 @@ struct FCMRequestTests {
     }
 
     @Test(
+        "Apple's devices behind FCM get an end that is no further off than four weeks",
+        arguments: [
+            (.seconds(0), "1795168800"), (.seconds(2_419_199), "1797587999"), (.seconds(2_419_201), "1797588000"),
+            (.seconds(8_000 * 365 * 86_400), "1797588000"),
+        ] as [(Duration, String)])
+    func expiration(lifetime: Duration, expected: String) throws {
+        let request = Messages.fcm(Messages.make { $0.expiresAt = Messages.now + lifetime })
+        let headers = try Messages.json(request)["message"]?["apns"]?["headers"]
+        #expect(headers?["apns-expiration"]?.string == expected)
+    }
+
+    @Test(
         "FCM's own names are kept out of its way, ours cannot be replaced",
         arguments: [
             ("from", "data_from"), ("message_type", "data_message_type"), ("collapse_key", "data_collapse_key"),

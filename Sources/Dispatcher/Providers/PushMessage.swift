@@ -103,4 +103,11 @@ package struct PushMessage: Sendable {
         case .retract: self.now + Self.retractionLifetime
         }
     }
+
+    /// Until when it may be delivered as `apns-expiration` has it, in seconds since 1970; nil for ever.
+    ///
+    /// - Parameter longest: how far ahead it may be; the header has 32 bits, and what is beyond them is refused.
+    func expiration(within longest: Duration) -> String? {
+        self.deliverableUntil.map { String(max(0, min($0, self.now + longest).seconds)) }
+    }
 }

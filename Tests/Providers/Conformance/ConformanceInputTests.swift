@@ -53,6 +53,17 @@ struct ConformanceInputTests {
         }
     }
 
+    @Test("An end that is thousands of years off is taken", arguments: ProviderProfile.all)
+    func farEnd(profile: ProviderProfile) async throws {
+        let end = try #require(Timestamp(rfc3339: "9999-12-31T23:59:59Z"))
+        try await ProviderBench.with(profile) { bench in
+            var message = ProviderBench.message()
+            message.notification.expiresAt = end
+            let reply = await bench.channel.send(message, to: bench.device())
+            #expect(reply.isAccepted, "\(reply)")
+        }
+    }
+
     @Test("What takes a notification away is taken too", arguments: ProviderProfile.all)
     func retraction(profile: ProviderProfile) async throws {
         guard profile.takesAway else { return }

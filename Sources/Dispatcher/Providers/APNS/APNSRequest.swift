@@ -7,6 +7,8 @@ package import Model
 /// Makes requests of Apple's provider API, `POST /3/device/<token>`.
 package struct APNSRequest {
     private static let sizeLimit = 4_096
+    /// Apple stores a notification for 30 days at most.
+    private static let longestLifetime: Duration = .seconds(30 * 86_400)
 
     private var message: PushMessage
     private var overrides: APNSOverrides
@@ -53,7 +55,9 @@ package struct APNSRequest {
             ("apns-priority", priority),
             ("apns-id", self.message.deliveryID(to: device).description),
         ]
-        if let moment = self.message.deliverableUntil { headers.append(("apns-expiration", String(moment.seconds))) }
+        if let moment = self.message.expiration(within: Self.longestLifetime) {
+            headers.append(("apns-expiration", moment))
+        }
         if self.message.purpose == .show { headers.append(("apns-collapse-id", self.message.screenName)) }
         return headers
     }

@@ -75,7 +75,7 @@ struct FCMWriter {
             writer.beginObject()
             writer.member("apns-priority", "5")
             writer.member("apns-push-type", "background")
-            if let moment = self.message.deliverableUntil { writer.member("apns-expiration", String(moment.seconds)) }
+            self.writeExpiration(to: &writer)
             writer.endObject()
             writer.key("payload")
             writer.raw(#"{"aps":{"content-available":1}}"#)
@@ -140,9 +140,7 @@ struct FCMWriter {
         writer.key("headers")
         writer.beginObject()
         writer.member("apns-priority", self.message.isUrgent ? "10" : "5")
-        if let expiresAt = self.message.notification.expiresAt {
-            writer.member("apns-expiration", String(expiresAt.seconds))
-        }
+        self.writeExpiration(to: &writer)
         writer.member("apns-collapse-id", self.message.screenName)
         writer.endObject()
         writer.key("payload")
@@ -153,6 +151,12 @@ struct FCMWriter {
         writer.endObject()
         writer.endObject()
         writer.endObject()
+    }
+
+    private func writeExpiration(to writer: inout JSONWriter) {
+        if let moment = self.message.expiration(within: .seconds(Self.longestTimeToLive)) {
+            writer.member("apns-expiration", moment)
+        }
     }
 
     /// For browsers that FCM serves.
