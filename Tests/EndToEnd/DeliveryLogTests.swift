@@ -26,7 +26,7 @@ struct DeliveryLogTests {
         Case(token: "html-once-1", outcome: "retry", reason: "HTTP_502"),
         Case(token: "half-once-1", outcome: "retry", reason: "HTTP_503"),
         Case(token: "empty-once-1", outcome: "retry", reason: "HTTP_500"),
-        Case(token: "huge-once-1", outcome: "retry", reason: "unknown_outcome:responseTooLarge"),
+        Case(token: "huge-once-1", outcome: "retry", reason: "unknown_outcome:not_understood"),
         Case(token: "reset-once-1", outcome: "retry", reason: "unknown_outcome:streamReset"),
         Case(token: "silent-once-1", outcome: "retry", reason: "unknown_outcome:timeout"),
         Case(token: "unregistered-1", outcome: "failed", reason: "UNREGISTERED"),

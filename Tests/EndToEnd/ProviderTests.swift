@@ -355,7 +355,7 @@ struct ProviderTests {
                 "SELECT DISTINCT reason FROM carillon.delivery_attempts WHERE outcome = 'retry' ORDER BY reason")
             #expect(
                 try rows.map { try $0.text(0) } == [
-                    "HTTP_500", "HTTP_502", "HTTP_503", "unknown_outcome:responseTooLarge",
+                    "HTTP_500", "HTTP_502", "HTTP_503", "unknown_outcome:not_understood",
                 ])
             #expect(!dispatcher.errors().contains("<html>"))
         }

@@ -37,6 +37,25 @@ struct APNSAnswerTests {
         #expect(Self.read(400, #"{"reason":"BadTopic"}"#, isPage: true) == .refused(reason: "BadTopic"))
     }
 
+    @Test("Half a refusal is tried again; what came whole counts, and so do 410, 429 and 5xx")
+    func cut() {
+        func read(_ status: Int, _ body: String, retryAfter: Duration? = nil) -> ProviderAnswer? {
+            APNSAnswer.read(
+                status: status, body: Array(body.utf8), isComplete: false, identifier: "id-1", retryAfter: retryAfter)
+        }
+        for status in [400, 403, 404, 405, 413] {
+            for body in ["", #"{"reason":"BadDev"#] {
+                #expect(read(status, body) == .retry(reason: "answer_cut:\(status)", after: nil))
+            }
+        }
+        #expect(read(403, "", retryAfter: .seconds(7)) == .retry(reason: "answer_cut:403", after: .seconds(7)))
+        #expect(
+            read(400, #"{"reason":"BadDeviceToken"}"#) == .deadToken(reason: "BadDeviceToken", evidence: nil))
+        #expect(read(410, #"{"reason":"Unreg"#) == .deadToken(reason: "HTTP_410", evidence: nil))
+        #expect(read(429, "{") == .retryDevice(reason: "HTTP_429", after: .seconds(60)))
+        #expect(read(503, "{") == .retry(reason: "HTTP_503", after: nil))
+    }
+
     @Test(
         "Dead tokens",
         arguments: [

@@ -89,6 +89,24 @@ struct FCMAnswerTests {
         #expect(read(200) == nil)
     }
 
+    @Test("Half a refusal is tried again; what came whole counts, and so does a status that says all")
+    func cut() {
+        func read(_ status: Int, _ body: [UInt8], retryAfter: Duration? = nil) -> ProviderAnswer? {
+            FCMAnswer.read(status: status, body: body, isComplete: false, retryAfter: retryAfter)
+        }
+        let whole = Self.body("NOT_FOUND", code: "UNREGISTERED")
+        for status in [400, 401, 403, 404, 413] {
+            for body in [[], Array(whole.dropLast(3))] {
+                #expect(read(status, body) == .retry(reason: "answer_cut:\(status)", after: .seconds(10)))
+            }
+        }
+        #expect(read(404, [], retryAfter: .seconds(7)) == .retry(reason: "answer_cut:404", after: .seconds(7)))
+        #expect(read(404, whole) == .deadToken(reason: "UNREGISTERED", evidence: nil))
+        #expect(read(429, Array("{".utf8)) == .slowDown(reason: "HTTP_429", after: .seconds(60)))
+        #expect(read(503, Array("{".utf8)) == .retry(reason: "HTTP_503", after: .seconds(10)))
+        #expect(read(200, Array(#"{"name":"projects/p/mess"#.utf8)) == nil)
+    }
+
     @Test(
         "Only a complaint about the token itself speaks against the token",
         arguments: [

@@ -28,6 +28,7 @@ struct ProviderAdviceTests {
     func others() {
         func advice(_ result: ProviderReply.Result) -> String? { ProviderReply(result).advice(of: .apns) }
         #expect(advice(.answered(.retry(reason: "not_http2", after: nil)))?.contains("proxy") == true)
+        #expect(advice(.answered(.retry(reason: "answer_cut:404", after: nil)))?.contains("ended before") == true)
         #expect(advice(.unanswered(reason: "not_understood", mayHaveBeenSent: true))?.contains("proxy") == true)
         #expect(
             advice(.unanswered(reason: "token_endpoint_503", mayHaveBeenSent: false))?.contains("token endpoint")

@@ -57,6 +57,23 @@ struct WebPushAnswerTests {
         #expect(Self.read(status, body) == answer)
     }
 
+    @Test("Half a 400 is tried again, as Apple's may be about the key; other statuses say all")
+    func cut() {
+        func read(_ status: Int, _ body: String) -> ProviderAnswer? {
+            WebPushAnswer.read(
+                status: status, body: Array(body.utf8), isComplete: false, location: nil, retryAfter: nil)
+        }
+        for body in ["", #"{"reason":"VapidPk"#] {
+            #expect(read(400, body) == .retry(reason: "answer_cut:400", after: .seconds(10)))
+            #expect(read(403, body) == .configuration(reason: "HTTP_403", concernsAll: false))
+            #expect(read(404, body) == .deadToken(reason: "HTTP_404", evidence: nil))
+            #expect(read(201, body) == .accepted(id: nil))
+        }
+        #expect(
+            read(400, #"{"reason":"VapidPkHashMismatch"}"#)
+                == .configuration(reason: "VapidPkHashMismatch", concernsAll: false))
+    }
+
     @Test("The service's own delay counts")
     func delay() {
         for status in [408, 500, 502, 503, 599] {

@@ -115,15 +115,35 @@ struct TransferFaultTests {
         }
     }
 
-    @Test("A response beyond the bound is given up, and the connection still serves")
+    @Test("Of a response beyond the bound there is the beginning, and the connection still serves")
     func tooLarge() async throws {
         try await TransferScope.withClient { client, sandbox in
             var request = TransferRequest(.get, url: sandbox.url + "/healthz", maximumResponseBytes: 2)
-            let failure = await client.perform(request).failure
-            #expect(failure?.reason == .responseTooLarge)
-            #expect(failure?.mayHaveBeenSent == true)
+            let begun = try #require(await client.perform(request).response)
+            #expect(begun.status == 200 && !begun.isComplete)
+            #expect(begun.body == Array("ok".utf8))
+            #expect(begun.header("content-length") == "3")
             request.maximumResponseBytes = 3
-            #expect(await client.perform(request).response?.status == 200)
+            let whole = try #require(await client.perform(request).response)
+            #expect(whole.status == 200 && whole.isComplete)
+            #expect(whole.body == Array("ok\n".utf8))
+
+            let push = sandbox.push("deadc900")
+            let long = try #require(await client.perform(push).response)
+            #expect(long.status == 429 && !long.isComplete)
+            #expect(long.header("retry-after") == "5")
+            #expect(long.body == [UInt8](repeating: UInt8(ascii: "x"), count: push.maximumResponseBytes))
+        }
+    }
+
+    @Test("Of a response that breaks off there is what came", arguments: [("deadd200", 200), ("deadd000", 400)])
+    func breaksOff(marker: String, status: Int) async throws {
+        try await TransferScope.withClient { client, sandbox in
+            let response = try #require(await client.perform(sandbox.push(marker)).response)
+            #expect(response.status == status && !response.isComplete)
+            #expect(response.header("content-type") == "application/json; charset=UTF-8")
+            #expect(String(decoding: response.body, as: UTF8.self) == #"{"reason":"Unregis"#)
+            #expect(await client.perform(sandbox.push()).response?.status == 200, "the client goes on")
         }
     }
 

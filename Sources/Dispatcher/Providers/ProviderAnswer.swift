@@ -26,6 +26,12 @@ package enum ProviderAnswer: Sendable, Equatable {
 }
 
 extension ProviderAnswer {
+    /// What is done about a refusal whose reason was cut off: the whole of it may say of the device, of the message or of
+    /// the configuration what its status does not.
+    static func cut(status: Int, after: Duration?) -> ProviderAnswer {
+        .retry(reason: "answer_cut:\(status)", after: after)
+    }
+
     /// The provider's word for it; nil if it has accepted.
     package var reason: String? {
         switch self {

@@ -17,6 +17,8 @@ extension ProviderReply {
             "the service's name leads to a private address, to which nothing is sent; check the subscription and the DNS",
         "not_http2":
             "the answer came by HTTP/1.1, which Apple does not speak; look for a proxy between here and Apple",
+        "answer_cut":
+            "the answer ended before it said why; look for a proxy on the way, if it is always so",
         "too_large":
             "the message is over the provider's limit though all that may be left out was; shorten what is named",
         "bad_address": "the user's e-mail address cannot be written to; have it set again",

@@ -99,15 +99,16 @@ final class EasyHandle {
     /// What became of the transfer that libcurl ended with `result`.
     func outcome(_ result: CURLcode, now: ContinuousClock.Instant) -> TransferOutcome {
         let wasSent = carillon_easy_get_long(self.pointer, CURLINFO_REQUEST_SIZE) > 0
-        if self.response.isTooLarge {
-            return .unanswered(
-                TransferFailure(.responseTooLarge, mayHaveBeenSent: wasSent, code: Int(result.rawValue)))
-        }
         if self.hasOnlyPrivateAddresses == true, result == CURLE_COULDNT_CONNECT {
             return .unanswered(TransferFailure(.privateAddress, code: Int(result.rawValue)))
         }
         let status = carillon_easy_get_long(self.pointer, CURLINFO_RESPONSE_CODE)
+        // What the status says holds, however long the body is and wherever it broke off.
         guard let ticket, status >= 200, result == CURLE_OK || self.response.hasAllHeaders else {
+            if self.response.isTooLarge {
+                return .unanswered(
+                    TransferFailure(.responseTooLarge, mayHaveBeenSent: wasSent, code: Int(result.rawValue)))
+            }
             return .unanswered(
                 TransferFailure(curl: result, hasDetail: self.errorText[0] != 0, wasSent: wasSent))
         }
@@ -117,7 +118,7 @@ final class EasyHandle {
                 version: self.version,
                 headerBlock: self.response.headers.withUnsafeBufferPointer { Array($0) },
                 body: self.response.body.withUnsafeBufferPointer { Array($0) },
-                isComplete: result == CURLE_OK,
+                isComplete: result == CURLE_OK && !self.response.isTooLarge,
                 duration: ticket.start.duration(to: now)
             ))
     }

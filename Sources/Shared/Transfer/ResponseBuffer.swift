@@ -40,13 +40,11 @@ struct ResponseBuffer {
         return true
     }
 
-    /// Takes a part of the body; false if it is one too many.
+    /// Takes a part of the body, as much of it as there is room for; false if there was not enough.
     mutating func append(body part: UnsafeRawBufferPointer) -> Bool {
-        guard self.body.count + part.count <= self.maximumBody else {
-            self.isTooLarge = true
-            return false
-        }
-        self.body.append(contentsOf: part)
-        return true
+        let room = max(0, self.maximumBody - self.body.count)
+        self.body.append(contentsOf: part.prefix(room))
+        self.isTooLarge = self.isTooLarge || part.count > room
+        return !self.isTooLarge
     }
 }

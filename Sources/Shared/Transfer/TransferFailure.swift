@@ -29,7 +29,7 @@ package struct TransferFailure: Error, Sendable, Equatable, CustomStringConverti
         case cancelled
         /// As many requests as allowed are waiting already.
         case overloaded
-        /// The response is longer than the caller allowed.
+        /// The response's headers are longer than any are.
         case responseTooLarge
         /// The URL or a header cannot be sent: a fault of the caller.
         case invalidRequest

@@ -19,7 +19,7 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
     package var body: [UInt8]
     /// How long the caller waits at most, the time in our own queue included.
     package var timeout: Duration
-    /// The longest response body; a longer one ends in `responseTooLarge`.
+    /// The longest response body; of a longer one the beginning is given, and it is not complete.
     package var maximumResponseBytes: Int
 
     package init(

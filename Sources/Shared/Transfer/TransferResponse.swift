@@ -13,8 +13,8 @@ package struct TransferResponse: Sendable, CustomStringConvertible {
     /// TLS falls back to HTTP/1.1 silently if the server does not offer HTTP/2: APNs callers look here.
     package let version: Version
     package let body: [UInt8]
-    /// False if the connection or the stream broke after the status and the headers: what the server decided is known,
-    /// the body may be cut.
+    /// False if the connection or the stream broke after the status and the headers, or if the body is longer than the
+    /// caller allowed: what the server decided is known, the body may be cut.
     package let isComplete: Bool
     /// From the call to the answer, waiting included.
     package let duration: Duration

@@ -92,6 +92,19 @@ struct ConformanceTests {
         }
     }
 
+    @Test(
+        "A success that counts by its status is one, however long its body is and wherever it breaks off",
+        arguments: ProviderProfile.all)
+    func bareSuccesses(profile: ProviderProfile) async throws {
+        guard !profile.bareSuccesses.isEmpty else { return }
+        try await ProviderBench.with(profile) { bench in
+            for marker in profile.bareSuccesses {
+                let reply = await bench.send(marker)
+                #expect(reply.result == .answered(.accepted(id: nil)), "\(marker) \(reply)")
+            }
+        }
+    }
+
     @Test("What a provider asks for is waited, in seconds or until a date", arguments: ProviderProfile.all)
     func delays(profile: ProviderProfile) async throws {
         try await ProviderBench.with(profile) { bench in

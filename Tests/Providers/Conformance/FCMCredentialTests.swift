@@ -83,7 +83,7 @@ struct FCMCredentialTests {
         "with none left, an outage is the provider's and passes, and a refusal is a fault of the configuration",
         arguments: [
             (TokenFault.unavailable, "token_endpoint_502"), (TokenFault.limited, "token_endpoint_429"),
-            (TokenFault.silent, "token_endpoint_timeout"),
+            (TokenFault.silent, "token_endpoint_timeout"), (TokenFault.torn, "token_endpoint_answer_cut"),
             (TokenFault.refused, "the token endpoint answered 400, invalid_grant"),
         ])
     func noneLeft(fault: TokenFault, reason: String) async throws {

@@ -47,10 +47,21 @@ extension ProviderProfile {
             "new429-": .slowDown(reason: "NEW_REASON", after: .seconds(ProviderBench.retryAfter)),
             "new500-": .retry(reason: "NEW_REASON", after: .seconds(10)),
             "lost-": .retry(reason: "HTTP_404", after: .seconds(10)),
+            // The same statuses have words of every class, which were cut off.
+            "part400-": .retry(reason: "answer_cut:400", after: .seconds(10)),
+            "part401-": .retry(reason: "answer_cut:401", after: .seconds(10)),
+            "part403-": .retry(reason: "answer_cut:403", after: .seconds(10)),
+            "part404-": .retry(reason: "answer_cut:404", after: .seconds(10)),
+            "flood403-": .retry(reason: "answer_cut:403", after: .seconds(10)),
+            "flood404-": .retry(reason: "answer_cut:404", after: .seconds(10)),
+            "part429-": .slowDown(reason: "HTTP_429", after: .seconds(5)),
+            "flood429-": .slowDown(reason: "HTTP_429", after: .seconds(5)),
+            "part503-": .retry(reason: "HTTP_503", after: .seconds(5)),
+            "flood503-": .retry(reason: "HTTP_503", after: .seconds(5)),
         ],
         delayed: ["quota-", "devicequota-", "unavailable-"],
         // A success counts by its body, which has FCM's name for the message.
-        nonsense: Self.usualNonsense + ["page-", "blank-", "torn-", "lost-"],
+        nonsense: Self.usualNonsense + ["huge-", "page-", "blank-", "torn-", "part200-", "lost-"],
         wrongFiles: [
             "[]", "{}", Self.otherCurve,
             #"{"project_id":"p","client_email":"e","private_key_id":"k","token_uri":"https://x","private_key":""#
@@ -95,11 +106,23 @@ extension ProviderProfile {
             "dead9900": .retryDevice(reason: "NewTooMany", after: .seconds(60)),
             "dead9a00": .deadToken(reason: "NewGone", evidence: nil),
             "deadef00": .retry(reason: "HTTP_404", after: nil),
+            // 400 and 403 have words of every class, which were cut off.
+            "deadd000": .retry(reason: "answer_cut:400", after: nil),
+            "deadd300": .retry(reason: "answer_cut:403", after: nil),
+            "deadc000": .retry(reason: "answer_cut:400", after: nil),
+            "deadc300": .retry(reason: "answer_cut:403", after: nil),
+            "deadda00": .deadToken(reason: "HTTP_410", evidence: nil),
+            "deadca00": .deadToken(reason: "HTTP_410", evidence: nil),
+            "deadd900": .retryDevice(reason: "HTTP_429", after: .seconds(60)),
+            "deadc900": .retryDevice(reason: "HTTP_429", after: .seconds(60)),
+            "deadd500": .retry(reason: "HTTP_503", after: .seconds(5)),
+            "deadc500": .retry(reason: "HTTP_503", after: .seconds(5)),
         ],
         delayed: ["dead5300", "dead5400"],
         // A success has the message's id in its head, and no body.
         nonsense: [
             "deade600", "deade700", "deade800", "deade900", "deadea00", "deadec00", "deaded00", "deadee00", "deadef00",
+            "deadc200", "deadd200",
         ],
         silent: "deade200",
         cut: "deade300",
@@ -130,9 +153,19 @@ extension ProviderProfile {
             "crowded-": .retryDevice(reason: "HTTP_429", after: .seconds(60)),
             // Nothing tells a proxy's page from a service's own.
             "lost-": .deadToken(reason: "HTTP_404", evidence: nil),
+            // Apple's 400 may be about the key; what other statuses mean needs no word.
+            "part400-": .retry(reason: "answer_cut:400", after: .seconds(10)),
+            "flood400-": .retry(reason: "answer_cut:400", after: .seconds(10)),
+            "part403-": .configuration(reason: "HTTP_403", concernsAll: false),
+            "part404-": .deadToken(reason: "HTTP_404", evidence: nil),
+            "part410-": .deadToken(reason: "HTTP_410", evidence: nil),
+            "flood410-": .deadToken(reason: "HTTP_410", evidence: nil),
+            "part429-": .retryDevice(reason: "HTTP_429", after: .seconds(5)),
+            "flood503-": .retry(reason: "HTTP_503", after: .seconds(5)),
         ],
         delayed: ["limited-", "limiteddate-", "unavailable-"],
         nonsense: Self.usualNonsense + ["page-"],
+        bareSuccesses: ["huge-", "blank-", "part200-"],
         wrongFiles: Self.wrongKeys,
         body: { $0["notification"]?["body"]?.string }
     )
@@ -152,8 +185,15 @@ extension ProviderProfile {
             "timeout-": .retry(reason: "HTTP_408", after: .seconds(10)),
             "badgateway-": .retry(reason: "HTTP_502", after: .seconds(10)),
             "crowded-": .slowDown(reason: "HTTP_429", after: .seconds(60)),
+            "part400-": .refused(reason: "HTTP_400"),
+            "flood404-": .refused(reason: "HTTP_404"),
+            "part410-": .deadToken(reason: "HTTP_410", evidence: nil),
+            "flood410-": .deadToken(reason: "HTTP_410", evidence: nil),
+            "part429-": .slowDown(reason: "HTTP_429", after: .seconds(5)),
+            "flood503-": .retry(reason: "HTTP_503", after: .seconds(5)),
         ],
         delayed: ["limited-", "unavailable-"],
+        bareSuccesses: ["huge-", "page-", "blank-", "torn-", "part200-"],
         body: { $0["notification"]?["body"]?.string }
     )
 

@@ -32,7 +32,7 @@ struct ProviderProfile: Sendable, CustomTestStringConvertible {
         }
     }
 
-    static let usualNonsense = ["html-", "half-", "empty-", "huge-", "echo-"]
+    static let usualNonsense = ["html-", "half-", "empty-", "echo-"]
 
     let provider: Provider
     let settings: @Sendable (ProviderSandbox) -> [String: String]
@@ -48,6 +48,8 @@ struct ProviderProfile: Sendable, CustomTestStringConvertible {
     var delayed: [String] = []
     /// Markers of what is no answer at all.
     var nonsense = Self.usualNonsense
+    /// Markers of successes that count by their status, whatever their bodies are.
+    var bareSuccesses: [String] = []
     var silent = "silent-"
     var cut = "cut-"
     /// A connection that ends before the message was given; nil where it is given at once.

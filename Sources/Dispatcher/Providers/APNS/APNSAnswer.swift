@@ -70,12 +70,14 @@ package enum APNSAnswer {
     ///
     /// - Parameters:
     ///   - isPage: whether there is a body that is labelled as HTML: then it is none of Apple's.
+    ///   - isComplete: false if the body may be cut.
     ///   - identifier: the header `apns-id`.
     ///   - retryAfter: what the Retry-After header asks for; no less than Apple's own rules do.
     package static func read(
         status: Int,
         body: [UInt8],
         isPage: Bool = false,
+        isComplete: Bool = true,
         identifier: String?,
         retryAfter: Duration?
     ) -> ProviderAnswer? {
@@ -93,7 +95,10 @@ package enum APNSAnswer {
             let delay = retryAfter.map { max($0, rule.after ?? .zero) }
             return rule.answer(after: delay, evidence: moment.map { Timestamp(milliseconds: $0) })
         }
+        // What is cut is no JSON.
+        let isCut = !isComplete && value == nil
         return switch status {
+        case 400..<500 where isCut && status != 410 && status != 429: .cut(status: status, after: retryAfter)
         case 410: .deadToken(reason: reason, evidence: nil)
         case 403: .configuration(reason: reason)
         case 429: .retryDevice(reason: reason, after: max(retryAfter ?? .zero, Self.deviceDelay))

@@ -81,6 +81,7 @@ struct APNSChannel: HTTPProviderChannel {
             status: response.status,
             body: response.body,
             isPage: response.isPage,
+            isComplete: response.isComplete,
             identifier: response.header("apns-id"),
             retryAfter: response.retryAfter(now: now)
         )

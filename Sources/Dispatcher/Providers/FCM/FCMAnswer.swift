@@ -46,17 +46,23 @@ package enum FCMAnswer {
     ///
     /// - Parameters:
     ///   - isPage: whether there is a body that is labelled as HTML: then it is none of FCM's.
+    ///   - isComplete: false if the body may be cut.
     ///   - retryAfter: what the Retry-After header asks for.
     package static func read(
         status: Int,
         body: [UInt8],
         isPage: Bool = false,
+        isComplete: Bool = true,
         retryAfter: Duration?
     ) -> ProviderAnswer? {
         let value = try? JSONParser.parse(body)
         if status == 200 {
             guard let name = value?["name"]?.string, !name.isEmpty else { return nil }
             return .accepted(id: name)
+        }
+        // What is cut is no JSON; too many requests are too many, whatever else it says.
+        if !isComplete, value == nil, (400..<500).contains(status), status != 429 {
+            return .cut(status: status, after: retryAfter ?? Self.firstDelay)
         }
         let error = value?["error"]
         let details = error?["details"]?.array ?? []

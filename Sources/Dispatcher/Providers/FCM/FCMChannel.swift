@@ -46,6 +46,9 @@ struct FCMChannel: HTTPProviderChannel {
             switch await transfer.perform(TransferRequest(request, timeout: patience)) {
             case .answered(let response) where FCMServiceAccount.isOutage(response.status):
                 throw CredentialOutage("\(response.status)")
+            case .answered(let response) where !response.isComplete:
+                // Neither a token nor a refusal that can be read to its end.
+                throw CredentialOutage("answer_cut")
             case .answered(let response):
                 let (token, lifetime) = try FCMServiceAccount.token(status: response.status, body: response.body)
                 // Five minutes ahead of its end.
@@ -83,6 +86,7 @@ struct FCMChannel: HTTPProviderChannel {
             status: response.status,
             body: response.body,
             isPage: response.isPage,
+            isComplete: response.isComplete,
             retryAfter: response.retryAfter(now: now)
         )
     }

@@ -9,6 +9,7 @@ import Model
 /// Endpoints are what browsers say: no answer of one is a reason to keep the others waiting.
 package enum WebPushAnswer {
     private static let longestID = 256
+    private static let firstDelay: Duration = .seconds(10)
 
     /// What each status means.
     package static let rules: [AnswerRule] = [
@@ -46,12 +47,14 @@ package enum WebPushAnswer {
     ///
     /// - Parameters:
     ///   - isPage: whether there is a body that is labelled as HTML.
+    ///   - isComplete: false if the body may be cut.
     ///   - location: the header; where the message can be called back.
     ///   - retryAfter: what the Retry-After header asks for.
     package static func read(
         status: Int,
         body: [UInt8],
         isPage: Bool = false,
+        isComplete: Bool = true,
         location: String?,
         retryAfter: Duration?
     ) -> ProviderAnswer? {
@@ -65,6 +68,10 @@ package enum WebPushAnswer {
         let value = try? JSONParser.parse(body)
         if let word = value?["reason"]?.string, let rule = Self.byReason[word], !word.hasPrefix("HTTP_") {
             return rule.answer(after: retryAfter)
+        }
+        // Of all refusals only this one may have a word that says more than its status; what is cut is no JSON.
+        if !isComplete, value == nil, status == 400 {
+            return .cut(status: status, after: retryAfter ?? Self.firstDelay)
         }
         let rule = Self.byReason[code] ?? (status >= 500 ? Self.outOfOrder : Self.notUnderstood)
         return rule.answer(reason: code, after: retryAfter)

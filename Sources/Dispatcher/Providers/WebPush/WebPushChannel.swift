@@ -84,6 +84,7 @@ package struct WebPushChannel: HTTPProviderChannel {
             status: response.status,
             body: response.body,
             isPage: response.isPage,
+            isComplete: response.isComplete,
             location: response.header("location"),
             retryAfter: response.retryAfter(now: now)
         )

@@ -37,6 +37,10 @@ enum Fault: Sendable {
     case goAway
     /// An answer that no provider should give.
     case nonsense(Nonsense)
+    /// An answer of which the beginning comes, and then the stream breaks.
+    case part(status: Int)
+    /// An answer with 1 MB.
+    case flood(status: Int)
     case refuse
     case reset
 }
@@ -53,6 +57,9 @@ extension Fault {
         case .cut: .cut
         case .goAway: .goAway
         case .nonsense(let kind): .respond(SandboxResponse(kind, to: request))
+        case .part(let status): .respondInPart(SandboxResponse(status, unfinished: #"{"reason":"Unregis"#))
+        case .flood(let status):
+            .respond(SandboxResponse(status, unfinished: String(repeating: "x", count: 1_000_000)))
         case .refuse: .refuse
         case .reset: .reset
         }

@@ -14,6 +14,14 @@ struct FaultMarker: Sendable {
         self.effect = effect
     }
 
+    init(_ text: String, part status: Int) {
+        self.init(text, .part(status: status), "\(status) that breaks off")
+    }
+
+    init(_ text: String, flood status: Int) {
+        self.init(text, .flood(status: status), "\(status) with 1 MB")
+    }
+
     init(_ text: String, _ reason: APNSReason) {
         self.init(text, .apns(APNSRefusal(reason)), "\(reason.status) \(reason.rawValue)")
     }

@@ -86,6 +86,18 @@ struct FaultTable: Sendable {
         .init("ed", .nonsense(.blank), "200 without apns-id"),
         .init("ee", .nonsense(.torn), "200 with half a JSON object"),
         .init("ef", .nonsense(.lost), "404 with a page of HTML"),
+        .init("c2", flood: 200),
+        .init("c0", flood: 400),
+        .init("c3", flood: 403),
+        .init("ca", flood: 410),
+        .init("c9", flood: 429),
+        .init("c5", flood: 503),
+        .init("d2", part: 200),
+        .init("d0", part: 400),
+        .init("d3", part: 403),
+        .init("da", part: 410),
+        .init("d9", part: 429),
+        .init("d5", part: 503),
     ]
 
     /// Web Push: the endpoint's name starts with the word and a hyphen.
@@ -143,6 +155,21 @@ struct FaultTable: Sendable {
         .init("goaway", .goAway, "GOAWAY with a last stream below the request's"),
         .init("refused", .refuse, "RST_STREAM REFUSED_STREAM"),
         .init("reset", .reset, "RST_STREAM INTERNAL_ERROR"),
+        .init("flood400", flood: 400),
+        .init("flood401", flood: 401),
+        .init("flood403", flood: 403),
+        .init("flood404", flood: 404),
+        .init("flood410", flood: 410),
+        .init("flood429", flood: 429),
+        .init("flood503", flood: 503),
+        .init("part200", part: 200),
+        .init("part400", part: 400),
+        .init("part401", part: 401),
+        .init("part403", part: 403),
+        .init("part404", part: 404),
+        .init("part410", part: 410),
+        .init("part429", part: 429),
+        .init("part503", part: 503),
     ]
 
     private static let fcmFaults = Dictionary(

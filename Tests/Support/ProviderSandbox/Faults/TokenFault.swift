@@ -7,6 +7,8 @@ package enum TokenFault: String, Sendable, CaseIterable {
     case unavailable
     /// 429.
     case limited
+    /// 200 that breaks off within the token.
+    case torn
     /// No answer at all.
     case silent
     /// 400 invalid_grant, as for an account whose key was taken away.

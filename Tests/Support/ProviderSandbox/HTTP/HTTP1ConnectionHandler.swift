@@ -60,6 +60,16 @@ final class HTTP1ConnectionHandler: ChannelInboundHandler {
                 guard self.isOpen else { return }
                 self.write(response, to: head, context: context)
             }
+        case .respondInPart(let response):
+            let start = HTTPResponseHead(
+                version: head.version, status: .init(statusCode: response.status),
+                headers: HTTPHeaders(response.headers))
+            context.write(self.wrapOutboundOut(.head(start)), promise: nil)
+            context.writeAndFlush(self.wrapOutboundOut(.body(.byteBuffer(response.body))), promise: nil)
+            context.eventLoop.assumeIsolated().scheduleTask(in: SandboxAnswer.breakDelay) {
+                guard self.isOpen else { return }
+                context.cutConnection()
+            }
         case .silence:
             break
         case .cut, .goAway, .refuse, .reset:

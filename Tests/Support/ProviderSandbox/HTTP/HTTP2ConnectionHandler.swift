@@ -143,6 +143,13 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
                 self.write(response, on: stream, context: context)
                 context.flush()
             }
+        case .respondInPart(let response):
+            self.write(response, on: stream, endsStream: false, context: context)
+            context.eventLoop.assumeIsolated().scheduleTask(in: SandboxAnswer.breakDelay) {
+                guard self.isOpen else { return }
+                self.write(.rstStream(.internalError), on: stream, context: context)
+                context.flush()
+            }
         case .silence:
             break
         case .cut:
@@ -163,7 +170,9 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         }
     }
 
-    private func write(_ response: SandboxResponse, on stream: HTTP2StreamID, context: ChannelHandlerContext) {
+    private func write(
+        _ response: SandboxResponse, on stream: HTTP2StreamID, endsStream: Bool = true, context: ChannelHandlerContext
+    ) {
         var headers = HPACKHeaders()
         headers.reserveCapacity(response.headers.count + 2)
         headers.add(name: ":status", value: String(response.status))
@@ -171,10 +180,10 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
             headers.add(name: name, value: value)
         }
         let hasBody = response.body.readableBytes > 0
-        if hasBody { headers.add(name: "content-length", value: String(response.body.readableBytes)) }
-        self.write(.headers(.init(headers: headers, endStream: !hasBody)), on: stream, context: context)
+        if hasBody, endsStream { headers.add(name: "content-length", value: String(response.body.readableBytes)) }
+        self.write(.headers(.init(headers: headers, endStream: endsStream && !hasBody)), on: stream, context: context)
         if hasBody {
-            let data = HTTP2Frame.FramePayload.Data(data: .byteBuffer(response.body), endStream: true)
+            let data = HTTP2Frame.FramePayload.Data(data: .byteBuffer(response.body), endStream: endsStream)
             self.write(.data(data), on: stream, context: context)
         }
     }

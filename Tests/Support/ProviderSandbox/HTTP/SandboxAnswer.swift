@@ -5,9 +5,14 @@ import NIOCore
 
 /// What the server does about a request.
 enum SandboxAnswer {
+    /// How long after its beginning an answer breaks off, so that the beginning is read by then.
+    static let breakDelay: TimeAmount = .milliseconds(100)
+
     case respond(SandboxResponse)
     /// Responds after a while.
     case respondLater(SandboxResponse, after: TimeAmount)
+    /// Writes what there is without ending it, and breaks the stream a moment later.
+    case respondInPart(SandboxResponse)
     /// Never answers; the stream stays open.
     case silence
     /// Drops the TCP connection with neither an answer nor TLS's farewell.

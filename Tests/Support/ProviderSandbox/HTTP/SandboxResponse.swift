@@ -21,6 +21,12 @@ struct SandboxResponse {
         return SandboxResponse(status: status, headers: [type] + headers, body: ByteBuffer(string: text))
     }
 
+    /// An answer whose body makes no sense as far as it goes; where its status asks for patience it says how much.
+    init(_ status: Int, unfinished text: String) {
+        let delay = status == 429 || status == 503 ? [("retry-after", "5")] : []
+        self = .json(status, text, headers: delay)
+    }
+
     /// A line of text.
     static func plain(_ status: Int, _ text: String) -> SandboxResponse {
         let type = ("content-type", "text/plain; charset=UTF-8")
