@@ -48,9 +48,35 @@ struct EmailAnswerTests {
         }
     }
 
+    @Test(
+        "Of a recipient two codes say without another that it is not there; 550 is said of policy too",
+        arguments: [
+            (551, "User not local", true), (551, "", true), (556, "Domain does not accept mail", true),
+            (551, "5.7.1 Relaying denied", false), (556, "5.7.27 Sender has no MX", false),
+            (550, "No such user", false), (550, "", false), (553, "Mailbox name not allowed", false),
+            (554, "No", false),
+        ])
+    func bare(code: Int, text: String, isDead: Bool) {
+        #expect(Self.read(.recipient, code, text).isDeadToken == isDead)
+        // Of a message that was looked at they say nothing of the address for sure.
+        #expect(!Self.read(.content, code, text).isDeadToken)
+    }
+
+    @Test(
+        "A code counts at the start of any line, and in a relay's marks",
+        arguments: [
+            "5.1.1 No\n5.1.1 such user", "Sorry\n5.1.1 No such user", "#5.1.1 No such user", "[5.1.1] No such user",
+            "(#5.1.1)", "5.1.1: No such user", " 5.1.1 No such user",
+        ])
+    func places(text: String) {
+        #expect(Self.read(.recipient, 550, text) == .deadToken(reason: "SMTP_550_5.1.1", evidence: nil))
+    }
+
     @Test("Codes in words count only where they stand first and are of the reply's class")
     func codes() {
         #expect(Self.read(.recipient, 550, "No such user 5.1.1") == .refused(reason: "SMTP_550"))
+        #expect(Self.read(.recipient, 550, "No\nuser 5.1.1") == .refused(reason: "SMTP_550"))
+        #expect(Self.read(.recipient, 550, "<ada@example.com>: 5.1.1") == .refused(reason: "SMTP_550"))
         #expect(Self.read(.recipient, 550, "4.1.1 Confused") == .refused(reason: "SMTP_550"))
         #expect(Self.read(.recipient, 550, "5.1.1234 Confused") == .refused(reason: "SMTP_550"))
         #expect(Self.read(.recipient, 550, "") == .refused(reason: "SMTP_550"))
@@ -66,5 +92,11 @@ struct EmailAnswerTests {
         #expect(EmailAnswer.read(TransferFailure(.tls, code: 64)) == .configuration(reason: "no_starttls"))
         #expect(EmailAnswer.read(TransferFailure(.other, code: 67)) == .configuration(reason: "login_denied"))
         #expect(EmailAnswer.read(TransferFailure(.connect, code: 7)) == nil)
+    }
+}
+
+extension ProviderAnswer {
+    fileprivate var isDeadToken: Bool {
+        if case .deadToken = self { true } else { false }
     }
 }

@@ -235,6 +235,7 @@ extension ProviderProfile {
         rows: Self.rows([
             "SMTP_550_5.1.1": "bounce-", "SMTP_550_5.1.2": "nodomain-", "SMTP_551_5.1.6": "moved-",
             "SMTP_550_5.1.6": "movedaway-", "SMTP_550_5.1.10": "unknown-", "SMTP_556_5.1.10": "nullmx-",
+            "SMTP_551": "notlocal-", "SMTP_556": "nomail-",
             "SMTP_550_5.7.1": "refused-", "SMTP_552_5.3.4": "toolarge-", "SMTP_421_4.3.2": "closing-",
         ]).merging([
             "SMTP_535_5.7.8": Row(settings: { settings, sandbox in

@@ -9,6 +9,10 @@ package enum EmailAnswer {
     private static let firstDelay: Duration = .seconds(60)
     /// The mailbox or its domain does not exist, has moved, or takes no mail.
     private static let deadCodes: Set<String> = ["5.1.1", "5.1.2", "5.1.6", "5.1.10"]
+    /// Codes that say it of a recipient without an enhanced one (RFC 5321 section 3.4, RFC 7504).
+    ///
+    /// 550 is none of them, as it is said of policy too.
+    private static let deadReplies: Set<Int> = [551, 556]
     private static let longestReason = 64
 
     /// What is known of the words on record; a code that is not here speaks for itself.
@@ -18,6 +22,8 @@ package enum EmailAnswer {
             "SMTP_550_5.1.2", .deadToken, "the address's domain takes no mail; ask the user for another address"),
         AnswerRule("SMTP_550_5.1.6", .deadToken, "the mailbox has moved; ask the user for the new address"),
         AnswerRule("SMTP_551_5.1.6", .deadToken, "the mailbox has moved; ask the user for the new address"),
+        AnswerRule("SMTP_551", .deadToken, "the mailbox has moved; ask the user for the new address"),
+        AnswerRule("SMTP_556", .deadToken, "the address's domain takes no mail; ask the user for another address"),
         AnswerRule("SMTP_550_5.1.10", .deadToken, "there is no such mailbox; ask the user for another address"),
         AnswerRule(
             "SMTP_556_5.1.10", .deadToken, "the address's domain takes no mail; ask the user for another address"),
@@ -46,12 +52,15 @@ package enum EmailAnswer {
             // Said of the size that was announced; all else is about who we are.
             return reply.code == 552 ? .refused(reason: reason) : .configuration(reason: reason)
         case .recipient, .content:
-            if let code = reply.enhancedCode, self.deadCodes.contains(code) {
-                return .deadToken(reason: reason, evidence: nil)
-            }
+            if self.isDead(reply) { return .deadToken(reason: reason, evidence: nil) }
             // Who wants a login first says so to any command.
             return reply.code == 530 || reply.code == 535 ? .configuration(reason: reason) : .refused(reason: reason)
         }
+    }
+
+    private static func isDead(_ reply: MailReply) -> Bool {
+        if let code = reply.enhancedCode { return self.deadCodes.contains(code) }
+        return reply.stage == .recipient && self.deadReplies.contains(reply.code)
     }
 
     private static func concernsRelay(_ reply: MailReply) -> Bool {

@@ -26,9 +26,18 @@ package struct MailReply: Sendable, Equatable, CustomStringConvertible {
 
     package var isAccepted: Bool { self.stage == .content && (200..<300).contains(self.code) }
 
-    /// The enhanced status code (RFC 3463) that the text begins with, such as `5.1.1`; nil if it has none of the code's class.
+    /// The enhanced status code (RFC 3463) that a line of the text begins with, such as `5.1.1`; nil if none has one of the
+    /// code's class.
+    ///
+    /// Each line ought to have it (RFC 2034 section 4); some relays have it in the last only, or in marks such as `#5.1.1`.
     package var enhancedCode: String? {
-        guard let word = self.text.split(whereSeparator: { $0 == " " || $0 == "\n" }).first else { return nil }
+        self.text.split(separator: "\n").lazy.compactMap { self.enhancedCode(of: $0) }.first
+    }
+
+    private func enhancedCode(of line: Substring) -> String? {
+        let marks: Set<Character> = ["#", "(", ")", "[", "]", ":", ","]
+        let start = line.drop { $0 == " " || marks.contains($0) }
+        let word = start.prefix { $0 != " " && !marks.contains($0) }
         let parts = word.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count == 3, parts.allSatisfy({ (1...3).contains($0.count) && $0.allSatisfy(\.isASCIIDigit) }),
             parts[0] == String(self.code / 100)

@@ -21,6 +21,8 @@ struct MailFaults: Sendable {
         Row(word: "movedaway", stage: .recipient, verdict: .refuse("550 5.1.6 The mailbox has moved")),
         Row(word: "unknown", stage: .recipient, verdict: .refuse("550 5.1.10 Recipient not found")),
         Row(word: "nullmx", stage: .recipient, verdict: .refuse("556 5.1.10 The domain takes no mail")),
+        Row(word: "notlocal", stage: .recipient, verdict: .refuse("551 User not local")),
+        Row(word: "nomail", stage: .recipient, verdict: .refuse("556 Domain does not accept mail")),
         Row(word: "refused", stage: .recipient, verdict: .refuse("550 5.7.1 Refused by policy")),
         Row(word: "gone", stage: .recipient, verdict: .refuse("550 No")),
         Row(word: "busy", stage: .recipient, verdict: .refuse("451 4.7.1 Greylisted, come back later")),
