@@ -202,6 +202,62 @@ struct DeliverySenderTests {
         }
     }
 
+    /// What takes a notification away that is read by now.
+    struct Retraction: Sendable {
+        var hasBadge = true
+        /// The count that the device was sent already.
+        var sent: Int64?
+        var retractionsHaveBadge = true
+        let badge: Int64?
+        /// The version of the count that the device is known to have afterwards.
+        let known: Int64
+    }
+
+    @Test(
+        "what takes a notification away has the count of now, if its type shows one and no newer one was sent; never its job's own",
+        arguments: [
+            Retraction(badge: 2, known: 7), Retraction(sent: 7, badge: 2, known: 7),
+            Retraction(sent: 8, badge: nil, known: 8), Retraction(hasBadge: false, badge: nil, known: 0),
+            Retraction(hasBadge: false, sent: 6, badge: nil, known: 6),
+            // Where it carries none the device has not got it either.
+            Retraction(sent: 6, retractionsHaveBadge: false, badge: nil, known: 6),
+        ])
+    func retraction(_ item: Retraction) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                try await database.pool.query(
+                    "UPDATE carillon.notifications SET read_at = now(), extras = '{\"badge\":99}'::jsonb")
+                try await database.pool.query(
+                    "INSERT INTO carillon.inboxes (user_id, version, unread) VALUES ('ada', 7, 2)")
+                var type = NotificationType(name: "news")
+                type.hasBadge = item.hasBadge
+                let keys = Keyspace(prefix: prefix)
+                let messages = Mutex<[PushMessage]>([])
+                let channel = RecordingChannel(retractionsHaveBadge: item.retractionsHaveBadge) { message in
+                    messages.withLock { $0.append(message) }
+                }
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
+                dispatcher.leaseClock.renewed(at: .now)
+                if let version = item.sent { #expect(dispatcher.badges.isNewest(version, for: Self.device)) }
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false,
+                    isRetraction: true)
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                let group = dispatcher.group(keys.deliveries(.fcm, .normal))
+                let sender = Self.sender(dispatcher, redis, keys)
+                try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { _ in }
+                let sent = messages.withLock { $0 }
+                #expect(sent.map(\.purpose) == [.retract])
+                #expect(sent.map(\.badge) == [item.badge])
+                #expect(sent.map(\.badgeVersion) == [item.badge == nil ? nil : 7])
+                // An older count is refused, the same one is not.
+                #expect(!dispatcher.badges.isNewest(item.known - 1, for: Self.device) || item.known == 0)
+                #expect(dispatcher.badges.isNewest(item.known, for: Self.device))
+            }
+        }
+    }
+
     @Test("while nobody can be called what is held back is its app's, which is looked up if there are several")
     func heldBack() async throws {
         try await TestRedis.with { redis, prefix in
@@ -249,6 +305,7 @@ struct DeliverySenderTests {
     private struct RecordingChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "default"
+        var retractionsHaveBadge = false
         let note: @Sendable (PushMessage) -> Void
 
         func send(_ message: PushMessage, to device: Device) async -> ProviderReply {

@@ -10,6 +10,8 @@ package protocol ProviderChannel: Sendable {
     var app: String { get }
     /// Whose quota its messages count against: apps of one account share the rate, and wait together when they are asked to.
     var account: String { get }
+    /// Whether what takes a notification away carries the unread count too.
+    var retractionsHaveBadge: Bool { get }
 
     /// Which of several services a device's messages go through: what is wrong with one says nothing about another.
     func service(of device: Device) -> String?
@@ -24,6 +26,9 @@ package protocol ProviderChannel: Sendable {
 extension ProviderChannel {
     /// Most providers count each app for itself.
     package var account: String { self.app }
+
+    /// Most providers' messages show all that they have, or nothing.
+    package var retractionsHaveBadge: Bool { false }
 
     /// Most providers are one service.
     package func service(of device: Device) -> String? { nil }

@@ -186,7 +186,8 @@ struct DeliverySender: Sendable {
         if let held = await self.hold(way, service, now: now) { return self.outcome(item.entry, batch, item, held) }
         let start = ContinuousClock.now
         let reply = await DeliverySpan.send(
-            self.message(facts, item.work, now: now), to: facts.device, by: way.channel, attempt: item.work.attempt)
+            self.message(facts, item.work, by: way.channel, now: now), to: facts.device, by: way.channel,
+            attempt: item.work.attempt)
         let duration = ContinuousClock.now - start
         let end = self.dispatcher.now()
         self.health.note(reply, app: way.channel.app, service: service, since: now, now: end)
@@ -226,7 +227,12 @@ struct DeliverySender: Sendable {
         }
     }
 
-    private func message(_ facts: DeliveryStore.Facts, _ work: DeliveryWork, now: Timestamp) -> PushMessage {
+    private func message(
+        _ facts: DeliveryStore.Facts,
+        _ work: DeliveryWork,
+        by channel: any ProviderChannel,
+        now: Timestamp
+    ) -> PushMessage {
         let type = self.dispatcher.catalog[facts.notification.type]
         var message = PushMessage(
             notification: facts.notification,
@@ -235,14 +241,15 @@ struct DeliverySender: Sendable {
             now: now
         )
         message.isRefusable = type?.isRequired != true
-        if work.isRetraction {
-            message.purpose = .retract
-        } else if type?.hasBadge == false {
-            message.badge = facts.notification.extras.badge
-        } else if !self.dispatcher.badges.isNewest(facts.inboxVersion, for: facts.device.id) {
-            // A newer count is on its way already.
-            message.badge = facts.notification.extras.badge
-        } else if facts.notification.extras.badge == nil {
+        if work.isRetraction { message.purpose = .retract }
+        // What was read has no number of its own any more.
+        let own = work.isRetraction ? nil : facts.notification.extras.badge
+        message.badge = own
+        // The board is asked only for a count that goes out; if there is a newer one, that is on its way already.
+        let hasCount = type?.hasBadge != false && (!work.isRetraction || channel.retractionsHaveBadge)
+        let isNewest = hasCount && self.dispatcher.badges.isNewest(facts.inboxVersion, for: facts.device.id)
+        if isNewest, own == nil {
+            message.badge = Int64(facts.unread)
             message.badgeVersion = facts.inboxVersion
         }
         return message

@@ -13,6 +13,7 @@ package struct WebPushChannel: HTTPProviderChannel {
     package let now: @Sendable () -> Timestamp
     /// Its hosts are strangers, whom nobody told that two messages are of one job.
     package let carriesTraces = false
+    package let retractionsHaveBadge = true
     package let timeout: Duration?
     private let tokens: VAPIDTokens
     private let origins: WebPushOrigins

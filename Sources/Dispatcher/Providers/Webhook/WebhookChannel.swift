@@ -11,6 +11,7 @@ struct WebhookChannel: HTTPProviderChannel {
     let transfer: TransferClient
     let now: @Sendable () -> Timestamp
     let timeout: Duration?
+    let retractionsHaveBadge = true
     private let url: String
     private let secret: String
     private let shape: PushShape
