@@ -7,6 +7,7 @@ import Model
 import Postgres
 import Providers
 import Redis
+import Stores
 import Streams
 import Testing
 
@@ -22,7 +23,8 @@ struct DeliverySettlerTests {
         _ result: DeliveryOutcome.Result,
         attempt: Int,
         _ dispatcher: Dispatcher,
-        app: String? = "default"
+        app: String? = "default",
+        facts: DeliveryStore.Facts? = nil
     ) -> DeliveryOutcome {
         let work = DeliveryWork(
             notification: Self.notification, device: Self.device, user: "ada", attempt: attempt, isRepeat: false)
@@ -32,7 +34,7 @@ struct DeliverySettlerTests {
             group: dispatcher.group(dispatcher.keys.deliveries(.webpush, .normal)),
             lane: .normal,
             work: work,
-            facts: nil,
+            facts: facts,
             app: app,
             sentAt: TestDispatcher.now,
             result: result,
@@ -106,6 +108,69 @@ struct DeliverySettlerTests {
                     provider: .webpush, lane: .normal, app: "shop", now: due, limit: 10)
                 #expect(late == 1)
                 #expect(try await database.pool.query("SELECT 1 FROM carillon.delivery_attempts").isEmpty)
+            }
+        }
+    }
+
+    /// What the events stream tells, by kind, in its order.
+    private static func told(_ redis: RedisConnection, _ keys: Keyspace) async throws -> [String] {
+        let reply = try await redis.send("XRANGE", .text(keys.events), "-", "+")
+        guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
+        var events: [String] = []
+        for _ in 0..<count {
+            _ = try cursor.array()
+            _ = try cursor.string()
+            for _ in 0..<(try cursor.array() ?? 0) / 2 {
+                let name = try cursor.string()
+                let value = try cursor.string()
+                if name == "event", let value { events.append(value) }
+            }
+        }
+        return events
+    }
+
+    @Test("a token is told dead once, when its device is switched off; not where it was registered since the evidence")
+    func deadToken() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], eventsLength: 1_000)
+                try await database.pool.query(
+                    """
+                    INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery,
+                        lane, channels, title, body, status, status_reason, created_at)
+                    VALUES ('ada', $1, 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending', 'queued',
+                        now())
+                    """,
+                    .uuid(Self.notification.halves)
+                )
+                try await database.pool.query(
+                    """
+                    INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                        last_used_at)
+                    VALUES ($1, 'ada', 'web', 'webpush', 'default', 'production', 'browser', $2, $2)
+                    """,
+                    .uuid(Self.device.halves), .timestamptz(TestDispatcher.now.microseconds)
+                )
+                let key = (user: "ada", notification: Self.notification, device: Self.device, isRepeat: false)
+                let facts = try #require(try await dispatcher.deliveries.facts([key])[0])
+                let settler = Self.settler(dispatcher)
+                func dead(_ attempt: Int, evidence: Duration) -> DeliveryOutcome {
+                    let answer = ProviderAnswer.deadToken(
+                        reason: "Unregistered", evidence: TestDispatcher.now + evidence)
+                    return Self.outcome(.answered(answer), attempt: attempt, dispatcher, facts: facts)
+                }
+                let isActive = "SELECT 1 FROM carillon.devices WHERE active"
+                try await settler.settle([dead(0, evidence: .seconds(-1))])
+                #expect(try await Self.told(redis, keys) == ["failed"])
+                #expect(try await database.pool.query(isActive).count == 1)
+                try await settler.settle([dead(1, evidence: .seconds(1)), dead(2, evidence: .seconds(1))])
+                #expect(try await Self.told(redis, keys) == ["failed", "token_invalid", "failed", "failed"])
+                #expect(try await database.pool.query(isActive).isEmpty)
+                try await settler.settle([dead(3, evidence: .seconds(1))])
+                let told = try await Self.told(redis, keys)
+                #expect(told.filter { $0 == "token_invalid" }.count == 1)
             }
         }
     }

@@ -23,7 +23,8 @@ enum TestDispatcher {
         _ keys: Keyspace,
         _ types: [NotificationType],
         _ channels: any ProviderChannel...,
-        now: @escaping @Sendable () -> Timestamp = { TestDispatcher.now }
+        now: @escaping @Sendable () -> Timestamp = { TestDispatcher.now },
+        eventsLength: Int? = nil
     ) throws -> Dispatcher {
         Dispatcher(
             name: "test",
@@ -42,7 +43,7 @@ enum TestDispatcher {
             broadcasts: BroadcastStore(pool: pool),
             cancellations: CancellationStore(pool: pool),
             presence: PresenceRegistry(connection: redis, keys: keys),
-            events: EventLog(keys: keys, length: nil),
+            events: EventLog(keys: keys, length: eventsLength),
             channels: ChannelDirectory(channels.map { ChannelDirectory.Way($0) }),
             now: now,
             logger: TestLog.logger

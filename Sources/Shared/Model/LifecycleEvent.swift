@@ -15,7 +15,7 @@ package struct LifecycleEvent: Sendable, Equatable {
         case replaced
         /// A summary of several stands for it.
         case summarised
-        /// A provider said that a device's token is dead.
+        /// A provider said that a device's token is dead, and it was switched off.
         case tokenInvalid = "token_invalid"
 
         /// What it is called that a notification has come to that status; nil for those that it passes.

@@ -104,6 +104,7 @@ enum DeliverySQL {
         SET email_invalid_at = t.at, email_invalid_reason = t.reason
         FROM unnest($1, $2, $3, $4) AS t (user_id, address, reason, at)
         WHERE s.user_id = t.user_id AND s.email = t.address AND s.email_invalid_at IS NULL
+        RETURNING s.user_id
         """
 
     static let deadTokens = """
@@ -111,5 +112,6 @@ enum DeliverySQL {
         SET active = false, deactivated_reason = t.reason
         FROM unnest($1, $2, $3) AS t (id, reason, evidence)
         WHERE d.id = t.id AND d.active AND d.registered_at < t.evidence
+        RETURNING d.id
         """
 }

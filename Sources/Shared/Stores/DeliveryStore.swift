@@ -1,6 +1,7 @@
 // Carillon · DeliveryStore.swift
 // SPDX-License-Identifier: Apache-2.0
 
+package import JSON
 package import Model
 package import Postgres
 
@@ -101,6 +102,13 @@ package struct DeliveryStore: Sendable {
         package init() {}
     }
 
+    /// What a settlement switched off; what was registered or set since its evidence is not among it.
+    package struct SwitchedOff: Sendable {
+        package var devices: Set<NotificationID> = []
+        /// Whose e-mail addresses.
+        package var addresses: Set<ExactText> = []
+    }
+
     private let pool: PostgresPool
 
     package init(pool: PostgresPool) {
@@ -138,8 +146,13 @@ package struct DeliveryStore: Sendable {
     }
 
     /// Records answers as one transaction.
-    package func settle(_ settlement: Settlement) async throws(PostgresError) {
+    ///
+    /// - Returns: what is switched off by it.
+    @discardableResult
+    package func settle(_ settlement: Settlement) async throws(PostgresError) -> SwitchedOff {
         var statements: [PostgresStatement] = []
+        // Where the statements are that say what they switch off.
+        var places: (addresses: Int?, tokens: Int?) = (nil, nil)
         if !settlement.attempts.isEmpty { statements.append(Self.insert(settlement.attempts)) }
         if !settlement.accepted.isEmpty {
             statements.append(
@@ -181,6 +194,7 @@ package struct DeliveryStore: Sendable {
         if !settlement.deadAddresses.isEmpty {
             var moments = PostgresArray(.timestamptz)
             for dead in settlement.deadAddresses { moments.append(timestamptz: dead.at.microseconds) }
+            places.addresses = statements.count
             statements.append(
                 PostgresStatement(
                     DeliverySQL.deadAddresses,
@@ -196,6 +210,7 @@ package struct DeliveryStore: Sendable {
         if !settlement.deadTokens.isEmpty {
             var evidence = PostgresArray(.timestamptz)
             for token in settlement.deadTokens { evidence.append(timestamptz: token.evidence.microseconds) }
+            places.tokens = statements.count
             statements.append(
                 PostgresStatement(
                     DeliverySQL.deadTokens,
@@ -207,8 +222,19 @@ package struct DeliveryStore: Sendable {
                 )
             )
         }
-        guard !statements.isEmpty else { return }
-        try await self.pool.run(statements)
+        var switchedOff = SwitchedOff()
+        guard !statements.isEmpty else { return switchedOff }
+        let results = try await self.pool.run(statements)
+        guard results.count == statements.count else {
+            throw PostgresError(.decoding, "a settlement gave too few results")
+        }
+        if let place = places.addresses {
+            for row in results[place] { switchedOff.addresses.insert(ExactText(try row.text(0))) }
+        }
+        if let place = places.tokens {
+            for row in results[place] { switchedOff.devices.insert(NotificationID(try row.uuid(0))) }
+        }
+        return switchedOff
     }
 
     private static func insert(_ attempts: [Attempt]) -> PostgresStatement {

@@ -3,6 +3,7 @@
 
 import CoreMetrics
 import Decision
+import JSON
 import Logging
 import Model
 import Providers
@@ -43,16 +44,29 @@ struct DeliverySettler: Sendable {
         self.traffic.note(outcomes.lazy.filter { $0.work?.isRetraction != true }.map(\.result))
         self.tally.note(outcomes)
         let settlement = ledger.settlement
-        try await self.dispatcher.untilDone("record deliveries") {
+        let switchedOff = try await self.dispatcher.untilDone("record deliveries") {
             try await self.dispatcher.deliveries.settle(settlement)
         }
         try await self.dispatcher.putOff(ledger.postponed)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(ledger.dead)
         try await self.schedule(ledger, after: outcomes)
-        var told = ledger.told
+        var told = Self.tellable(ledger.told, switchedOff)
         for (group, ids) in ledger.finished.values {
             try await self.dispatcher.acknowledge(ids, group, telling: told)
             told = []
+        }
+    }
+
+    /// The events without those that tell a token or an address dead which was registered or set since, or is told dead already.
+    private static func tellable(
+        _ events: [LifecycleEvent],
+        _ switchedOff: DeliveryStore.SwitchedOff
+    ) -> [LifecycleEvent] {
+        var untold = switchedOff
+        return events.filter { event in
+            guard event.kind == .tokenInvalid else { return true }
+            if let device = event.device { return untold.devices.remove(device) != nil }
+            return untold.addresses.remove(ExactText(event.label.user)) != nil
         }
     }
 
