@@ -1,6 +1,7 @@
 // Carillon · DeliveryStoreTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import JSON
 import Model
 import Postgres
 import Stores
@@ -47,6 +48,42 @@ struct DeliveryStoreTests {
             // Not asked for a first delivery, which spares the look.
             #expect(again[1]?.wasAccepted == false)
             #expect(again[0]?.notification.status == .sent)
+        }
+    }
+
+    @Test("a dead address counts only against one that was set before it was written to, be it the same again")
+    func deadAddresses() async throws {
+        try await Samples.withStores { pool in
+            let preferences = PreferenceStore(pool: pool)
+            let deliveries = DeliveryStore(pool: pool)
+            var settings = UserSettings()
+            settings.email = "a@example.com"
+            try await preferences.set(user: "a", settings: settings)
+            // The database has a clock of its own, between the two moments.
+            let (before, after) = (Timestamp(seconds: 1), Timestamp(seconds: 32_000_000_000))
+            func settle(_ address: String, at moment: Timestamp) async throws -> Bool {
+                var settlement = DeliveryStore.Settlement()
+                settlement.deadAddresses = [("a", address, "SMTP_550_5.1.1", moment)]
+                return try await deliveries.settle(settlement).addresses == [ExactText("a")]
+            }
+            func isGood() async throws -> Bool {
+                try await pool.query("SELECT 1 FROM carillon.user_settings WHERE email_invalid_at IS NULL").count == 1
+            }
+            #expect(try await !settle("a@example.com", at: before))
+            #expect(try await isGood())
+            #expect(try await !settle("other@example.com", at: after))
+            #expect(try await isGood())
+            // What leaves the address alone does not set it.
+            _ = try await preferences.set(user: "a", settings: settings, keeping: [.general])
+            #expect(try await settle("a@example.com", at: after))
+            #expect(try await !isGood())
+            try await preferences.set(user: "a", settings: settings)
+            #expect(try await !settle("a@example.com", at: before))
+            #expect(try await isGood())
+            // One that was set before that was written down goes by its text.
+            try await pool.query("UPDATE carillon.user_settings SET email_set_at = NULL")
+            _ = try await preferences.set(user: "a", settings: settings, keeping: [.general])
+            #expect(try await settle("a@example.com", at: before))
         }
     }
 

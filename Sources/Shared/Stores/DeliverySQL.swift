@@ -98,12 +98,14 @@ enum DeliverySQL {
         WHERE n.user_id = f.user_id AND n.id = f.id AND n.status = 'pending'
         """
 
-    /// $1 to $4: users, the addresses that the relay said it of, reasons, moments; one that was set meanwhile stays good.
+    /// $1 to $4: users, the addresses that the relay said it of, reasons, when they were written to; one that was set since, be
+    /// it the same, stays good.
     static let deadAddresses = """
         UPDATE carillon.user_settings s
         SET email_invalid_at = t.at, email_invalid_reason = t.reason
         FROM unnest($1, $2, $3, $4) AS t (user_id, address, reason, at)
         WHERE s.user_id = t.user_id AND s.email = t.address AND s.email_invalid_at IS NULL
+            AND (s.email_set_at IS NULL OR s.email_set_at < t.at)
         RETURNING s.user_id
         """
 

@@ -94,7 +94,7 @@ package struct DeliveryStore: Sendable {
         package var attempts: [Attempt] = []
         package var accepted: [(user: String, id: NotificationID, via: String)] = []
         package var failed: [(user: String, id: NotificationID, reason: String)] = []
-        /// Addresses that mail comes back from, as they were written to.
+        /// Addresses that mail comes back from, as they were written to, and when: one that is set later wins.
         package var deadAddresses: [(user: String, address: String, reason: String, at: Timestamp)] = []
         /// Devices whose token is dead, by evidence of that moment: a later registration wins.
         package var deadTokens: [(device: NotificationID, reason: String, evidence: Timestamp)] = []

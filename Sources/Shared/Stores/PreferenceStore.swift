@@ -202,12 +202,14 @@ package struct PreferenceStore: Sendable {
         return PostgresStatement(
             """
             INSERT INTO carillon.user_settings AS s
-                (user_id, zone, locale, email, quiet_start, quiet_end, quiet_weekdays, opted_out, email_opted_out)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+                (user_id, zone, locale, email, quiet_start, quiet_end, quiet_weekdays, opted_out, email_opted_out,
+                email_set_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, now())
             ON CONFLICT (user_id) DO UPDATE SET
                 zone = CASE WHEN $12 THEN s.zone ELSE excluded.zone END,
                 locale = CASE WHEN $12 THEN s.locale ELSE excluded.locale END,
                 email = CASE WHEN $12 THEN s.email ELSE excluded.email END,
+                email_set_at = CASE WHEN $12 THEN s.email_set_at ELSE excluded.email_set_at END,
                 email_invalid_at = CASE WHEN $12 THEN s.email_invalid_at END,
                 email_invalid_reason = CASE WHEN $12 THEN s.email_invalid_reason END,
                 opted_out = CASE WHEN $12 THEN s.opted_out ELSE excluded.opted_out END,
