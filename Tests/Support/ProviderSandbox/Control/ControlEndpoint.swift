@@ -21,8 +21,8 @@ struct ControlEndpoint: Sendable {
                                base64url; the same name has the same keys each time
           DELETE /tokens       revokes the access tokens: FCM answers 401 to them
           PUT /tokens          hands out none from now on: ?fault=unavailable (502),
-                               limited (429), silent or refused (400 invalid_grant);
-                               without fault it does again
+                               limited (429), torn (half a 200), silent or refused
+                               (400 invalid_grant); without fault it does again
         """
 
     private let log: ReceivedLog
