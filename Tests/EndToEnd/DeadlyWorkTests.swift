@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Fixtures
+import Model
 import Postgres
 import Redis
+import Stores
 import Streams
 import Testing
 
@@ -66,13 +68,13 @@ struct DeadlyWorkTests {
         }
     }
 
-    @Test("of schedules that are due only the one at whose firing dispatchers died four times is set aside")
+    @Test("of schedules claimed together only the one that was alone at three deaths is set aside")
     func schedules() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             _ = try await stack.startDispatcher()
-            let titles = ["once", "deadly", "thrice"]
+            let titles = ["once", "deadly", "twice"]
             for title in titles {
                 try await stack.append([
                     ("user", "ada"), ("type", "invoice_created"), ("title", title),
@@ -80,13 +82,22 @@ struct DeadlyWorkTests {
                 ])
             }
             try await eventually("they wait") { try await Schedules.count(stack) == titles.count }
-            // Claims before this one: none, four and three.
-            try await stack.query(
-                """
-                UPDATE carillon.schedules SET due_at = now(), wake_at = now(), attempts = CASE
-                    WHEN fields::text LIKE '%deadly%' THEN 4 WHEN fields::text LIKE '%thrice%' THEN 3 ELSE 0 END
-                """
-            )
+            let store = ScheduleStore(pool: try #require(stack.database?.pool))
+            // Dispatchers whose clocks are ahead claim all of it together and die: one in the batch, five with one alone.
+            for alone in [nil, "deadly", "twice", "deadly", "twice", "deadly"] {
+                var claimed: [String: Schedule] = [:]
+                for lane in Lane.allCases {
+                    for schedule in try await store.claim(lane, now: Schedules.now() + .seconds(7_200), hold: .zero) {
+                        let title = schedule.fields.first { $0.name == "title" }?.value ?? []
+                        claimed[String(decoding: title, as: UTF8.self)] = schedule
+                    }
+                }
+                #expect(Set(claimed.keys) == Set(titles))
+                guard let alone else { continue }
+                let schedule = try #require(claimed[alone])
+                #expect(try await store.beginAlone(schedule))
+            }
+            try await Schedules.makeDue(stack)
             try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
             try await eventually("the neighbours have come") { socket.titles.count >= 2 }
             try await eventually("the deadly one is set aside, and no other") {
@@ -95,7 +106,7 @@ struct DeadlyWorkTests {
             let letters = try await stack.query("SELECT stream, fields::text FROM carillon.dead_letters")
             #expect(try letters.map { try $0.text(0) } == ["schedules"])
             #expect(try letters.first?.text(1).contains("deadly") == true)
-            #expect(socket.titles.sorted() == ["once", "thrice"])
+            #expect(socket.titles.sorted() == ["once", "twice"])
         }
     }
 }

@@ -121,6 +121,34 @@ struct ScheduleStoreTests {
         }
     }
 
+    @Test("only the turn of one that is fired alone is counted, however often others are claimed with it")
+    func alone() async throws {
+        try await Samples.withStores { pool in
+            let store = ScheduleStore(pool: pool)
+            let (first, second) = (Self.schedule(1), Self.schedule(2) { $0.cron = "* * * * *" })
+            _ = try await store.add([first, second])
+            func claim() async throws -> [Schedule] {
+                try await store.claim(.normal, now: Self.now, hold: .zero)
+            }
+            #expect(try await claim().map(\.attempts) == [1, 1])
+            for turn in 0...3 {
+                let claimed = try await claim()
+                #expect(claimed.map(\.attempts) == [2 + turn, 2])
+                // Said twice, as after a lost reply, it counts once.
+                for _ in 1...2 { #expect(try await store.beginAlone(claimed[0])) }
+            }
+            try await store.remove([first.id])
+            #expect(try await store.beginAlone(first) == false)
+            // The next occurrence begins anew.
+            #expect(try await store.beginAlone(second))
+            let next = Self.now + .seconds(60)
+            _ = try await store.advance([
+                .init(second, to: next, wall: nil, firedAt: second.dueAt, wakeAt: next)
+            ])
+            #expect(try await store.find(second.id)?.attempts == 0)
+        }
+    }
+
     @Test("what waits of a job that is called off comes now, and no other job's")
     func callOff() async throws {
         try await Samples.withStores { pool in

@@ -43,7 +43,8 @@ package struct Schedule: Sendable {
     package var state = State.waiting
     package var stateReason: String?
     package internal(set) var lastFiredAt: Timestamp?
-    /// How often the firing that is due was claimed.
+    /// How the firing that is due stands: 0 until it is claimed, 1 when it was once, 2 when it was again, and one more each
+    /// time that its turn came to be fired alone.
     package internal(set) var attempts = 0
     package var createdAt: Timestamp
 

@@ -34,14 +34,22 @@ package enum ScheduleSQL {
         )
         """
 
+    /// Tells the first claim from later ones, and no more: what is claimed with others may never have its turn.
+    ///
     /// $1: lane, $2: now, $3: until when.
     package static let claim = """
-        UPDATE carillon.schedules s SET wake_at = $3, attempts = least(s.attempts + 1, 30000)::smallint
+        UPDATE carillon.schedules s
+        SET wake_at = $3, attempts = CASE s.attempts WHEN 0 THEN 1 ELSE greatest(s.attempts, 2) END
         WHERE s.id = ANY(ARRAY(
             SELECT id FROM carillon.schedules WHERE lane = $1 AND wake_at <= $2
             ORDER BY wake_at LIMIT \(ScheduleStore.claimSize) FOR UPDATE SKIP LOCKED
         ))
         RETURNING \(ScheduleColumns.list)
+        """
+
+    /// $1: id, $2: how it stood when it was claimed.
+    static let beginAlone = """
+        UPDATE carillon.schedules SET attempts = least($2 + 1, 30000)::smallint WHERE id = $1
         """
 
     static let advance = """

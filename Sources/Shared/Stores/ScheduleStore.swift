@@ -92,6 +92,16 @@ package struct ScheduleStore: Sendable {
         return schedules.sorted { ($0.dueAt, $0.number) < ($1.dueAt, $1.number) }
     }
 
+    /// Notes that one that was claimed before is fired alone now; the same when it is said again.
+    ///
+    /// - Parameter schedule: as it was claimed.
+    /// - Returns: whether it is still there.
+    package func beginAlone(_ schedule: Schedule) async throws(PostgresError) -> Bool {
+        try await self.pool.query(
+            ScheduleSQL.beginAlone, .uuid(schedule.id.halves), .int4(Int32(clamping: schedule.attempts))
+        ).affectedRows > 0
+    }
+
     /// Holds on to what is being fired.
     package func hold(_ ids: [NotificationID], until: Timestamp) async throws(PostgresError) {
         try await self.pool.query(

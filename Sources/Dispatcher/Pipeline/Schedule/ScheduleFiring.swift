@@ -16,8 +16,8 @@ struct ScheduleFiring: Sendable {
     static let stream = Keyspace.schedules
     private static let hold: Duration = .seconds(30)
     private static let renewal: Duration = .seconds(10)
-    /// The first time in a batch, then three times alone.
-    private static let mostAttempts = 4
+    /// As ``Schedule/attempts`` counts: two claims, the first of them in a batch, and three times alone.
+    private static let mostAttempts = 2 + 3
 
     /// A schedule and the occurrence that fires.
     private struct Firing: Sendable {
@@ -53,15 +53,25 @@ struct ScheduleFiring: Sendable {
         let fresh = firings.filter { $0.schedule.attempts <= 1 }
         let batches = (fresh.isEmpty ? [] : [fresh]) + firings.filter { $0.schedule.attempts > 1 }.map { [$0] }
         for batch in batches {
-            if let firing = batch.first, firing.schedule.attempts > Self.mostAttempts {
+            if let firing = batch.first, firing.schedule.attempts >= Self.mostAttempts {
                 try await self.setAside(firing)
-            } else {
+            } else if try await self.begin(batch) {
                 try await self.holding(Array(open)) { try await self.handOn(batch, lane) }
                 try await self.settle(batch)
             }
             open.subtract(batch.map(\.schedule.id))
         }
         return claimed.count
+    }
+
+    /// Counts the turn of one that is fired alone, before it can do harm; those claimed with it have not had theirs.
+    ///
+    /// - Returns: false if it was called off since it was claimed.
+    private func begin(_ batch: [Firing]) async throws -> Bool {
+        guard let firing = batch.first, firing.schedule.attempts > 1 else { return true }
+        return try await self.dispatcher.untilDone("begin a schedule alone") {
+            try await self.dispatcher.schedules.beginAlone(firing.schedule)
+        }
     }
 
     /// Takes the jobs in and routes them.
