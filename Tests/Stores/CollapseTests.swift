@@ -54,6 +54,33 @@ struct CollapseTests {
         }
     }
 
+    @Test("what had expired before it came replaces nothing; what expired later has replaced")
+    func expired() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let old = Self.notification(1)
+            _ = try await store.store([old], areRepeats: false)
+            var late = Self.notification(3)
+            late.status = .expired
+            late.statusReason = "expired"
+            late.channels = []
+            let batch = try await store.storeBatch([late], areRepeats: false)
+            #expect(batch.outcomes == [.stored(version: 0, unread: 1)])
+            #expect(batch.replacements.isEmpty)
+            #expect(try await InboxStore(pool: pool).states(["a"]).first?.unread == 1)
+            // One that is newer than the old and older than the expired one stays.
+            let new = Self.notification(2)
+            #expect(try await store.storeBatch([new], areRepeats: false).replacements.map(\.id) == [old.id])
+            let states = try await store.load([("a", new.id), ("a", late.id)])
+            #expect(states.first { $0.id == new.id }?.deletedAt == nil)
+            #expect(states.first { $0.id == late.id }?.status == .expired)
+            // Its sending ends when its time is over, its place in the inbox does not.
+            try await store.mark([(user: "a", id: new.id, status: .expired, reason: "expired", via: nil)])
+            let newest = Self.notification(4)
+            #expect(try await store.storeBatch([newest], areRepeats: false).replacements.map(\.id) == [new.id])
+        }
+    }
+
     @Test("an older job that arrives later is stored as replaced")
     func late() async throws {
         try await Samples.withStores { pool in

@@ -5,7 +5,9 @@
 enum CollapseSQL {
     /// Deletes all but the newest of each key's notifications, which are then replaced by it.
     ///
-    /// Runs in the transaction that stored them, with their inboxes locked. What an inbox loses has one version.
+    /// Runs in the transaction that stored them, with their inboxes locked. What an inbox loses has one version. What nobody
+    /// ever got neither replaces nor is replaced: what was suppressed or cancelled, and what had expired before it came, which
+    /// alone has expired without a channel.
     /// $1 and $2: users and keys. Rows: the label's columns, the newest one's id, the inbox's version and unread count
     /// afterwards; version 0 for what was not listed.
     static let replaceOlder = """
@@ -15,6 +17,7 @@ enum CollapseSQL {
                 first_value(n.id) OVER (PARTITION BY n.user_id, n.collapse_key ORDER BY n.id DESC) AS newest
             FROM keys k JOIN carillon.notifications n ON n.user_id = k.user_id AND n.collapse_key = k.key
             WHERE n.deleted_at IS NULL AND n.replaced_by IS NULL AND n.status NOT IN ('suppressed', 'cancelled')
+                AND NOT (n.status = 'expired' AND n.channels = 0)
         ),
         older AS MATERIALIZED (SELECT * FROM live WHERE id <> newest),
         raised AS (
