@@ -197,6 +197,35 @@ struct DigestTests {
         }
     }
 
+    @Test("an id is notified once, whether it comes with its digest first or without")
+    func once() async throws {
+        try await Self.with { stack, _ in
+            func append(_ id: String, _ title: String, digest: Bool) async throws -> String {
+                let fields = [("user", "liv"), ("type", "reply"), ("title", title), ("id", id)]
+                return try await stack.append(digest ? fields + [("digest", "k")] : fields)
+            }
+            try await Self.reply(stack, "liv", ["held"], [("id", "h")])
+            try await Self.reply(stack, "liv", ["beside"])
+            _ = try await append("h", "held", digest: false)
+            _ = try await append("p", "plain", digest: false)
+            try await eventually("the one without a digest is stored") {
+                try await stack.statuses(user: "liv").keys.contains("plain")
+            }
+            _ = try await append("p", "plain", digest: true)
+            let refused = [
+                try await append("h", "other", digest: false), try await append("p", "other", digest: true),
+            ]
+            try await eventually("the other content of both is refused") {
+                let reasons = try await stack.deadReasons()
+                return refused.allSatisfy { reasons[$0]?.hasPrefix("id: was used before") == true }
+            }
+            try await stack.closeDigests()
+            try await eventually("the summary is of the two that were held, and nothing came twice") {
+                try await stack.statuses(user: "liv") == ["2 replies": "sent", "plain": "sent"]
+            }
+        }
+    }
+
     @Test("a newer notification takes the older one's place on sockets and in the inbox")
     func collapse() async throws {
         try await Self.with { stack, gateway in

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Model
+import Postgres
 import Stores
 import Testing
 
@@ -145,6 +146,62 @@ struct DigestStoreTests {
             #expect(first == [.single])
             let again = [item(1, type: "t"), item(2, type: "t"), item(3, type: "other")]
             #expect(try await store.gather(again, now: Self.now) == [.single, .duplicate, .conflict])
+        }
+    }
+
+    /// An item with a job's id.
+    private static func item(_ number: Int, job: String, title: String) -> DigestStore.Item {
+        let notification = Samples.notification(number, user: "a", job: job) { $0.title = title }
+        return DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))
+    }
+
+    @Test("a job id that its user has as a notification is not gathered")
+    func notifiedBefore() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            let notified = Samples.notification(1, user: "a", job: "j")
+            _ = try await NotificationStore(pool: pool).store([notified], areRepeats: false)
+            let same = Self.item(2, job: "j", title: notified.title)
+            let other = Self.item(3, job: "j", title: "other")
+            #expect(try await store.gather([same], now: Self.now) == [.duplicate])
+            #expect(try await store.gather([other], now: Self.now) == [.conflict])
+            // The very entry: it was stored when its type had no digest.
+            let itself = DigestStore.Item(notification: notified, key: "k", rule: Self.rule(0))
+            #expect(try await store.gather([itself], now: Self.now) == [.single])
+            #expect(try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10).isEmpty)
+        }
+    }
+
+    @Test("a job id that a digest holds is not stored beside it, but for the one that comes alone")
+    func heldBefore() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            let notifications = NotificationStore(pool: pool)
+            let item = Self.item(1, job: "j", title: "same")
+            let held = item.notification
+            #expect(try await store.gather([item], now: Self.now) == [.held])
+            let same = Self.item(2, job: "j", title: "same").notification
+            let other = Self.item(3, job: "j", title: "other").notification
+            #expect(try await notifications.store([same], areRepeats: false) == [.duplicate(of: held.id)])
+            #expect(try await notifications.store([other], areRepeats: false) == [.conflict(with: held.id)])
+            let itself = try await notifications.store([held], areRepeats: true)
+            #expect(itself == [.known(version: 0, unread: 0, status: .deferred, isOwned: true)])
+            // A page of a broadcast finds it too; another user has nothing yet.
+            let bob = Samples.notification(2, user: "b", job: "j") { $0.title = "same" }
+            let page = try await notifications.store(
+                [same, bob], withPage: [], recount: PostgresStatement("SELECT 1"))
+            #expect(page.outcomes == [.duplicate(of: held.id), .stored(version: 1, unread: 1)])
+
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let window = try #require(due.first)
+            let id = DigestStore.summary(of: window.id, user: "a")
+            var alone = Notification(id: id, user: "a", type: held.type, createdAt: Self.now)
+            alone.jobID = window.alone?.job
+            alone.title = "same"
+            alone.channels = [.inApp]
+            #expect(alone.jobID == "j")
+            #expect(try await notifications.store([alone], areRepeats: true) == [.stored(version: 1, unread: 1)])
+            #expect(try await notifications.store([same], areRepeats: false) == [.duplicate(of: id)])
         }
     }
 

@@ -5,14 +5,32 @@ import Model
 
 /// The statements of ``DigestStore`` that gather items and take windows.
 enum DigestSQL {
+    /// An item that was not gathered before, and whose user has a notification of its job's id, is not gathered: it is a
+    /// duplicate, or the very one, which has no need of a summary.
+    ///
     /// $1 to $25: a column each of the items and what is known of them, $26: now.
     static let gatherItems = """
-        SELECT (k.n - 1)::int4, carillon.gather_detailed(
-            ROW(k.user_id, k.id, k.id, false, k.org_id, k.job_id, k.title, k.body, k.data, k.entity_type, k.entity_id,
-                $26)::carillon.digest_items,
-            ROW(k.user_id, k.id, k.type, k.job_entry, k.severity, k.delivery, k.channels::int2, k.extras, k.category,
-                k.collapse_key, k.expires_at, k.keep_until, NULL)::carillon.digest_details,
-            k.key, k.lane, k.span * interval '1 microsecond', k.maximum * interval '1 microsecond', k.sliding, k.singles)
+        SELECT (k.n - 1)::int4, coalesce(
+            (
+                SELECT CASE
+                    WHEN o.id = k.id THEN '\(DigestStore.Outcome.single.rawValue)'
+                    WHEN (o.type, o.title, o.body, o.data) IS DISTINCT FROM (k.type, k.title, k.body, k.data)
+                        THEN '\(DigestStore.Outcome.conflict.rawValue)'
+                    ELSE '\(DigestStore.Outcome.duplicate.rawValue)' END
+                FROM carillon.notifications o
+                WHERE k.job_id IS NOT NULL AND o.user_id = k.user_id AND o.org_id = k.org_id AND o.job_id = k.job_id
+                    AND NOT EXISTS (
+                        SELECT FROM carillon.digest_items g WHERE g.user_id = k.user_id AND g.notification_id = k.id
+                    )
+                LIMIT 1
+            ),
+            carillon.gather_detailed(
+                ROW(k.user_id, k.id, k.id, false, k.org_id, k.job_id, k.title, k.body, k.data, k.entity_type,
+                    k.entity_id, $26)::carillon.digest_items,
+                ROW(k.user_id, k.id, k.type, k.job_entry, k.severity, k.delivery, k.channels::int2, k.extras,
+                    k.category, k.collapse_key, k.expires_at, k.keep_until, NULL)::carillon.digest_details,
+                k.key, k.lane, k.span * interval '1 microsecond', k.maximum * interval '1 microsecond', k.sliding,
+                k.singles))
         FROM (
             SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
                 $21, $22, $23, $24, $25) WITH ORDINALITY
@@ -21,6 +39,13 @@ enum DigestSQL {
                     keep_until, n)
             ORDER BY i.user_id COLLATE "C", i.org_id COLLATE "C", i.type COLLATE "C", i.key COLLATE "C", i.n
         ) k
+        """
+
+    /// Whether any item of a job was gathered.
+    ///
+    /// $1: organisation, $2: the job's id.
+    static let hasItems = """
+        SELECT EXISTS (SELECT FROM carillon.digest_items WHERE org_id = $1 AND job_id = $2)
         """
 
     /// $1: windows, $2 and $3: the last window and item, $4: how many.

@@ -26,7 +26,7 @@ package struct DigestStore: Sendable {
         case single
         /// It waits for the summary.
         case held
-        /// Its job id came before.
+        /// Its user has its job id already, held or as a notification.
         case duplicate
         /// As a duplicate, but what it says is not what the one before says.
         case conflict
@@ -115,11 +115,20 @@ package struct DigestStore: Sendable {
 
     /// Adds items to the windows of their keys, in the order of users; the same items again have the same outcomes.
     ///
+    /// Where an item has a job id its user's inbox is locked first, as by those who store notifications: so nobody stores
+    /// one of the same id meanwhile.
+    ///
     /// - Returns: an outcome each, in the order of `items`.
     package func gather(_ items: [Item], now: Timestamp) async throws(PostgresError) -> [Outcome] {
         guard !items.isEmpty else { return [] }
         let parameters = Self.parameters(items) + [.timestamptz(now.microseconds)]
-        let statements = [CancellationSQL.beforeStoring, PostgresStatement(DigestSQL.gatherItems, parameters)]
+        var statements = [CancellationSQL.beforeStoring]
+        let named = items.map(\.notification).filter { $0.jobID != nil }
+        if !named.isEmpty {
+            let users = PostgresArray(texts: ExactText.distinct(named.map(\.user)))
+            statements.append(PostgresStatement(StoreSQL.lockInboxes, [.array(users)]))
+        }
+        statements.append(PostgresStatement(DigestSQL.gatherItems, parameters))
         guard let result = try await self.pool.run(statements).last else {
             throw PostgresError(.decoding, "gathering gave no result")
         }

@@ -13,7 +13,7 @@ package struct NotificationStore: Sendable {
         case stored(version: Int64, unread: Int32)
         /// The same entry had been stored before; this is how it stands now.
         case known(version: Int64, unread: Int32, status: NotificationStatus, isOwned: Bool)
-        /// Another entry with the same job id had been stored before.
+        /// Another entry with the same job id had been stored before, or is held by a digest.
         case duplicate(of: NotificationID)
         /// As a duplicate, but what it says is not what the stored one says.
         case conflict(with: NotificationID)
@@ -82,7 +82,7 @@ package struct NotificationStore: Sendable {
         try await self.store(notifications, areRepeats: areRepeats, onlyUnwished: true)?.outcomes
     }
 
-    /// Stores a page of a broadcast, whose users are taken to have nothing of its job yet.
+    /// Stores a page of a broadcast, whose users are taken to have nothing of its job yet; all are of the one job.
     ///
     /// - Parameters:
     ///   - page: statements that run before, in the same transaction.
@@ -93,11 +93,20 @@ package struct NotificationStore: Sendable {
         recount: PostgresStatement
     ) async throws(PostgresError) -> Batch {
         let companions = Companions(isFresh: true, before: page, after: [recount])
+        // No key tells what a digest holds; where it has anything of the job, each is looked up.
+        let areRepeats = try await self.isGathered(notifications)
         do throws(PostgresError) {
-            return try await self.attempt(notifications, areRepeats: false, companions: companions) ?? Batch()
+            return try await self.attempt(notifications, areRepeats: areRepeats, companions: companions) ?? Batch()
         } catch  where error.sqlState == "23505" && error.table != BroadcastStore.pagesTable {
             return try await self.attempt(notifications, areRepeats: true, companions: companions) ?? Batch()
         }
+    }
+
+    /// Whether digests have anything of the job that notifications are of.
+    private func isGathered(_ notifications: [Notification]) async throws(PostgresError) -> Bool {
+        guard let first = notifications.first, let job = first.jobID else { return false }
+        let result = try await self.pool.query(DigestSQL.hasItems, .text(first.org), .text(job))
+        return try result.first?.bool(0) ?? false
     }
 
     /// What runs in the same transaction.

@@ -81,7 +81,8 @@ enum StoreSQL {
     /// The inboxes are locked by now, and a statement of its own sees what was committed while it waited for them. They
     /// are looked up one by one (`LIMIT 1`) and raised by their place, which their lock holds still: a join would leave the
     /// choice of a plan to statistics that may be of a time when the table was empty.
-    /// What was cancelled before it came is stored as cancelled, without a place in the inbox.
+    /// What was cancelled before it came is stored as cancelled, without a place in the inbox. A job's id that a digest holds
+    /// for the user is known as well; not so that of one that comes alone, which is being stored.
     /// Rows: position, version, unread; for a known one its id, status, status reason and whether its content is another; for
     /// a new one that was cancelled the status. With $26, nothing is stored if any of the users has said what they want of
     /// the type or of everything; that is a row of position -1.
@@ -103,6 +104,16 @@ enum StoreSQL {
                     FROM carillon.notifications o
                     WHERE i.job_id IS NOT NULL AND o.user_id = i.user_id AND o.org_id = i.org_id
                         AND o.job_id = i.job_id)
+                UNION ALL
+                (SELECT h.notification_id, 0, '\(NotificationStatus.deferred.rawValue)', 'digest',
+                        (coalesce(f.type, i.type), h.title, h.body, h.data)
+                            IS DISTINCT FROM (i.type, i.title, i.body, i.data)
+                    FROM carillon.digest_items h
+                    LEFT JOIN carillon.digest_details f
+                        ON f.user_id = h.user_id AND f.notification_id = h.notification_id
+                    WHERE i.job_id IS NOT NULL AND h.user_id = i.user_id AND h.org_id = i.org_id
+                        AND h.job_id = i.job_id AND NOT h.is_single
+                        AND f.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)')
                 LIMIT 1
             ) x
         ),
