@@ -194,6 +194,36 @@ struct BroadcastTests {
         }
     }
 
+    @Test("who has a broadcast's id already has it once; where that said something else, there is one letter")
+    func conflict() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 40) n")
+            let users = JSONWriter.bytes(of: .array((1...12).map { .string("u\($0)") }))
+            for id in ["same", "other"] {
+                try await stack.append([
+                    ("users", String(decoding: users, as: UTF8.self)), ("type", "invoice_created"), ("id", id),
+                    ("title", "first"),
+                ])
+            }
+            let stored = "SELECT count(*) FROM carillon.notifications"
+            try await eventually("some have the ids") { try await Broadcasts.number(stack, stored) == 24 }
+            let all = [("all", "true"), ("type", "invoice_created")]
+            try await stack.append(all + [("id", "same"), ("title", "first")])
+            let entry = try await stack.append(all + [("id", "other"), ("title", "second")])
+            for id in ["same", "other"] {
+                let broadcast = try await Broadcasts.waitFor("done", gateway, id)["broadcast"]
+                #expect(broadcast?["stored"]?.integer == 28)
+                #expect(broadcast?["not_stored"]?["duplicate"]?.integer == 12)
+            }
+            try await eventually("the other content is refused") { try await !stack.deadReasons().isEmpty }
+            #expect(try await stack.deadReasons() == [entry: "id: was used before with other content; give another id"])
+            #expect(try await Broadcasts.number(stack, "SELECT count(*) FROM carillon.dead_letters") == 1)
+            #expect(try await Broadcasts.number(stack, stored) == 80)
+        }
+    }
+
     @Test("a broadcast that is cancelled half-way is withdrawn from the inboxes; one cancelled before stores nothing")
     func cancel() async throws {
         try await Stack.with { stack in

@@ -103,7 +103,8 @@ enum BroadcastSQL {
         WHERE broadcast = $1 AND part = $2
         """
 
-    /// Counts a page's notifications anew, where some users had one of the same job already.
+    /// Counts a page's notifications anew, where some users had one of the same job already; they join those of whom a digest
+    /// knew it.
     ///
     /// $1: broadcast, $2: part, $3: number, $4, $5: users and ids.
     static let recount = """
@@ -114,7 +115,8 @@ enum BroadcastSQL {
             ) found
         )
         UPDATE carillon.broadcast_pages p
-        SET stored = kept.n, counted = p.counted || jsonb_build_object('duplicate', p.stored - kept.n)
+        SET stored = kept.n, counted = p.counted || jsonb_build_object(
+            'duplicate', coalesce((p.counted ->> 'duplicate')::int4, 0) + p.stored - kept.n)
         FROM kept WHERE p.broadcast = $1 AND p.part = $2 AND p.number = $3
         """
 

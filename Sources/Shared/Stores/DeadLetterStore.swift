@@ -41,6 +41,14 @@ package struct DeadLetterStore: Sendable {
         )
     }
 
+    /// Whether there is a letter of an origin.
+    package func has(stream: String, entry: String) async throws(PostgresError) -> Bool {
+        let result = try await self.pool.query(
+            "SELECT FROM carillon.dead_letters WHERE stream = $1 AND entry = $2", .text(stream), .text(entry)
+        )
+        return !result.isEmpty
+    }
+
     /// Takes a user out of the letters: those for the user alone go, those for several lose the name.
     ///
     /// - Returns: how many letters were changed.

@@ -138,8 +138,11 @@ struct BroadcastExpansion: Sendable {
         // Who is in a letter, and whose waits for a digest.
         let wordless = prepared.reduce(0) { $0 + $1.wordless }
         if wordless > 0 { page.counted["text_failed"] = wordless }
-        let held = page.selected - all.count - wordless
+        let repeated = prepared.reduce(0) { $0 + $1.repeated }
+        if repeated > 0 { page.counted["duplicate"] = repeated }
+        let held = page.selected - all.count - wordless - repeated
         if held > 0 { page.counted["held"] = held }
+        if prepared.contains(where: \.isConflicting) { try await self.refuse(chain.broadcast) }
         page.stored = wanted.count
         guard !wanted.isEmpty else {
             try await self.dispatcher.broadcasts.store(page, of: chain)
@@ -156,6 +159,8 @@ struct BroadcastExpansion: Sendable {
                 recount: BroadcastStore.recount(chain, wanted)
             )
         }
+        let isConflicting = batch.outcomes.contains { if case .conflict = $0 { true } else { false } }
+        if isConflicting { try await self.refuse(chain.broadcast) }
         let nothing = RecipientStore.Wishes()
         var open: [StoredBatch.Open] = []
         for (notification, outcome) in zip(wanted, batch.outcomes) {
@@ -171,15 +176,29 @@ struct BroadcastExpansion: Sendable {
         await self.dispatcher.tell(told + self.dispatcher.events(of: batch.replacements))
     }
 
-    /// Nothing of a broadcast that cannot be stored is tried again: its job becomes a dead letter.
-    private func giveUp(_ broadcast: Broadcast, reason: String) async throws {
-        let letter = DeadLetter(
+    /// Says that some users have a broadcast's id with other content: one letter, however many pages find such users.
+    private func refuse(_ broadcast: Broadcast) async throws {
+        let letter = self.letter(of: broadcast, reason: JobIntake.conflictReason)
+        let isKnown = try await self.dispatcher.untilDone("look for a dead letter") {
+            try await self.dispatcher.deadLetters.has(stream: letter.stream, entry: letter.entry)
+        }
+        guard !isKnown else { return }
+        try await DeadLetterOffice(dispatcher: self.dispatcher).setAside([letter])
+    }
+
+    private func letter(of broadcast: Broadcast, reason: String) -> DeadLetter {
+        DeadLetter(
             stream: broadcast.stream,
             entry: broadcast.entry.split(separator: "/").last.map { String($0) } ?? "",
             reason: reason,
             at: self.dispatcher.now(),
             fields: broadcast.fields
         )
+    }
+
+    /// Nothing of a broadcast that cannot be stored is tried again: its job becomes a dead letter.
+    private func giveUp(_ broadcast: Broadcast, reason: String) async throws {
+        let letter = self.letter(of: broadcast, reason: reason)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside([letter])
         try await self.dispatcher.broadcasts.fail(broadcast, reason: reason)
         self.dispatcher.logger.error(

@@ -278,18 +278,22 @@ struct JobIntake: Sendable {
         guard !items.isEmpty else { return [] }
         let outcomes = try await DigestIntake(dispatcher: self.dispatcher).gather(items, now: now)
         var taken: Set<NotificationID> = []
+        var repeated: Set<NotificationID> = []
         var conflicting: Set<NotificationID> = []
         var told: [LifecycleEvent] = []
         for (item, outcome) in zip(items, outcomes) {
             switch outcome {
             case .single, .cancelled: continue
             case .held: told += self.dispatcher.event(.deferred, of: item.notification, reason: "digest")
-            case .duplicate: break
-            case .conflict: conflicting.insert(item.notification.id)
+            case .duplicate: repeated.insert(item.notification.id)
+            case .conflict:
+                repeated.insert(item.notification.id)
+                conflicting.insert(item.notification.id)
             }
             taken.insert(item.notification.id)
         }
         for job in prepared.indices {
+            prepared[job].repeated = prepared[job].notifications.count { repeated.contains($0.id) }
             prepared[job].isConflicting = prepared[job].notifications.contains { conflicting.contains($0.id) }
             prepared[job].notifications.removeAll { taken.contains($0.id) }
         }

@@ -28,7 +28,9 @@ struct PreparedJob: Sendable {
     var page: Page?
     /// How many have no notification, as their locale has no words.
     private(set) var wordless = 0
-    /// Whether its id was used before, for a digest, with other content.
+    /// How many have no notification, as their digest found that they have its id already.
+    var repeated = 0
+    /// Whether one of them was told something else by that id.
     var isConflicting = false
 
     /// - Throws: `JobFaults` if the words are the same for all recipients and cannot be made.
