@@ -132,6 +132,27 @@ struct DeadLetterTests {
         }
     }
 
+    @Test("a replayed broadcast is as new as its replay, and has not expired")
+    func broadcast() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 20) n")
+            let fields = #"[["all","true"],["type","invoice_created"],["title","late"],["id","b1"]]"#
+            try await Self.bury(stack, entry: "1795000000000-0", fields)
+            let answer = try await gateway.call(
+                .post, "/v1/admin/dead-letters/replay", token: try await Self.admin(), json: #"{"all":true}"#)
+            #expect(answer.status == 202)
+            let report = try await Broadcasts.waitFor("done", gateway, "b1")
+            #expect(report["broadcast"]?["stored"]?.integer == 20)
+            let fresh = """
+                SELECT count(*) FROM carillon.notifications
+                WHERE created_at > now() - interval '5 minutes' AND expires_at > now() + interval '1 hour'
+                """
+            #expect(try await Broadcasts.number(stack, fresh) == 20)
+        }
+    }
+
     @Test("letters go back to jobs and to any provider's deliveries, and nowhere else")
     func origins() async throws {
         try await Stack.with { stack in

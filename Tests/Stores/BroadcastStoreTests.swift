@@ -14,7 +14,8 @@ struct BroadcastStoreTests {
         job: String? = nil,
         topic: String? = nil,
         lane: Lane = .bulk,
-        title: String = "Extra"
+        title: String = "Extra",
+        createdAt: Timestamp = Samples.start
     ) -> Broadcast {
         let fields = [("type", "news"), ("title", title), ("traceparent", "t\(number)")].map {
             (name: $0.0, value: Array($0.1.utf8)[...])
@@ -28,7 +29,7 @@ struct BroadcastStoreTests {
             fields: fields,
             topic: topic,
             lane: lane,
-            createdAt: Samples.start
+            createdAt: createdAt
         )
     }
 
@@ -141,6 +142,24 @@ struct BroadcastStoreTests {
             #expect(try await store.claimChain(by: "b")?.part == 0)
             try await pool.query("UPDATE carillon.broadcast_chains SET claimed_until = now() - interval '1 second'")
             #expect(try await store.claimChain(by: "c")?.part == 0)
+        }
+    }
+
+    @Test("one that was given up and comes again goes on, as new as that; one that goes on stays as it is")
+    func revived() async throws {
+        try await Samples.withStores { pool in
+            let store = BroadcastStore(pool: pool)
+            let again = Self.broadcast(1, createdAt: Samples.start + .seconds(9_000))
+            try await Self.expanding(Self.broadcast(1), store)
+            #expect(try await store.add(again) == .taken)
+            let chain = try #require(try await store.claimChain(by: "a"))
+            #expect(chain.broadcast.createdAt == Samples.start)
+            try await store.fail(chain.broadcast, reason: "type: is not in the catalog")
+            try await store.release(chain, by: "a")
+            let none = try await store.claimChain(by: "a")
+            #expect(none?.part == nil)
+            #expect(try await store.add(again) == .taken)
+            #expect(try await store.claimChain(by: "a")?.broadcast.createdAt == again.createdAt)
         }
     }
 

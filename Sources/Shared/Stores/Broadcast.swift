@@ -36,6 +36,7 @@ package struct Broadcast: Sendable {
     /// Nil for everyone.
     package let topic: String?
     package let lane: Lane
+    /// When its job was made, or brought back from the dead letters: from when its times to live count.
     package let createdAt: Timestamp
     package var state = State.counting
     package var reason: String?

@@ -13,7 +13,7 @@ enum BroadcastSQL {
 
     /// Stores a broadcast and its chains unless its entry or its job's id is known.
     ///
-    /// One that was given up and comes again, as its dead letter was brought back, goes on where it was.
+    /// One that was given up and comes again, as its dead letter was brought back, goes on where it was, and is as new as that.
     /// $1: id, $2: organisation, $3: job, $4: entry, $5: stream, $6: fields, $7: topic, $8: lane, $9: urgency, $10: when.
     /// Rows: its state, or of what is known id, state and whether its content is another.
     static let add = """
@@ -31,7 +31,8 @@ enum BroadcastSQL {
             INSERT INTO carillon.broadcast_chains (broadcast, part) SELECT id, part FROM fresh, generate_series(0, 15) part
         ),
         revived AS (
-            UPDATE carillon.broadcasts SET state = 'expanding', reason = NULL WHERE id = $1 AND state = 'failed'
+            UPDATE carillon.broadcasts SET state = 'expanding', reason = NULL, created_at = greatest(created_at, $10)
+            WHERE id = $1 AND state = 'failed'
         )
         SELECT id, state, false FROM fresh
         UNION ALL

@@ -109,9 +109,10 @@ extension JobIntake {
                     origin: broadcast.origin, job: job, content: content, lane: broadcast.lane,
                     page: "\(chain.part)/\(chain.pages)"))
         case .notification(let content):
+            // Its entry is that of its first place, and a replay is newer.
             var prepared = try self.prepare(
                 job, content, catalog, users: users, origin: broadcast.origin, lane: broadcast.lane,
-                now: self.dispatcher.now())
+                createdAt: broadcast.createdAt, now: self.dispatcher.now())
             prepared.page = PreparedJob.Page(name: "\(chain.part).\(chain.pages)", job: broadcast.job)
             return .notifications(prepared)
         }

@@ -197,6 +197,8 @@ struct JobIntake: Sendable {
     }
 
     /// A job and its notifications, before what their users want is known.
+    ///
+    /// - Parameter createdAt: when the job was made, if that is known better than by its entry's id.
     func prepare(
         _ job: Job,
         _ content: JobContent,
@@ -204,12 +206,14 @@ struct JobIntake: Sendable {
         users: [String],
         origin: JobOrigin,
         lane: Lane,
+        createdAt: Timestamp? = nil,
         now: Timestamp
     ) throws(JobFaults) -> PreparedJob {
         try PreparedJob(
             origin: origin,
             notifications: try self.notifications(
-                job, content, catalog, users: users, origin: origin, lane: lane, now: now),
+                job, content, catalog, users: users, origin: origin, lane: lane,
+                createdAt: createdAt ?? min(Timestamp(milliseconds: origin.milliseconds ?? now.milliseconds), now)),
             wording: JobWording(content, catalog: catalog),
             digest: catalog.digest(of: content)
         )
@@ -222,13 +226,12 @@ struct JobIntake: Sendable {
         users: [String],
         origin: JobOrigin,
         lane: Lane,
-        now: Timestamp
+        createdAt: Timestamp
     ) throws(JobFaults) -> [Notification] {
         guard let type = catalog[content.type] else {
             throw JobFaults([JobFault("type", "is not in the catalog")])
         }
         let digest = EntryDigest(stream: origin.stream, entry: origin.entry, fields: origin.fields)
-        let createdAt = min(Timestamp(milliseconds: origin.milliseconds ?? now.milliseconds), now)
         let draft = NotificationDraft(
             content, type: type, actions: catalog.actions(of: type.name)?.rule(for: content.extras.state)?.category,
             lane: lane, createdAt: createdAt)
