@@ -46,13 +46,25 @@ package enum Migrations {
     /// The advisory lock under which migrations are applied: "carillon" in ASCII.
     private static let lock: Int64 = 0x6361_7269_6C6C_6F6E
 
+    /// For how long a migration waits for one lock, and whoever comes after it waits behind it.
+    private static let lockWait = "2s"
+    /// In seconds.
+    private static let longestPause = 30
+
     /// Brings the database to the newest state; does nothing where it is there already.
     ///
-    /// Each migration is one transaction; several processes may call this at once.
+    /// Each migration is one transaction; several processes may call this at once. One that does not get a lock soon lets
+    /// those behind it pass, and is tried again after pauses that grow.
     ///
+    /// - Parameter patience: for how long each is tried again.
     /// - Returns: the names of those that were applied now.
+    /// - Throws: ``PostgresError``; with SQLSTATE 55P03 or 40P01 and who is in the way if patience has run out.
     @discardableResult
-    package static func apply(to pool: PostgresPool, logger: Logger) async throws -> [String] {
+    package static func apply(
+        to pool: PostgresPool,
+        logger: Logger,
+        patience: Duration = .seconds(600)
+    ) async throws -> [String] {
         try await pool.withScriptConnection { connection in
             try connection.execute("SET statement_timeout = 0; SELECT pg_advisory_lock(\(Self.lock))")
             try connection.execute(
@@ -66,15 +78,7 @@ package enum Migrations {
             let applied = Set(try connection.query("SELECT number FROM carillon.schema_migrations"))
             var names: [String] = []
             for migration in Self.all where !applied.contains(String(migration.number)) {
-                try connection.execute(
-                    """
-                    BEGIN;
-                    \(String(decoding: migration.script, as: UTF8.self));
-                    INSERT INTO carillon.schema_migrations (number, name)
-                        VALUES (\(migration.number), '\(migration.name)');
-                    COMMIT;
-                    """
-                )
+                try Self.apply(migration, on: connection, patience: patience, logger: logger)
                 names.append("\(migration.number) \(migration.name)")
                 logger.info("migration applied", metadata: ["migration.name": "\(migration.name)"])
             }
@@ -82,6 +86,62 @@ package enum Migrations {
             return names
         }
     }
+
+    private static func apply(
+        _ migration: Migration,
+        on connection: BlockingConnection,
+        patience: Duration,
+        logger: Logger
+    ) throws(PostgresError) {
+        let name = "\(migration.number) \(migration.name)"
+        let end = ContinuousClock.now + patience
+        var pause = 1
+        while true {
+            do throws(PostgresError) {
+                return try connection.execute(
+                    """
+                    BEGIN;
+                    SET LOCAL lock_timeout = '\(Self.lockWait)';
+                    \(String(decoding: migration.script, as: UTF8.self));
+                    INSERT INTO carillon.schema_migrations (number, name)
+                        VALUES (\(migration.number), '\(migration.name)');
+                    COMMIT;
+                    """
+                )
+            } catch  where error.sqlState == "55P03" || error.sqlState == "40P01" {
+                try connection.execute("ROLLBACK")
+                let blocker = try connection.query(Self.oldestTransaction).first ?? "a transaction that has ended"
+                guard ContinuousClock.now < end else {
+                    throw PostgresError(
+                        .server, "migration \(name) did not get its locks in \(patience), as of \(blocker)",
+                        sqlState: error.sqlState)
+                }
+                logger.warning(
+                    "migration waits for a lock",
+                    metadata: ["migration.name": "\(name)", "reason": "\(blocker)"]
+                )
+                // Whoever holds a lock tells nobody when it lets go, but for those that queue for it.
+                try connection.execute("SELECT pg_sleep(\(pause))")
+                pause = min(pause * 2, Self.longestPause)
+            }
+        }
+    }
+
+    /// Who is most likely in a migration's way: the oldest transaction of others that holds a lock on a table of ours.
+    ///
+    /// A role that may not see when others' began sees that they are there.
+    private static let oldestTransaction = """
+        SELECT format('%s (process %s, in a transaction for %s)', coalesce(nullif(a.application_name, ''), 'a client'),
+            a.pid, coalesce(date_trunc('second', clock_timestamp() - a.xact_start)::text, 'an unknown time'))
+        FROM pg_stat_activity a
+        WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND EXISTS (
+            SELECT FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+            JOIN pg_namespace s ON s.oid = c.relnamespace AND s.nspname = 'carillon'
+            JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
+            WHERE l.pid = a.pid AND l.granted
+        )
+        ORDER BY a.xact_start NULLS FIRST LIMIT 1
+        """
 
     /// Applies the migrations as soon as the database can be reached, however long that takes.
     ///
