@@ -76,6 +76,21 @@ struct CircuitBreakerTests {
         #expect(breaker.inFlight == 2)
     }
 
+    @Test("a probe that was not made leaves its place to another; what began before is no probe")
+    func withdrawn() {
+        var breaker = CircuitBreaker()
+        #expect(breaker.admit(now: Self.start) == .yes)
+        Self.call(&breaker, Array(repeating: .fails, count: 10))
+        let later = Self.start + .seconds(1)
+        for _ in 0..<2 { #expect(breaker.admit(now: later) == .yes) }
+        breaker.withdraw(since: Self.start)
+        #expect(breaker.admit(now: later) != .yes)
+        breaker.withdraw(since: later)
+        #expect(breaker.state == .probing)
+        #expect(breaker.admit(now: later) == .yes)
+        #expect(breaker.inFlight == 2)
+    }
+
     @Test("the pause doubles up to half a minute")
     func longest() {
         var breaker = CircuitBreaker()

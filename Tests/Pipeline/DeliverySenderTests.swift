@@ -291,6 +291,45 @@ struct DeliverySenderTests {
         }
     }
 
+    @Test("what never left our own queue is held back, and no fault of the provider; its lane goes along")
+    func noTurn() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                let keys = Keyspace(prefix: prefix)
+                let lanes = Mutex<[Lane]>([])
+                let channel = CrowdedChannel { message in lanes.withLock { $0.append(message.lane) } }
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], channel)
+                dispatcher.leaseClock.renewed(at: .now)
+                let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+                let sender = Self.sender(dispatcher, redis, keys, health: health)
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                let group = dispatcher.group(keys.deliveries(.fcm, .bulk))
+                let settled = Settled()
+                try await sender.sendAlone(LaneBatch(lane: .bulk, group: group, entries: [entry])) { settled.add($0) }
+                #expect(lanes.withLock { $0 } == [.bulk])
+                #expect(settled.heldApps == ["default"])
+                let overview = health.overviews(of: ["default"], now: TestDispatcher.now)["default"]
+                #expect(overview?.inFlight == 0)
+            }
+        }
+    }
+
+    /// A provider to which nothing gets out of our own queue.
+    private struct CrowdedChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app = "default"
+        let note: @Sendable (PushMessage) -> Void
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            self.note(message)
+            return ProviderReply(.noTurn)
+        }
+    }
+
     /// Another app's.
     private struct OtherChannel: ProviderChannel {
         let provider = Provider.fcm

@@ -112,6 +112,28 @@ struct DeliverySettlerTests {
         }
     }
 
+    @Test("what cannot be sent by our own rules is a dead letter, and no call of the provider")
+    func unsendable() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                let settler = Self.settler(dispatcher)
+                let result = DeliveryOutcome.Result.unsendable(reason: "no_subscription")
+                try await settler.settle([Self.outcome(result, attempt: 0, dispatcher)])
+                #expect(settler.tally.all.isEmpty)
+                let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters")
+                #expect(try letters.map { try $0.text(0) } == ["it cannot be sent by webpush: no_subscription"])
+                let attempts = try await database.pool.query(
+                    "SELECT outcome, reason FROM carillon.delivery_attempts")
+                #expect(try attempts.map { try [$0.text(0), $0.text(1)] } == [["failed", "no_subscription"]])
+                let set = RetrySet(connection: redis, keys: keys)
+                #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
+            }
+        }
+    }
+
     /// What the events stream tells, by kind, in its order.
     private static func told(_ redis: RedisConnection, _ keys: Keyspace) async throws -> [String] {
         let reply = try await redis.send("XRANGE", .text(keys.events), "-", "+")

@@ -175,6 +175,35 @@ struct ProviderHealthTests {
         #expect(Self.fill(health, "app", "https://new.example") == 8)
     }
 
+    @Test(
+        "what was not sent says nothing about the provider",
+        arguments: [ProviderReply.Result.unsendable(reason: "token_malformed"), .noTurn])
+    func uncalled(result: ProviderReply.Result) {
+        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+        let reply = ProviderReply(result)
+        func end(_ reply: ProviderReply, times: Int, after: Duration) {
+            for _ in 0..<times {
+                health.note(reply, app: "app", since: Self.now + after, now: Self.now + after)
+            }
+        }
+        // Neither does it open, nor is it known to answer.
+        for _ in 0..<4 {
+            #expect(Self.fill(health, "app") == 8)
+            end(reply, times: 8, after: .zero)
+        }
+        #expect(health.standing(of: ["app"], now: Self.now) == .inUse)
+        Self.fail(health, nil)
+        let probing = Duration.seconds(1)
+        #expect(Self.fill(health, "app", after: probing) == 2)
+        end(reply, times: 2, after: probing)
+        #expect(health.standing(of: ["app"], now: Self.now + probing) == .probing)
+        #expect(Self.fill(health, "app", after: probing) == 2, "the probes' places are free again")
+        end(Self.unanswered, times: 1, after: probing)
+        // Longer than before.
+        let until = Self.now + probing + .seconds(2)
+        #expect(health.standing(of: ["app"], now: Self.now + probing) == .outOfUse(until: until))
+    }
+
     @Test("a configuration that is not accepted for single devices is an error in the log, once a minute for an app")
     func partialConfiguration() {
         let lines = Journal.Lines()

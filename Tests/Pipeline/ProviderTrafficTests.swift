@@ -42,12 +42,22 @@ struct ProviderTrafficTests {
             .answered(.refused(reason: "HTTP_400")),
             .answered(.slowDown(reason: "QUOTA_EXCEEDED", after: .seconds(60))),
             .answered(.configuration(reason: "HTTP_403")),
-            .noCredential(reason: "token_endpoint_503"),
+            .noCredential(reason: "token_endpoint_503"), .unsendable(reason: "token_malformed"),
             .heldBack(until: Timestamp(seconds: 2_000), reason: "rate", app: "default"),
             .gone,
         ] as [DeliveryOutcome.Result])
     func over(result: DeliveryOutcome.Result) {
         #expect(Self.allowance(50, result) == .max)
+    }
+
+    @Test("what was not sent by our own rules is no traffic that goes well")
+    func unsendable() {
+        let traffic = ProviderTraffic()
+        _ = traffic.allowance(now: Self.start)
+        let failed = DeliveryOutcome.Result.answered(.retry(reason: "HTTP_503", after: nil))
+        let own = DeliveryOutcome.Result.unsendable(reason: "token_malformed")
+        traffic.note(Array(repeating: own, count: 1_000) + Array(repeating: failed, count: 20))
+        #expect(traffic.allowance(now: Self.start + .seconds(10)) < .max)
     }
 
     @Test("what a breaker keeps back is no traffic that goes well")

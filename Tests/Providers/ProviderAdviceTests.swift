@@ -20,7 +20,7 @@ struct ProviderAdviceTests {
             ("bad_address", Provider.email, "set again"), ("bad_field:From", Provider.email, "SMTP_FROM"),
         ])
     func refusals(reason: String, provider: Provider, words: String) {
-        let reply = ProviderReply(.answered(.refused(reason: reason)), transcript: "not sent")
+        let reply = ProviderReply(.unsendable(reason: reason), transcript: "not sent")
         #expect(reply.advice(of: provider)?.contains(words) == true)
     }
 

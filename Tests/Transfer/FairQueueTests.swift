@@ -41,6 +41,43 @@ struct FairQueueTests {
         #expect(queue.next()?.element == "b1")
     }
 
+    @Test("What has a higher priority comes first, for whichever host and however much came before")
+    func priorities() {
+        var queue = FairQueue<String>(share: 10)
+        for number in 1...3 { queue.append("low \(number)", origin: "a", priority: .low) }
+        queue.append("normal", origin: "a")
+        queue.append("high b", origin: "b", priority: .high)
+        queue.append("high a", origin: "a", priority: .high)
+        #expect(queue.count == 6)
+        #expect(queue.count(of: .low) == 3)
+        #expect(queue.takeAll() == ["high b", "high a", "normal", "low 1", "low 2", "low 3"])
+        #expect(queue.count == 0)
+    }
+
+    @Test("What is urgent has no place beyond its host's share, and is the next to have one")
+    func urgentAtShare() throws {
+        var queue = FairQueue<String>(share: 1)
+        queue.append("a1", origin: "a", priority: .low)
+        let first = try #require(queue.next())
+        queue.append("a2", origin: "a", priority: .low)
+        queue.append("a3", origin: "a", priority: .high)
+        queue.append("b1", origin: "b", priority: .low)
+        #expect(queue.next()?.element == "b1")
+        #expect(queue.next() == nil)
+        queue.release(lane: first.lane)
+        #expect(queue.next()?.element == "a3")
+    }
+
+    @Test("What is taken out of one priority leaves those of others")
+    func removalByPriority() {
+        var queue = FairQueue<Int>(share: 100)
+        for number in 0..<6 { queue.append(number, origin: "a", priority: number.isMultiple(of: 2) ? .high : .low) }
+        #expect(queue.removeAll { $0.isMultiple(of: 2) }.sorted() == [0, 2, 4])
+        #expect(queue.count == 3 && queue.count(of: .high) == 0)
+        queue.append(6, origin: "a")
+        #expect(queue.takeAll() == [6, 1, 3, 5])
+    }
+
     @Test("What is taken out leaves the order of the rest")
     func removal() {
         var queue = FairQueue<Int>(share: 100)

@@ -29,7 +29,8 @@ struct MailClientTests {
         to recipient: String,
         from sender: String = "notices@example.com",
         text: String = "Hello",
-        timeout: Duration = .seconds(60)
+        timeout: Duration = .seconds(60),
+        priority: TransferPriority = .normal
     ) -> MailRequest {
         let content = """
             From: \(sender)\r
@@ -43,7 +44,8 @@ struct MailClientTests {
             \(text)\r
 
             """
-        return MailRequest(sender: sender, recipient: recipient, content: Array(content.utf8), timeout: timeout)
+        return MailRequest(
+            sender: sender, recipient: recipient, content: Array(content.utf8), timeout: timeout, priority: priority)
     }
 
     private static func address(_ marker: String) -> String {
@@ -210,6 +212,50 @@ struct MailClientTests {
             guard case .unanswered(let failure) = await holder.value else { return #expect(Bool(false)) }
             #expect(failure.reason == .shutdown)
             #expect(await client.send(Self.mail(to: "a@b.c")) == .unanswered(TransferFailure(.shutdown)))
+        }
+    }
+
+    @Test("What is urgent goes before all that waited longer for a connection, and has its own places to wait")
+    func priority() async throws {
+        let sandbox = try #require(TransferScope.sandbox)
+        try await Self.with {
+            $0.connections = 1
+            $0.maximumWaiting = 2
+        } _: { client in
+            let holder = Task { await client.send(Self.mail(to: Self.address("silent"))) }
+            while client.snapshot().opened == 0 || client.snapshot().waiting > 0 { await Task.yield() }
+            var waiters: [(address: String, task: Task<MailOutcome, Never>)] = []
+            for priority in [TransferPriority.low, .low, .normal, .high] {
+                let mail = Self.mail(to: Self.address("ada"), priority: priority)
+                waiters.append((mail.recipient, Task { await client.send(mail) }))
+                while client.snapshot().waiting < waiters.count { await Task.yield() }
+            }
+            let excess = await client.send(Self.mail(to: Self.address("ada"), priority: .low))
+            #expect(excess == .unanswered(TransferFailure(.overloaded)))
+            holder.cancel()
+            for waiter in waiters {
+                guard case .answered(let reply) = await waiter.task.value else { return #expect(Bool(false)) }
+                #expect(reply.isAccepted)
+            }
+            let addresses = waiters.map(\.address)
+            let order = sandbox.received().compactMap { addresses.firstIndex(of: $0.token) }
+            #expect(order == [3, 2, 0, 1])
+        }
+    }
+
+    @Test("What waits runs out of time though the only connection is busy, and is told apart")
+    func noTurn() async throws {
+        try await Self.with {
+            $0.connections = 1
+        } _: { client in
+            let holder = Task { await client.send(Self.mail(to: Self.address("silent"))) }
+            while client.snapshot().opened == 0 || client.snapshot().waiting > 0 { await Task.yield() }
+            let late = await client.send(Self.mail(to: Self.address("ada"), timeout: .milliseconds(50)))
+            #expect(late == .unanswered(TransferFailure(.noTurn)))
+            // It waited for nobody's end.
+            holder.cancel()
+            guard case .unanswered(let failure) = await holder.value else { return #expect(Bool(false)) }
+            #expect(failure.reason == .cancelled)
         }
     }
 

@@ -54,11 +54,35 @@ struct TransferBoundsTests {
 
             let start = ContinuousClock.now
             let late = await client.perform(sandbox.push(timeout: .milliseconds(50)))
-            #expect(late.failure == TransferFailure(.timeout))
+            #expect(late.failure == TransferFailure(.noTurn))
             #expect(start.duration(to: .now) >= .milliseconds(50))
             holder.cancel()
             #expect(await holder.value.failure?.reason == .cancelled)
             #expect(client.snapshot() == TransferSnapshot(failed: 3))
+        }
+    }
+
+    @Test("What is urgent goes before all that waited longer for a place")
+    func priority() async throws {
+        try await TransferScope.withClient {
+            $0.maximumInFlight = 1
+        } _: { client, sandbox in
+            let silent = sandbox.push(Self.silent)
+            let holder = Task { await client.perform(silent) }
+            try await client.wait { $0.inFlight == 1 }
+            var devices: [String] = []
+            var waiters: [Task<TransferOutcome, Never>] = []
+            for priority in [TransferPriority.low, .normal, .high] {
+                let push = sandbox.push(priority: priority)
+                devices.append(String(push.url.suffix(64)))
+                waiters.append(Task { await client.perform(push) })
+                let count = waiters.count
+                try await client.wait { $0.waiting == count }
+            }
+            holder.cancel()
+            for waiter in waiters { #expect(await waiter.value.response?.status == 200) }
+            let order = sandbox.received().compactMap { devices.firstIndex(of: $0.token) }
+            #expect(order == [2, 1, 0])
         }
     }
 

@@ -55,7 +55,12 @@ extension Trait where Self == TransferScope {
 
 extension ProviderSandbox {
     /// A valid push to a device whose token begins with `marker`, which chooses a fault.
-    func push(_ marker: String = "0", timeout: Duration = .seconds(20), host: String = "127.0.0.1") -> TransferRequest {
+    func push(
+        _ marker: String = "0",
+        timeout: Duration = .seconds(20),
+        host: String = "127.0.0.1",
+        priority: TransferPriority = .normal
+    ) -> TransferRequest {
         let random = (0..<4).map { _ in String(UInt64.random(in: .min ... .max) | 1 << 63, radix: 16) }.joined()
         let device = marker + random.dropFirst(marker.count)
         return TransferRequest(
@@ -66,7 +71,8 @@ extension ProviderSandbox {
                 (name: "apns-topic", value: "org.example.app"),
             ],
             body: Array(#"{"aps":{"alert":"hi"}}"#.utf8),
-            timeout: timeout
+            timeout: timeout,
+            priority: priority
         )
     }
 

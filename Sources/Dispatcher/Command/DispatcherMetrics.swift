@@ -59,7 +59,7 @@ enum DispatcherMetrics {
                 "failures by the provider's word; after 100 words other"),
             MetricFamily(
                 "carillon_deliveries_held", .counter, by: ["provider", "reason"],
-                "deliveries that had to wait: out_of_use, rate"),
+                "deliveries that had to wait: out_of_use, rate, no_turn"),
             MetricFamily(
                 "carillon_deliveries_oldest_waiting_seconds", .gauge, by: ["provider"],
                 "for how long at least a delivery waits: since it was appended to its stream, or since it was due if it is to be tried again or was held back"

@@ -57,14 +57,16 @@ extension HTTPProviderChannel {
                 request.headers.append(("traceparent", traceParent))
             }
         } catch let refusal as MessageRefusal {
-            return (ProviderReply(.answered(.refused(reason: refusal.reason)), transcript: "not sent"), nil)
+            return (ProviderReply(.unsendable(reason: refusal.reason), transcript: "not sent"), nil)
         } catch let outage as CredentialOutage {
             let result = ProviderReply.Result.unanswered(reason: outage.reason, mayHaveBeenSent: false)
             return (ProviderReply(result, transcript: "not sent: \(outage.reason)"), nil)
         } catch {
             return (ProviderReply(.noCredential(reason: "\(error)")), nil)
         }
-        switch await self.transfer.perform(TransferRequest(request, timeout: self.timeout ?? Self.patience)) {
+        let transfer = TransferRequest(
+            request, timeout: self.timeout ?? Self.patience, priority: TransferPriority(message.lane))
+        switch await self.transfer.perform(transfer) {
         case .answered(let response):
             let sent = request
             let answer = self.read(response, now: self.now())
@@ -74,7 +76,9 @@ extension HTTPProviderChannel {
             return (ProviderReply(result, transcript: sent.withoutCredential(response.transcript)), request)
         case .unanswered(let failure) where failure.reason == .privateAddress:
             // Another try would end the same way.
-            return (ProviderReply(.answered(.refused(reason: "private_address")), transcript: "not sent"), nil)
+            return (ProviderReply(.unsendable(reason: "private_address"), transcript: "not sent"), nil)
+        case .unanswered(let failure) where failure.neverHadTurn:
+            return (ProviderReply(.noTurn, transcript: "not sent"), nil)
         case .unanswered(let failure):
             let result = ProviderReply.Result.unanswered(
                 reason: failure.reason.rawValue, mayHaveBeenSent: failure.mayHaveBeenSent)
@@ -111,13 +115,14 @@ package struct MessageRefusal: Error, Sendable, Equatable {
 }
 
 extension TransferRequest {
-    init(_ request: ProviderRequest, timeout: Duration) {
+    init(_ request: ProviderRequest, timeout: Duration, priority: TransferPriority) {
         self.init(
             .post,
             url: request.url,
             headers: request.headers,
             body: request.body,
-            timeout: timeout
+            timeout: timeout,
+            priority: priority
         )
     }
 }

@@ -32,6 +32,8 @@ extension ProviderReply {
         switch self.result {
         case .answered(.accepted): return nil
         case .noCredential: return "the credential cannot be had; its reason is beside"
+        case .noTurn: return "the dispatcher had too much to send before it; start another, or send it again later"
+        case .unsendable(let reason): return Self.advice(on: reason) ?? "it was not sent; the reason is beside"
         case .unanswered(let reason, let mayHaveBeenSent):
             if let own = Self.ownAdvice[reason] { return own }
             if reason.hasPrefix("token_endpoint_") {
@@ -43,10 +45,11 @@ extension ProviderReply {
         case .answered(let answer):
             let rules = ProviderKinds.kind(of: provider)?.rules ?? []
             if let rule = rules.first(where: { $0.reason == answer.reason }) { return rule.advice }
-            // What is at fault stands behind a colon.
-            let word = answer.reason.map { String($0.prefix { $0 != ":" }) }
-            return word.flatMap { Self.ownAdvice[$0] }
+            return answer.reason.flatMap { Self.advice(on: $0) }
                 ?? "the provider's answer is beside; its documentation has the word"
         }
     }
+
+    /// What is at fault stands behind a colon.
+    private static func advice(on reason: String) -> String? { self.ownAdvice[String(reason.prefix { $0 != ":" })] }
 }

@@ -9,6 +9,10 @@ package struct ProviderReply: Sendable {
         case unanswered(reason: String, mayHaveBeenSent: Bool)
         /// There is no credential to be had now.
         case noCredential(reason: String)
+        /// It cannot be sent to this device by our own rules, now or later; the provider was not called.
+        case unsendable(reason: String)
+        /// It never left our own queue; the provider was not called.
+        case noTurn
     }
 
     package let result: Result

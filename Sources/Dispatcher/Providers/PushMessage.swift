@@ -24,6 +24,8 @@ package struct PushMessage: Sendable {
     package var code: Int?
     /// What is asked of the device.
     package var purpose = Purpose.show
+    /// By which it goes before others that wait for a connection.
+    package var lane = Lane.normal
     /// Whether its user may refuse its like.
     package var isRefusable = true
     package var now: Timestamp

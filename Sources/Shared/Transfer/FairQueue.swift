@@ -3,74 +3,123 @@
 
 /// Who is next for a place, when several hosts want more than there are.
 ///
-/// The hosts take turns, each in the order of arrival, and none holds more than its share: one that hangs delays its own
-/// requests only.
+/// What has a higher priority comes first. Within one the hosts take turns, each in the order of arrival, and none holds
+/// more than its share: one that hangs delays its own requests only.
 package struct FairQueue<Element> {
-    /// One host, kept only while it has something waiting or under way.
-    private struct Lane {
-        var origin: String
-        var waiting: [Element?] = []
-        var head = 0
-        var inFlight = 0
+    /// What waits for one host with one priority.
+    private struct Line {
+        private var elements: [Element?] = []
+        private var head = 0
 
-        var isEmpty: Bool { self.head == self.waiting.count }
+        var isEmpty: Bool { self.head == self.elements.count }
 
+        mutating func append(_ element: Element) {
+            self.elements.append(element)
+        }
+
+        /// Must not be empty.
         mutating func removeFirst() -> Element? {
-            let element = self.waiting[self.head]
-            self.waiting[self.head] = nil
+            let element = self.elements[self.head]
+            self.elements[self.head] = nil
             self.head += 1
             if self.isEmpty {
-                self.waiting.removeAll(keepingCapacity: true)
+                self.elements.removeAll(keepingCapacity: true)
                 self.head = 0
             } else if self.head >= 1_024 {
-                self.waiting.removeFirst(self.head)
+                self.elements.removeFirst(self.head)
                 self.head = 0
             }
             return element
         }
+
+        mutating func removeAll(where predicate: (Element) -> Bool) -> [Element] {
+            var removed: [Element] = []
+            var kept: [Element?] = []
+            for case .some(let element) in self.elements[self.head...] {
+                if predicate(element) {
+                    removed.append(element)
+                } else {
+                    kept.append(element)
+                }
+            }
+            self.elements = kept
+            self.head = 0
+            return removed
+        }
+    }
+
+    /// One host, kept only while it has something waiting or under way.
+    private struct Lane {
+        var origin: String
+        /// By priority.
+        var lines = Array(repeating: Line(), count: TransferPriority.allCases.count)
+        var inFlight = 0
+
+        var isEmpty: Bool { self.lines.allSatisfy(\.isEmpty) }
+    }
+
+    /// The hosts of one priority.
+    private struct Rotation {
+        /// The lanes in which somebody waits, and whose turn it is.
+        var lanes: [Int] = []
+        var turn = 0
+        /// How many wait, in all lanes.
+        var count = 0
     }
 
     private let share: Int
     private var lanes: [Lane] = []
     private var unused: [Int] = []
     private var numbers: [String: Int] = [:]
-    /// The lanes in which somebody waits, and whose turn it is.
-    private var rotation: [Int] = []
-    private var turn = 0
+    /// By priority.
+    private var rotations = Array(repeating: Rotation(), count: TransferPriority.allCases.count)
     /// The lane used last, which is nearly always the one wanted next.
     private var recent: Int?
 
     /// How many wait, in all lanes.
-    package private(set) var count = 0
+    package var count: Int { self.rotations.reduce(0) { $0 + $1.count } }
 
     /// - Parameter share: The most that one host has under way.
     package init(share: Int) {
         self.share = share
     }
 
-    /// Puts `element` behind the others of its host.
-    package mutating func append(_ element: Element, origin: String) {
+    /// How many of one priority wait, in all lanes.
+    package func count(of priority: TransferPriority) -> Int { self.rotations[priority.rawValue].count }
+
+    /// Puts `element` behind the others of its host and priority.
+    package mutating func append(_ element: Element, origin: String, priority: TransferPriority = .normal) {
         let number = self.number(of: origin)
-        if self.lanes[number].isEmpty { self.rotation.append(number) }
-        self.lanes[number].waiting.append(element)
-        self.count += 1
+        let rank = priority.rawValue
+        if self.lanes[number].lines[rank].isEmpty { self.rotations[rank].lanes.append(number) }
+        self.lanes[number].lines[rank].append(element)
+        self.rotations[rank].count += 1
     }
 
     /// Takes the next one that has a place; its lane is to be given to ``release(lane:)`` at its end.
     package mutating func next() -> (element: Element, lane: Int)? {
-        for _ in 0..<self.rotation.count {
-            if self.turn >= self.rotation.count { self.turn = 0 }
-            let number = self.rotation[self.turn]
-            guard self.lanes[number].inFlight < self.share, let element = self.lanes[number].removeFirst() else {
-                self.turn += 1
+        for rank in self.rotations.indices {
+            if let next = self.next(of: rank) { return next }
+        }
+        return nil
+    }
+
+    private mutating func next(of rank: Int) -> (element: Element, lane: Int)? {
+        for _ in 0..<self.rotations[rank].lanes.count {
+            if self.rotations[rank].turn >= self.rotations[rank].lanes.count { self.rotations[rank].turn = 0 }
+            let turn = self.rotations[rank].turn
+            let number = self.rotations[rank].lanes[turn]
+            guard self.lanes[number].inFlight < self.share, let element = self.lanes[number].lines[rank].removeFirst()
+            else {
+                self.rotations[rank].turn += 1
                 continue
             }
             self.lanes[number].inFlight += 1
-            self.count -= 1
-            if self.lanes[number].isEmpty {
-                self.rotation.remove(at: self.turn)
+            self.rotations[rank].count -= 1
+            if self.lanes[number].lines[rank].isEmpty {
+                self.rotations[rank].lanes.remove(at: turn)
             } else {
-                self.turn += 1
+                self.rotations[rank].turn += 1
             }
             return (element, number)
         }
@@ -86,23 +135,23 @@ package struct FairQueue<Element> {
     /// Takes out those that wait and fit `predicate`, in no particular order.
     package mutating func removeAll(where predicate: (Element) -> Bool) -> [Element] {
         var removed: [Element] = []
-        for number in self.rotation {
-            let lane = self.lanes[number]
-            var kept: [Element?] = []
-            for case .some(let element) in lane.waiting[lane.head...] {
-                if predicate(element) {
-                    removed.append(element)
+        for rank in self.rotations.indices {
+            let numbers = self.rotations[rank].lanes
+            var kept: [Int] = []
+            var emptied: [Int] = []
+            for number in numbers {
+                let taken = self.lanes[number].lines[rank].removeAll(where: predicate)
+                self.rotations[rank].count -= taken.count
+                removed += taken
+                if self.lanes[number].lines[rank].isEmpty {
+                    emptied.append(number)
                 } else {
-                    kept.append(element)
+                    kept.append(number)
                 }
             }
-            self.lanes[number].waiting = kept
-            self.lanes[number].head = 0
+            self.rotations[rank].lanes = kept
+            for number in emptied { self.discardIfUnused(number) }
         }
-        self.count -= removed.count
-        let emptied = self.rotation.filter { self.lanes[$0].isEmpty }
-        self.rotation.removeAll { self.lanes[$0].isEmpty }
-        for number in emptied { self.discardIfUnused(number) }
         return removed
     }
 
@@ -129,7 +178,7 @@ package struct FairQueue<Element> {
         guard self.lanes[number].isEmpty, self.lanes[number].inFlight == 0 else { return }
         self.numbers[self.lanes[number].origin] = nil
         self.lanes[number].origin = ""
-        self.lanes[number].waiting = []
+        self.lanes[number].lines = Lane(origin: "").lines
         self.unused.append(number)
         if self.recent == number { self.recent = nil }
     }

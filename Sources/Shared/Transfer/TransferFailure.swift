@@ -18,6 +18,8 @@ package struct TransferFailure: Error, Sendable, Equatable, CustomStringConverti
         case tls
         /// The deadline passed.
         case timeout
+        /// The deadline passed while the request waited in our own queue.
+        case noTurn
         /// The connection broke, or the server refused the stream as often as libcurl tried (RFC 9113 section 8.7).
         case connectionLost
         /// The server reset this stream after accepting it.
@@ -44,6 +46,9 @@ package struct TransferFailure: Error, Sendable, Equatable, CustomStringConverti
     package let mayHaveBeenSent: Bool
     /// libcurl's `CURLcode`; 0 if libcurl had no part in it.
     package let code: Int
+
+    /// Whether it never left our own queue, which says nothing about the server.
+    package var neverHadTurn: Bool { self.reason == .noTurn || self.reason == .overloaded }
 
     package init(_ reason: Reason, mayHaveBeenSent: Bool = false, code: Int = 0) {
         self.reason = reason

@@ -87,7 +87,7 @@ final class TransferLoop {
 
     private func acceptArrivals() {
         for ticket in self.arrivals {
-            self.queue.append(ticket, origin: ticket.origin)
+            self.queue.append(ticket, origin: ticket.origin, priority: ticket.request.priority)
             self.nextExpiry = min(self.nextExpiry ?? ticket.deadline, ticket.deadline)
         }
         self.arrivals.removeAll(keepingCapacity: true)
@@ -107,7 +107,7 @@ final class TransferLoop {
 
     private func start(_ ticket: TransferTicket, lane: Int, now: Instant) -> TransferFailure? {
         if ticket.isCancelled { return TransferFailure(.cancelled) }
-        guard now < ticket.deadline else { return TransferFailure(.timeout) }
+        guard now < ticket.deadline else { return TransferFailure(.noTurn) }
         guard let handle = self.idle.popLast() ?? self.makeHandle() else { return TransferFailure(.other) }
         if let failure = handle.load(ticket, lane: lane, remaining: now.duration(to: ticket.deadline)) {
             self.idle.append(handle)
@@ -169,7 +169,7 @@ final class TransferLoop {
         let now = Instant.now
         guard now >= expiry else { return }
         var next: Instant?
-        self.abandonWaiting(.timeout) { ticket in
+        self.abandonWaiting(.noTurn) { ticket in
             guard now < ticket.deadline else { return true }
             next = min(next ?? ticket.deadline, ticket.deadline)
             return false

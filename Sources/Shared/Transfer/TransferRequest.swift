@@ -19,6 +19,8 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
     package var body: [UInt8]
     /// How long the caller waits at most, the time in our own queue included.
     package var timeout: Duration
+    /// Which go before it that wait for the same, and before which it goes.
+    package var priority: TransferPriority
     /// The longest response body; of a longer one the beginning is given, and it is not complete.
     package var maximumResponseBytes: Int
 
@@ -28,6 +30,7 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
         headers: [(name: String, value: String)] = [],
         body: [UInt8] = [],
         timeout: Duration = .seconds(30),
+        priority: TransferPriority = .normal,
         maximumResponseBytes: Int = 65_536
     ) {
         self.method = method
@@ -35,6 +38,7 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
         self.headers = headers
         self.body = body
         self.timeout = timeout
+        self.priority = priority
         self.maximumResponseBytes = maximumResponseBytes
     }
 

@@ -19,6 +19,7 @@ struct ConformanceInputTests {
                 #expect(reply.reaction == .refused || reply.reaction == .deadToken, "\(reply)")
                 // There is no answer beside it that could say more.
                 if reply.transcript == "not sent" {
+                    if case .answered = reply.result { Issue.record("nobody answered: \(reply)") }
                     #expect(reply.advice(of: profile.provider)?.contains("beside") == false, "\(reply)")
                 }
             }

@@ -114,8 +114,9 @@ extension ProviderReply {
         if case .unanswered(_, let mayHaveBeenSent) = self.result { mayHaveBeenSent } else { nil }
     }
 
-    /// What the answer is taken for; nil if there is none, or it was accepted.
+    /// What the answer, or our own refusal, is taken for; nil if there is none, or it was accepted.
     var reaction: AnswerRule.Reaction? {
+        if case .unsendable = self.result { return .refused }
         guard case .answered(let answer) = self.result else { return nil }
         return switch answer {
         case .accepted: nil

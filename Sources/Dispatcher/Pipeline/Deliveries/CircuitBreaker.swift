@@ -228,8 +228,11 @@ struct CircuitBreaker: Sendable {
     }
 
     /// A call that was admitted was not made.
-    mutating func withdraw() {
+    ///
+    /// - Parameter start: when it was admitted; nil for lately. What began before it opened is no probe.
+    mutating func withdraw(since start: Timestamp? = nil) {
         self.inFlight = max(0, self.inFlight - 1)
+        if let start, let openedAt, start <= openedAt { return }
         if self.state == .probing { self.probing = max(0, self.probing - 1) }
     }
 

@@ -21,9 +21,12 @@ struct DeliveryOutcome: Sendable {
         case unanswered(reason: String, mayHaveBeenSent: Bool)
         /// There is no credential now.
         case noCredential(reason: String)
+        /// It cannot be sent to the device by our own rules; the provider was not called.
+        case unsendable(reason: String)
         /// Nobody can send to the device's app.
         case noProvider
-        /// It was not its turn: the provider is out of use for its app, or the app's rate is used up.
+        /// It was not its turn: the provider is out of use for its app, the app's rate is used up, or it waited in our own
+        /// queue for too long.
         case heldBack(until: Timestamp, reason: String, app: String)
         /// The entry is no work at all.
         case malformed

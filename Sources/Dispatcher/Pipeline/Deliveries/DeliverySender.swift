@@ -16,6 +16,8 @@ import Streams
 struct DeliverySender: Sendable {
     /// What was looked up this long before its turn came is looked up again.
     private static let freshness: Duration = .seconds(1)
+    /// So long what never left our own queue waits for another place in it.
+    private static let queuePause: Duration = .seconds(1)
 
     let dispatcher: Dispatcher
     let provider: Provider
@@ -186,7 +188,7 @@ struct DeliverySender: Sendable {
         if let held = await self.hold(way, service, now: now) { return self.outcome(item.entry, batch, item, held) }
         let start = ContinuousClock.now
         let reply = await DeliverySpan.send(
-            self.message(facts, item.work, by: way.channel, now: now), to: facts.device, by: way.channel,
+            self.message(facts, item.work, batch.lane, by: way.channel, now: now), to: facts.device, by: way.channel,
             attempt: item.work.attempt)
         let duration = ContinuousClock.now - start
         let end = self.dispatcher.now()
@@ -194,10 +196,10 @@ struct DeliverySender: Sendable {
         if case .answered(.slowDown(_, let after)) = reply.result {
             await self.slowDown(way.channel.account, service, until: end + after, now: end)
         }
-        self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000)
+        let result = DeliveryOutcome.Result(reply, app: way.channel.app, again: end + Self.queuePause)
+        if result.isCall { self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000) }
         return self.outcome(
-            item.entry, batch, item, DeliveryOutcome.Result(reply), app: way.channel.app, sentAt: now,
-            duration: duration)
+            item.entry, batch, item, result, app: way.channel.app, sentAt: now, duration: duration)
     }
 
     /// Why a call is not made now; nil if it is, and is under way then.
@@ -230,6 +232,7 @@ struct DeliverySender: Sendable {
     private func message(
         _ facts: DeliveryStore.Facts,
         _ work: DeliveryWork,
+        _ lane: Lane,
         by channel: any ProviderChannel,
         now: Timestamp
     ) -> PushMessage {
@@ -240,6 +243,7 @@ struct DeliverySender: Sendable {
             code: type?.code,
             now: now
         )
+        message.lane = lane
         message.isRefusable = type?.isRequired != true
         if work.isRetraction { message.purpose = .retract }
         // What was read has no number of its own any more.
@@ -314,7 +318,8 @@ struct DeliverySender: Sendable {
 }
 
 extension DeliveryOutcome.Result {
-    init(_ reply: ProviderReply) {
+    /// - Parameter moment: when what never left our own queue is to be looked at again.
+    init(_ reply: ProviderReply, app: String, again moment: Timestamp) {
         switch reply.result {
         // Renewed by now; a second refusal is a fault of the configuration.
         case .answered(.staleCredential(let reason)): self = .answered(.configuration(reason: reason))
@@ -322,6 +327,8 @@ extension DeliveryOutcome.Result {
         case .unanswered(let reason, let mayHaveBeenSent):
             self = .unanswered(reason: reason, mayHaveBeenSent: mayHaveBeenSent)
         case .noCredential(let reason): self = .noCredential(reason: reason)
+        case .unsendable(let reason): self = .unsendable(reason: reason)
+        case .noTurn: self = .heldBack(until: moment, reason: "no_turn", app: app)
         }
     }
 }

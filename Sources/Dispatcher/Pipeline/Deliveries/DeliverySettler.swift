@@ -131,6 +131,11 @@ struct DeliverySettler: Sendable {
             self.retry(outcome, work.afterTry, reason: "not_sent:\(reason)", after: nil, in: &ledger)
         case .noCredential:
             self.park(outcome, work, reason: "no_credential", in: &ledger)
+        case .unsendable(let reason):
+            self.record(outcome, work, .failed, reason, in: &ledger)
+            self.fail(outcome, work, reason, in: &ledger)
+            let place = self.provider.rawValue
+            ledger.dead.append(self.letter(outcome, reason: "it cannot be sent by \(place): \(reason)"))
         case .noProvider:
             self.record(outcome, work, .skipped, "no_provider", in: &ledger)
             self.fail(outcome, work, "no_provider", in: &ledger)
@@ -152,7 +157,8 @@ struct DeliverySettler: Sendable {
                 ledger.settlement.deadTokens.append((work.device, reason, evidence ?? outcome.sentAt))
             }
         case .refused(let refusal): self.record(outcome, work, .skipped, refusal.rawValue, in: &ledger)
-        case .unanswered(let reason, _): self.record(outcome, work, .failed, reason, in: &ledger)
+        case .unanswered(let reason, _), .unsendable(let reason):
+            self.record(outcome, work, .failed, reason, in: &ledger)
         case .malformed, .gone, .putOff, .noCredential, .noProvider, .heldBack:
             self.record(outcome, work, .skipped, "not_possible", in: &ledger)
         }
@@ -356,10 +362,10 @@ struct DeliverySettler: Sendable {
     }
 }
 
-extension DeliveryOutcome {
+extension DeliveryOutcome.Result {
     /// Whether the provider was called.
-    var wasCalled: Bool {
-        switch self.result {
+    var isCall: Bool {
+        switch self {
         case .answered, .unanswered: true
         default: false
         }

@@ -39,6 +39,8 @@ enum DeliverySpan {
         case .answered(let answer): answer.reason
         case .unanswered(let reason, _): reason
         case .noCredential: "no_credential"
+        case .unsendable(let reason): reason
+        case .noTurn: "no_turn"
         }
     }
 }

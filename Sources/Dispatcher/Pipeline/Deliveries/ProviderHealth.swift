@@ -84,22 +84,27 @@ final class ProviderHealth: Sendable {
         }
     }
 
-    func withdraw(_ app: String, service: String? = nil) {
+    /// Gives the place of a call back that was not made.
+    ///
+    /// - Parameter start: when the call was admitted; nil for lately.
+    func withdraw(_ app: String, service: String? = nil, since start: Timestamp? = nil) {
         let scope = Scope(app: app, service: service)
         self.ways.withLock { ways in
-            ways.breakers[scope]?.withdraw()
+            ways.breakers[scope]?.withdraw(since: start)
             ways.breakers[scope]?.giveBack(isAnswered: false, self.bounds, strangers: &ways.strangers)
         }
     }
 
-    /// Notes what came of a call; tells once when an app's provider goes out of use or comes back, and once a minute when
+    /// Notes what came of a call, or that it was not made; tells once when an app's provider goes out of use or comes back, and once a minute when
     /// it does not accept our configuration for single devices, which puts it out of use for nobody.
     ///
     /// - Parameter start: when the call was admitted.
     func note(
         _ reply: ProviderReply, app: String, service: String? = nil, since start: Timestamp? = nil, now: Timestamp
     ) {
-        let verdict = CircuitBreaker.Verdict(reply)
+        guard let verdict = CircuitBreaker.Verdict(reply) else {
+            return self.withdraw(app, service: service, since: start)
+        }
         let scope = Scope(app: app, service: service)
         let (before, after) = self.ways.withLock { ways in
             var breaker = ways.breakers[scope, default: CircuitBreaker()]
@@ -224,7 +229,8 @@ final class ProviderHealth: Sendable {
 }
 
 extension CircuitBreaker.Verdict {
-    init(_ reply: ProviderReply) {
+    /// Nil if the provider was not called, so that nothing is known of it.
+    init?(_ reply: ProviderReply) {
         switch reply.result {
         case .answered(.accepted), .answered(.deadToken), .answered(.refused), .answered(.staleCredential):
             self = .works
@@ -232,6 +238,7 @@ extension CircuitBreaker.Verdict {
         case .answered(.configuration(_, concernsAll: true)), .noCredential: self = .misconfigured
         case .answered(.configuration), .answered(.retryDevice): self = .works
         case .answered(.retry), .unanswered: self = .fails
+        case .unsendable, .noTurn: return nil
         }
     }
 }
@@ -246,7 +253,8 @@ extension ProviderReply {
     var summary: String {
         switch self.result {
         case .answered(let answer): answer.reason ?? "accepted"
-        case .unanswered(let reason, _), .noCredential(let reason): reason
+        case .unanswered(let reason, _), .noCredential(let reason), .unsendable(let reason): reason
+        case .noTurn: "no_turn"
         }
     }
 }

@@ -22,7 +22,7 @@ final class ProviderTally: Sendable {
     /// Counts those of the outcomes for which the provider was called.
     func note(_ outcomes: [DeliveryOutcome]) {
         self.counts.withLock { counts in
-            for outcome in outcomes where outcome.wasCalled {
+            for outcome in outcomes where outcome.result.isCall {
                 guard let app = outcome.app else { continue }
                 counts[app, default: ProviderCounts(provider: self.provider, app: app)]
                     .note(failure: outcome.failure, took: outcome.duration)

@@ -150,7 +150,10 @@ package struct TestSendService: Service {
         notification.body = request["body"]?.string ?? "This is a test of Carillon."
         notification.data = request["data"].map { JSONWriter.bytes(of: $0) }
         notification.expiresAt = now + .seconds(300)
-        return PushMessage(notification: notification, unread: 1, now: now)
+        var message = PushMessage(notification: notification, unread: 1, now: now)
+        // Somebody waits for it.
+        message.lane = .critical
+        return message
     }
 }
 
@@ -161,9 +164,10 @@ extension ProviderReply {
         case .answered(.accepted): "accepted"
         case .answered(.deadToken): "dead_token"
         case .answered(.retry), .answered(.retryDevice), .answered(.slowDown): "retry_later"
-        case .answered(.refused): "refused"
+        case .answered(.refused), .unsendable: "refused"
         case .answered(.configuration), .answered(.staleCredential), .noCredential: "configuration"
         case .unanswered: "no_answer"
+        case .noTurn: "not_sent"
         }
     }
 }

@@ -37,16 +37,18 @@ package struct EmailChannel: ProviderChannel {
             let link = message.isRefusable ? self.unsubscribe(message.notification) : nil
             mail = try EmailMessage(message, from: self.sender, to: device.token, unsubscribe: link)
         } catch {
-            return ProviderReply(.answered(.refused(reason: error.description)), transcript: "not sent")
+            return ProviderReply(.unsendable(reason: error.description), transcript: "not sent")
         }
         let request = MailRequest(
             sender: mail.sender, recipient: mail.recipient, content: mail.content,
-            timeout: self.timeout ?? Self.patience)
+            timeout: self.timeout ?? Self.patience, priority: TransferPriority(message.lane))
         switch await self.client.send(request) {
         case .answered(let reply):
             // The address is the recipient's own affair.
             let said = "\(reply.code) \(reply.text)".replacing(mail.recipient, with: "…")
             return ProviderReply(.answered(EmailAnswer.read(reply)), transcript: said)
+        case .unanswered(let failure) where failure.neverHadTurn:
+            return ProviderReply(.noTurn, transcript: "not sent")
         case .unanswered(let failure):
             if let answer = EmailAnswer.read(failure) {
                 return ProviderReply(.answered(answer), transcript: "\(failure)")

@@ -43,7 +43,8 @@ struct FCMChannel: HTTPProviderChannel {
         let patience = min(context.timeout ?? Self.tokenPatience, Self.tokenPatience)
         self.credentials = CredentialCache(now: context.now, logger: context.logger(of: .fcm, app: app)) { moment in
             let request = try await account.tokenRequest(now: moment)
-            switch await transfer.perform(TransferRequest(request, timeout: patience)) {
+            // The critical lane's messages wait for it too.
+            switch await transfer.perform(TransferRequest(request, timeout: patience, priority: .high)) {
             case .answered(let response) where FCMServiceAccount.isOutage(response.status):
                 throw CredentialOutage("\(response.status)")
             case .answered(let response) where !response.isComplete:

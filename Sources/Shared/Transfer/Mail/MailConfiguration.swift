@@ -7,7 +7,7 @@ package struct MailConfiguration: Sendable {
     package var caFile: String?
     /// Connections to the relay, each on a thread of its own; made when all others are busy.
     package var connections = 16
-    /// Messages that wait for a connection; at the bound a message ends as `overloaded` at once.
+    /// Messages of one priority that wait for a connection; at the bound a message ends as `overloaded` at once.
     package var maximumWaiting = 1_000
     /// TCP alone.
     package var connectTimeout: Duration = .seconds(10)

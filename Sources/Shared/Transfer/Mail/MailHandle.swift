@@ -45,10 +45,14 @@ final class MailHandle {
     /// - Parameter mayGoOn: asked about once a second; false ends it.
     func send(_ request: MailRequest, remaining: Duration, mayGoOn: @escaping () -> Bool) -> MailOutcome {
         guard request.isSendable else { return .unanswered(TransferFailure(.invalidRequest)) }
+        let end = ContinuousClock.now.advanced(by: remaining)
         let outcome = self.attempt(request, remaining: remaining, mayGoOn: mayGoOn, isFresh: false)
         // A relay that closes a connection kept for long, or after so many messages, has not looked at this one.
         guard self.isKeptConnectionAtEnd(outcome) else { return outcome }
-        return self.attempt(request, remaining: remaining, mayGoOn: mayGoOn, isFresh: true)
+        // What the first one took is not there any more.
+        let rest = ContinuousClock.now.duration(to: end)
+        guard rest > .zero else { return outcome }
+        return self.attempt(request, remaining: rest, mayGoOn: mayGoOn, isFresh: true)
     }
 
     /// Greets the relay and logs in, says that there is nothing to do, and returns its answer.

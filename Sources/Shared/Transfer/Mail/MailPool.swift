@@ -19,6 +19,8 @@ final class MailPool: Sendable {
 
     private struct State {
         var waiting = FairQueue<MailTicket>(share: .max)
+        /// Not after this does a waiting ticket's time run out, or is it looked for.
+        var nextExpiry: ContinuousClock.Instant?
         /// Those that wait for a message, the one used last at the end.
         var idle: [Worker] = []
         var assigned: [ObjectIdentifier: MailTicket] = [:]
@@ -63,8 +65,12 @@ final class MailPool: Sendable {
                 state.assigned[ObjectIdentifier(worker)] = ticket
                 return .idle(worker)
             }
-            guard state.waiting.count < self.configuration.maximumWaiting else { return .refused(.overloaded) }
-            state.waiting.append(ticket, origin: "")
+            let priority = ticket.request.priority
+            guard state.waiting.count(of: priority) < self.configuration.maximumWaiting else {
+                return .refused(.overloaded)
+            }
+            state.waiting.append(ticket, origin: "", priority: priority)
+            state.nextExpiry = min(state.nextExpiry ?? ticket.deadline, ticket.deadline)
             guard state.snapshot.connections < max(1, self.configuration.connections) else { return .queue }
             state.snapshot.connections += 1
             return .newThread
@@ -95,6 +101,24 @@ final class MailPool: Sendable {
         for ticket in waiting { self.settle(ticket, .unanswered(TransferFailure(.shutdown))) }
     }
 
+    /// Answers those whose time was over before their turn came: what goes before them may be without end.
+    private func expireWaiting() {
+        let now = ContinuousClock.now
+        let expired = self.state.withLock { state -> [MailTicket] in
+            guard let expiry = state.nextExpiry, now >= expiry else { return [] }
+            var next: ContinuousClock.Instant?
+            let expired = state.waiting.removeAll { ticket in
+                guard now < ticket.deadline else { return true }
+                next = min(next ?? ticket.deadline, ticket.deadline)
+                return false
+            }
+            // The queue is walked ten times a second at most.
+            state.nextExpiry = next.map { max($0, now.advanced(by: .milliseconds(100))) }
+            return expired
+        }
+        for ticket in expired { self.settle(ticket, .unanswered(TransferFailure(.noTurn))) }
+    }
+
     private func settle(_ ticket: MailTicket, _ outcome: MailOutcome) {
         self.state.withLock { state in
             if case .answered = outcome { state.snapshot.answered += 1 } else { state.snapshot.failed += 1 }
@@ -122,7 +146,7 @@ final class MailPool: Sendable {
             done = nil
             let now = ContinuousClock.now
             guard now < ticket.deadline, !ticket.isCancelled else {
-                let reason: TransferFailure.Reason = ticket.isCancelled ? .cancelled : .timeout
+                let reason: TransferFailure.Reason = ticket.isCancelled ? .cancelled : .noTurn
                 self.settle(ticket, .unanswered(TransferFailure(reason)))
                 continue
             }
@@ -136,7 +160,9 @@ final class MailPool: Sendable {
                 continue
             }
             let outcome = handle.send(ticket.request, remaining: now.duration(to: ticket.deadline)) {
-                !ticket.isCancelled && !self.state.withLock { $0.isStopped }
+                // While all threads are busy, nobody else looks.
+                self.expireWaiting()
+                return !ticket.isCancelled && !self.state.withLock { $0.isStopped }
             }
             done = (ticket, self.named(outcome, ticket))
         }

@@ -10,12 +10,21 @@ package struct MailRequest: Sendable, CustomStringConvertible {
     package var content: [UInt8]
     /// How long the caller waits at most, the time in our own queue included.
     package var timeout: Duration
+    /// Which go before it that wait for a connection, and before which it goes.
+    package var priority: TransferPriority
 
-    package init(sender: String, recipient: String, content: [UInt8], timeout: Duration = .seconds(120)) {
+    package init(
+        sender: String,
+        recipient: String,
+        content: [UInt8],
+        timeout: Duration = .seconds(120),
+        priority: TransferPriority = .normal
+    ) {
         self.sender = sender
         self.recipient = recipient
         self.content = content
         self.timeout = timeout
+        self.priority = priority
     }
 
     /// Without the addresses and the content, which are somebody's.

@@ -1,0 +1,17 @@
+// Carillon · TransferPriority+Lane.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Model
+import Transfer
+
+extension TransferPriority {
+    /// What is critical waits behind nothing else.
+    init(_ lane: Lane) {
+        self =
+            switch lane {
+            case .critical: .high
+            case .normal: .normal
+            case .bulk: .low
+            }
+    }
+}
