@@ -24,10 +24,11 @@ struct DeliverySettlerTests {
         attempt: Int,
         _ dispatcher: Dispatcher,
         app: String? = "default",
-        facts: DeliveryStore.Facts? = nil
+        facts: DeliveryStore.Facts? = nil,
+        isRepeat: Bool = false
     ) -> DeliveryOutcome {
         let work = DeliveryWork(
-            notification: Self.notification, device: Self.device, user: "ada", attempt: attempt, isRepeat: false)
+            notification: Self.notification, device: Self.device, user: "ada", attempt: attempt, isRepeat: isRepeat)
         return DeliveryOutcome(
             entry: StreamEntry(
                 id: "\(attempt + 1)-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])]),
@@ -108,6 +109,28 @@ struct DeliverySettlerTests {
                     provider: .webpush, lane: .normal, app: "shop", now: due, limit: 10)
                 #expect(late == 1)
                 #expect(try await database.pool.query("SELECT 1 FROM carillon.delivery_attempts").isEmpty)
+            }
+        }
+    }
+
+    @Test(
+        "what waits without a try is one delivery, though a dispatcher that took it over settles it again",
+        arguments: [
+            .noCredential(reason: "invalid_grant"), .answered(.configuration(reason: "HTTP_403")),
+            .putOff(until: TestDispatcher.now + .seconds(60)),
+        ] as [DeliveryOutcome.Result])
+    func takenOver(result: DeliveryOutcome.Result) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                let settler = Self.settler(dispatcher)
+                for isRepeat in [false, true] {
+                    try await settler.settle([Self.outcome(result, attempt: 0, dispatcher, isRepeat: isRepeat)])
+                }
+                let set = RetrySet(connection: redis, keys: keys)
+                #expect(try await set.count(provider: .webpush, lane: .normal) == 1)
             }
         }
     }

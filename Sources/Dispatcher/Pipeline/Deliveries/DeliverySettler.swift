@@ -116,7 +116,7 @@ struct DeliverySettler: Sendable {
             let kind: FollowUp = work.callsForAttention ? .attention : .release
             guard let notification = outcome.facts?.notification else {
                 // Not known, so it is looked at again rather than lost.
-                ledger.retries.append((work, end, outcome.lane))
+                ledger.retries.append((work.asRepeat, end, outcome.lane))
                 return
             }
             ledger.postponed.append(
@@ -315,7 +315,8 @@ struct DeliverySettler: Sendable {
             return
         }
         self.record(outcome, work, .retry, reason, in: &ledger)
-        ledger.retries.append((work, due, outcome.lane))
+        // As a repeat, so that it is the same if somebody takes it over.
+        ledger.retries.append((work.asRepeat, due, outcome.lane))
     }
 
     /// Records that it does not reach the device, or the mailbox: what has a place in the inbox has not failed with its mail.
