@@ -15,7 +15,7 @@ import Telemetry
 struct SendTestCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "send-test",
-        abstract: "Sends to one device or address, and prints the provider's whole answer and what to do about it.",
+        abstract: "Sends to one device or address, and prints the provider's answer and what to do about it.",
         discussion: """
             A running dispatcher sends it, with its own credentials: past preferences,
             quiet hours, records and retries. Needs REDIS_URL and DATABASE_URL. Exits with

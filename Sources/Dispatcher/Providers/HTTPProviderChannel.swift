@@ -73,7 +73,7 @@ extension HTTPProviderChannel {
             let result =
                 answer.map { ProviderReply.Result.answered($0) }
                 ?? .unanswered(reason: "not_understood", mayHaveBeenSent: true)
-            return (ProviderReply(result, transcript: sent.withoutCredential(response.transcript)), request)
+            return (ProviderReply(result, transcript: response.transcript { sent.withoutCredential($0) }), request)
         case .unanswered(let failure) where failure.reason == .privateAddress:
             // Another try would end the same way.
             return (ProviderReply(.unsendable(reason: "private_address"), transcript: "not sent"), nil)
@@ -134,15 +134,28 @@ extension TransferResponse {
     /// The fields that say more about a message than the status does.
     private static let shownFields = ["content-type", "retry-after", "apns-id", "apns-unique-id", "location"]
 
-    /// Status, the fields that matter and body, for a person.
-    var transcript: String {
+    /// Status, the fields that matter and body, for a person; what is too long ends with how much more there was.
+    ///
+    /// - Parameter hidden: a text without what nobody is to see, which comes before the cut: a part of a secret is one too.
+    func transcript(_ hidden: (String) -> String) -> String {
         var lines = ["HTTP/\(self.version.rawValue) \(self.status)"]
         for name in Self.shownFields {
-            if let value = self.header(name) { lines.append("\(name): \(value.prefix(Self.shownOfField))") }
+            guard let value = self.header(name) else { continue }
+            lines.append("\(name): \(Self.beginning(of: hidden(value), bytes: Self.shownOfField))")
         }
-        let body = String(decoding: self.body.prefix(Self.shown), as: UTF8.self)
-        if !body.isEmpty { lines += ["", body] }
+        let body = hidden(String(decoding: self.body, as: UTF8.self))
+        if !body.isEmpty { lines += ["", Self.beginning(of: body, bytes: Self.shown)] }
         return lines.joined(separator: "\n")
+    }
+
+    private static func beginning(of text: String, bytes: Int) -> String {
+        var room = bytes
+        let kept = text.prefix { character in
+            room -= character.utf8.count
+            return room >= 0
+        }
+        let rest = text.utf8.count - kept.utf8.count
+        return rest == 0 ? text : "\(kept)… (\(rest) bytes more)"
     }
 
     /// Whether the body is a page for people, as what stands in between answers.

@@ -10,7 +10,7 @@ import ServiceLifecycle
 package import Stores
 import Streams
 
-/// Sends to one device, or to a user's e-mail address, for somebody who waits, and answers with all that the provider said.
+/// Sends to one device, or to a user's e-mail address, for somebody who waits, and answers with what the provider said.
 ///
 /// Past every rule on purpose: no gate, no record, no retry, no breaker.
 package struct TestSendService: Service {
