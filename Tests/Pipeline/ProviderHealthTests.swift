@@ -204,7 +204,9 @@ struct ProviderHealthTests {
         #expect(health.standing(of: ["app"], now: Self.now + probing) == .outOfUse(until: until))
     }
 
-    @Test("a configuration that is not accepted for single devices is an error in the log, once a minute for an app")
+    @Test(
+        "a configuration that is not accepted for single devices is an error in the log with the tries, once a minute for an app"
+    )
     func partialConfiguration() {
         let lines = Journal.Lines()
         let logger = Logger(label: "test") { _ in Journal(lines: lines) }
@@ -217,11 +219,12 @@ struct ProviderHealthTests {
         }
         for _ in 0..<20 { note(reply, "one", after: .zero) }
         note(reply, "one", after: .seconds(59))
-        #expect(lines.all == ["error one HTTP_403"])
+        let end = "HTTP_403 critical until it expires, else 40, normal 8, bulk 16"
+        #expect(lines.all == ["error one \(end)"])
         note(ProviderReply(.answered(.accepted(id: "1"))), "two", after: .seconds(59))
         note(reply, "two", after: .seconds(59))
         note(reply, "one", after: .seconds(60))
-        #expect(lines.all == ["error one HTTP_403", "error two HTTP_403", "error one HTTP_403"])
+        #expect(lines.all == ["error one \(end)", "error two \(end)", "error one \(end)"])
     }
 
     @Test("an app is out of use when most of its messages go to services that are, not when one user's service is")
@@ -251,7 +254,7 @@ struct ProviderHealthTests {
         #expect(overview(after: .seconds(601)) == ProviderHealth.Overview())
     }
 
-    /// Keeps level, app and answer of what is logged.
+    /// Keeps level, app, answer and tries of what is logged.
     private struct Journal: LogHandler {
         final class Lines: Sendable {
             private let lines = Mutex<[String]>([])
@@ -273,7 +276,7 @@ struct ProviderHealthTests {
         }
 
         func log(event: LogEvent) {
-            let words = ["app", "answer"].map { event.metadata?[$0]?.description ?? "" }
+            let words = ["app", "answer", "tries"].compactMap { event.metadata?[$0]?.description }
             self.lines.add(([event.level.rawValue] + words).joined(separator: " "))
         }
     }

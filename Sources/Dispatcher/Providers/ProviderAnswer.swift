@@ -21,7 +21,7 @@ package enum ProviderAnswer: Sendable, Equatable {
     case refused(reason: String)
     /// Our credential has expired: make a new one and send once more.
     case staleCredential(reason: String)
-    /// The provider does not accept our configuration: the work is kept, all of the app's if that is concerned.
+    /// The provider does not accept our configuration: all of the app's work is kept, or this device's is tried again.
     case configuration(reason: String, concernsAll: Bool = true)
 }
 

@@ -123,7 +123,8 @@ final class ProviderHealth: Sendable {
         if isToldApart {
             self.countMisconfigured(app)
             self.logger.error(
-                "provider does not accept our configuration for some devices; their work is kept", metadata: metadata)
+                "provider does not accept our configuration for some devices; their work is tried as often as is beside",
+                metadata: metadata.merging(["tries": "\(self.tries)"]) { $1 })
         }
         guard before != after else { return }
         switch after {
@@ -157,6 +158,14 @@ final class ProviderHealth: Sendable {
                 "provider is out of use, as it asked another of the account to wait; its work is kept",
                 metadata: metadata)
         }
+    }
+
+    /// How often work is tried, by its lane, for whoever reads the log.
+    private var tries: String {
+        Lane.allCases.map { lane in
+            let policy = RetryPolicy.of(lane, self.provider)
+            return "\(lane.rawValue) " + (policy.endsByExpiry ? "until it expires, else " : "") + "\(policy.tries)"
+        }.joined(separator: ", ")
     }
 
     private func isTimeToSay(_ app: String, now: Timestamp) -> Bool {
