@@ -58,7 +58,8 @@ struct FairQueueTests {
     func urgentAtShare() throws {
         var queue = FairQueue<String>(share: 1)
         queue.append("a1", origin: "a", priority: .low)
-        let first = try #require(queue.next())
+        let next = queue.next()
+        let first = try #require(next)
         queue.append("a2", origin: "a", priority: .low)
         queue.append("a3", origin: "a", priority: .high)
         queue.append("b1", origin: "b", priority: .low)

@@ -143,6 +143,13 @@ package struct DigestStore: Sendable {
         return outcomes
     }
 
+    /// Whether any item of a notification's job was gathered, for whomever.
+    func hasItems(ofJobOf notification: Notification?) async throws(PostgresError) -> Bool {
+        guard let notification, let job = notification.jobID else { return false }
+        let result = try await self.pool.query(DigestSQL.hasItems, .text(notification.org), .text(job))
+        return try result.first?.bool(0) ?? false
+    }
+
     /// Takes windows that are over; they come up again at `until` unless they are removed, and take no more items.
     ///
     /// What was cancelled, has expired, or is about something that the user has read meanwhile falls out.

@@ -94,19 +94,12 @@ package struct NotificationStore: Sendable {
     ) async throws(PostgresError) -> Batch {
         let companions = Companions(isFresh: true, before: page, after: [recount])
         // No key tells what a digest holds; where it has anything of the job, each is looked up.
-        let areRepeats = try await self.isGathered(notifications)
+        let areRepeats = try await DigestStore(pool: self.pool).hasItems(ofJobOf: notifications.first)
         do throws(PostgresError) {
             return try await self.attempt(notifications, areRepeats: areRepeats, companions: companions) ?? Batch()
         } catch  where error.sqlState == "23505" && error.table != BroadcastStore.pagesTable {
             return try await self.attempt(notifications, areRepeats: true, companions: companions) ?? Batch()
         }
-    }
-
-    /// Whether digests have anything of the job that notifications are of.
-    private func isGathered(_ notifications: [Notification]) async throws(PostgresError) -> Bool {
-        guard let first = notifications.first, let job = first.jobID else { return false }
-        let result = try await self.pool.query(DigestSQL.hasItems, .text(first.org), .text(job))
-        return try result.first?.bool(0) ?? false
     }
 
     /// What runs in the same transaction.
