@@ -181,6 +181,19 @@ struct MailClientTests {
         }
     }
 
+    @Test("A second connection has no more time than the first one has left")
+    func restOfTime() async throws {
+        try await Self.with { client in
+            _ = await client.send(Self.mail(to: Self.address("ada")))
+            // Either takes two seconds of the three that there are.
+            let mail = Self.mail(
+                to: Self.address("slow"), from: Self.address("cutlate-once"), timeout: .seconds(3))
+            let outcome = await client.send(mail)
+            guard case .unanswered(let failure) = outcome else { return #expect(Bool(false), "\(outcome)") }
+            #expect(failure.reason == .timeout)
+        }
+    }
+
     @Test("A connection that idles is closed, and the next message opens another")
     func idle() async throws {
         try await Self.with {

@@ -55,7 +55,7 @@ package struct FairQueue<Element> {
         var lines = Array(repeating: Line(), count: TransferPriority.allCases.count)
         var inFlight = 0
 
-        var isEmpty: Bool { self.lines.allSatisfy(\.isEmpty) }
+        var isEmpty: Bool { self.lines.allSatisfy { $0.isEmpty } }
     }
 
     /// The hosts of one priority.

@@ -95,8 +95,8 @@ final class ProviderHealth: Sendable {
         }
     }
 
-    /// Notes what came of a call, or that it was not made; tells once when an app's provider goes out of use or comes back, and once a minute when
-    /// it does not accept our configuration for single devices, which puts it out of use for nobody.
+    /// Notes what came of a call, or that it was not made; tells once when an app's provider goes out of use or comes back,
+    /// and once a minute when it does not accept our configuration for single devices, which puts it out of use for nobody.
     ///
     /// - Parameter start: when the call was admitted.
     func note(

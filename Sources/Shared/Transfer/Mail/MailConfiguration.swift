@@ -8,7 +8,7 @@ package struct MailConfiguration: Sendable {
     /// Connections to the relay, each on a thread of its own; made when all others are busy.
     package var connections = 16
     /// Messages of one priority that wait for a connection; at the bound a message ends as `overloaded` at once.
-    package var maximumWaiting = 1_000
+    package var maximumWaiting = 10_000
     /// TCP alone.
     package var connectTimeout: Duration = .seconds(10)
     /// After how long without a message a connection is closed; relays have the patience of minutes.

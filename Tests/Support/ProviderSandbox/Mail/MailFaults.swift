@@ -40,6 +40,7 @@ struct MailFaults: Sendable {
         Row(word: "silent", stage: .content, verdict: .silence),
         Row(word: "cut", stage: .content, verdict: .cut),
         Row(word: "busysender", stage: .sender, verdict: .refuseAndClose("421 4.7.0 Too many messages")),
+        Row(word: "cutlate", stage: .sender, verdict: .cutLate),
         Row(word: "slowsender", stage: .sender, verdict: .refuse("451 4.7.1 Slowly")),
         Row(word: "badsender", stage: .sender, verdict: .refuse("550 5.7.1 Not your address")),
         Row(word: "nosender", stage: .sender, verdict: .refuse("550 5.1.1 Unknown sender")),
@@ -55,6 +56,7 @@ struct MailFaults: Sendable {
                 case .refuse(let reply), .refuseAndClose(let reply): reply
                 case .silence: "no answer at all"
                 case .cut: "connection cut"
+                case .cutLate: "connection cut, late"
                 }
             let word = "  \(row.word)-"
             return word + String(repeating: " ", count: max(1, 20 - word.count)) + "\(row.stage): \(effect)"

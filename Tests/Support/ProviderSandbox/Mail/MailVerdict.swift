@@ -12,4 +12,6 @@ enum MailVerdict: Sendable, Equatable {
     case refuseAndClose(String)
     case silence
     case cut
+    /// Cuts the connection, late.
+    case cutLate
 }

@@ -44,6 +44,8 @@ final class SMTPConnectionHandler: ChannelInboundHandler {
                 self.write(text, context)
                 context.flush()
             }
+        case .closeLate:
+            context.eventLoop.assumeIsolated().scheduleTask(in: self.slowDelay) { context.close(promise: nil) }
         case .startTLS:
             // The reply goes out in the clear before.
             context.flush()

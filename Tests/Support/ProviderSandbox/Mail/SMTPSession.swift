@@ -13,6 +13,7 @@ struct SMTPSession {
         /// After what was replied before; what has come and was not read is thrown away.
         case startTLS
         case close
+        case closeLate
     }
 
     private static let commandLength = 512
@@ -226,6 +227,7 @@ struct SMTPSession {
         case .refuseAndClose(let reply): [.reply(reply), .close]
         case .silence: []
         case .cut: [.close]
+        case .cutLate: [.closeLate]
         }
     }
 }
