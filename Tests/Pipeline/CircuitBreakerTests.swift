@@ -77,7 +77,7 @@ struct CircuitBreakerTests {
     }
 
     @Test("a probe that was not made leaves its place to another; what began before is no probe")
-    func withdrawn() {
+    func withdrawnProbe() {
         var breaker = CircuitBreaker()
         #expect(breaker.admit(now: Self.start) == .yes)
         Self.call(&breaker, Array(repeating: .fails, count: 10))
