@@ -166,6 +166,76 @@ struct OutboxTests {
         }
     }
 
+    /// Appends as many jobs to the bulk lane as there may wait in one.
+    private static func fillBulk(_ stack: Stack) async throws {
+        let script = """
+            for _ = 1, tonumber(ARGV[1]) do
+                redis.call('XADD', KEYS[1], '*', 'user', 'b', 'type', 'mass', 'title', 'mass')
+            end
+            """
+        // In parts, as Redis answers nobody else meanwhile.
+        for _ in 0..<100 {
+            try await stack.connection.send("EVAL", .text(script), "1", "carillon:jobs:bulk", "10000")
+        }
+    }
+
+    @Test("while a lane is full the API refuses its jobs and the outbox keeps them, and other lanes' go past them")
+    func full() async throws {
+        try await Stack.with { stack in
+            let catalog = try stack.catalog(
+                """
+                types:
+                  mass: {severity: info, delivery: in_app, lane: bulk}
+                  alarm: {severity: alert, delivery: in_app, lane: critical}
+                """
+            )
+            let gateway = try await stack.startGateway(environment: catalog)
+            let dispatcher = try await stack.startDispatcher(
+                environment: catalog.merging(["OVERFLOW_BACKLOG": "0"]) { $1 })
+            let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
+            func held() async throws -> Double {
+                guard case .answered(let response) = await stack.http.perform(.init(.get, url: "\(metrics)/metrics"))
+                else { throw FixtureError("no metrics") }
+                let samples = try MetricsText(String(decoding: response.body, as: UTF8.self)).samples
+                return samples.filter { $0.key.hasPrefix("carillon_outbox_held{") }.values.reduce(0, +)
+            }
+            let pool = try #require(stack.database?.pool)
+            try await pool.transaction { transaction in
+                // No job can be stored, so that none leaves its lane.
+                try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
+                try await Self.fillBulk(stack)
+                let refused = try await Broadcasts.post(gateway, #"{"type":"mass","user":"b","title":"no"}"#)
+                #expect(refused.status == 503)
+                #expect(refused.header("retry-after") == "5")
+                let taken = try await Broadcasts.post(gateway, #"{"type":"alarm","user":"b","title":"yes"}"#)
+                #expect(taken.status == 202)
+
+                // More than are read at once, by their type's lane and by their own.
+                for job in [
+                    "'user', 'ada', 'type', 'mass', 'title', 'held'",
+                    "'user', 'ada', 'type', 'alarm', 'title', 'held', 'lane', 'bulk'",
+                ] {
+                    _ = try await stack.query(
+                        "SELECT carillon.enqueue(jsonb_build_object(\(job))) FROM generate_series(1, 300)")
+                }
+                for job in [
+                    "'user', 'ada', 'type', 'alarm', 'title', 'critical'",
+                    "'user', 'ada', 'type', 'mass', 'title', 'normal', 'lane', 'normal'",
+                    "'user', 'ada', 'type', 'no_such_type', 'title', 'unknown'",
+                ] {
+                    _ = try await stack.query("SELECT carillon.enqueue(jsonb_build_object(\(job)))")
+                }
+                try await eventually("the others' jobs were moved") {
+                    try await stack.query("SELECT 1 FROM carillon.outbox WHERE fields ->> 'title' <> 'held'").isEmpty
+                }
+                try await eventually("it is told that some are held") { try await held() > 0 }
+                #expect(try await Self.waiting(stack) == 600)
+                try await stack.connection.send("XTRIM", "carillon:jobs:bulk", "MAXLEN", "0")
+                try await eventually("all were moved") { try await Self.waiting(stack) == 0 }
+            }
+        }
+    }
+
     @Test("another database's outbox, installed from the printed script")
     func other() async throws {
         try await TestDatabase.with(isMigrated: false) { shop in

@@ -22,6 +22,20 @@ package struct OutboxStore: Sendable {
         package let oldest: Timestamp?
     }
 
+    /// Rows that stay where they are, as their lanes are full.
+    package struct Held: Sendable {
+        fileprivate let lanes: Set<Lane>
+        fileprivate let typesByLane: [Lane: [String]]
+
+        /// - Parameters:
+        ///   - lanes: which of them are full.
+        ///   - typesByLane: the types of each lane but ``Lane/normal``, for rows that name no lane themselves.
+        package init(lanes: Set<Lane>, typesByLane: [Lane: [String]]) {
+            self.lanes = lanes
+            self.typesByLane = typesByLane
+        }
+    }
+
     /// Up to how many rows are counted.
     package static let mostCounted = 10_000
     /// How many bytes of rows are read together, as PostgreSQL stores them; one row is read whatever its size.
@@ -56,10 +70,12 @@ package struct OutboxStore: Sendable {
     /// lets go of it. What `body` throws leaves the rows as they are.
     ///
     /// - Parameters:
+    ///   - held: what is passed over; nil for nothing. Each row in front of what is not is looked at.
     ///   - body: gets the database's name for itself, and the rows in the order of their ids.
     /// - Returns: how many rows were moved; 0 if there are none, or somebody else moves them.
     package func move(
         limit: Int,
+        leaving held: Held? = nil,
         _ body: (_ database: String, _ rows: [Row]) async throws -> Void
     ) async throws -> Int {
         try await self.pool.transaction { transaction in
@@ -67,15 +83,7 @@ package struct OutboxStore: Sendable {
                 PostgresStatement("SELECT pg_try_advisory_xact_lock($1)", [.int8(Self.lock)]),
                 PostgresStatement("SELECT id::text FROM carillon.outbox_database"),
                 // A statement of its own: it sees what whoever had the lock before has deleted.
-                PostgresStatement(
-                    """
-                    SELECT id, fields, at FROM (
-                        SELECT o.*, sum(pg_column_size(fields)) OVER (ORDER BY id) - pg_column_size(fields) AS before
-                        FROM (SELECT * FROM carillon.outbox ORDER BY id LIMIT $1) o
-                    ) sized WHERE before < $2 ORDER BY id
-                    """,
-                    [.int4(Int32(clamping: limit)), .int8(Self.mostBytes)]
-                ),
+                Self.oldest(limit: limit, leaving: held),
             ])
             guard results.count == 3, let isMine = try results[0].first?.bool(0), isMine,
                 let database = try results[1].first?.text(0)
@@ -99,4 +107,32 @@ package struct OutboxStore: Sendable {
             return rows.count
         }
     }
+
+    private static func oldest(limit: Int, leaving held: Held?) -> PostgresStatement {
+        var parameters: [PostgresValue] = [.int4(Int32(clamping: limit)), .int8(Self.mostBytes)]
+        if let held {
+            parameters += [
+                .array(PostgresArray(texts: held.lanes.map(\.rawValue))),
+                .array(PostgresArray(texts: held.typesByLane[.critical] ?? [])),
+                .array(PostgresArray(texts: held.typesByLane[.bulk] ?? [])),
+            ]
+        }
+        return PostgresStatement(
+            """
+            SELECT id, fields, at FROM (
+                SELECT o.*, sum(pg_column_size(fields)) OVER (ORDER BY id) - pg_column_size(fields) AS before
+                FROM (SELECT * FROM carillon.outbox \(held == nil ? "" : Self.isNotHeld) ORDER BY id LIMIT $1) o
+            ) sized WHERE before < $2 ORDER BY id
+            """,
+            parameters
+        )
+    }
+
+    /// The lane is the job's, or else its type's.
+    ///
+    /// $3: full lanes, $4 and $5: the types of lanes critical and bulk.
+    private static let isNotHeld = """
+        WHERE CASE WHEN lane IN ('critical', 'normal', 'bulk') THEN lane WHEN fields ->> 'type' = ANY ($4) THEN 'critical'
+            WHEN fields ->> 'type' = ANY ($5) THEN 'bulk' ELSE 'normal' END <> ALL ($3)
+        """
 }

@@ -12,7 +12,9 @@ import ServiceLifecycle
 import Stores
 import Streams
 
-/// Moves the jobs of one database's outbox to their streams, in the order of their ids.
+/// Moves the jobs of one database's outbox to their streams, in the order of their ids within a lane.
+///
+/// While a lane is full, its jobs wait where they are, and those of other lanes go past them.
 ///
 /// Any number of dispatchers may do so: whoever has the outbox's lock moves a batch, and the others find nothing to do. A
 /// row is deleted when Redis has its job; a crash in between appends it again, with the same id, which makes it once.
@@ -20,9 +22,6 @@ package struct OutboxRelay: Service {
     private static let batchSize = 256
     /// NOTIFY only wakes the relay; what it missed is found this much later.
     private static let interval: Duration = .seconds(1)
-
-    /// A lane is full: its jobs wait where they are.
-    private struct LaneIsFull: Error {}
 
     private let dispatcher: Dispatcher
     private let name: String
@@ -72,21 +71,11 @@ package struct OutboxRelay: Service {
         do {
             let backlog = try await store.backlog()
             self.metrics.note(backlog, now: self.dispatcher.now())
-            if backlog.count > 0 {
-                while goesOn {
-                    let count = try await store.move(limit: Self.batchSize) { database, rows in
-                        try await self.append(rows, of: database)
-                    }
-                    self.metrics.moved.increment(by: count)
-                    if count == 0 { break }
-                }
-            }
+            if backlog.count > 0 { try await self.move(store) }
             if isFailing {
                 self.dispatcher.logger.info("outbox is relayed again", metadata: ["outbox": "\(self.name)"])
             }
             isFailing = false
-        } catch is LaneIsFull {
-            self.metrics.held.increment()
         } catch {
             if !isFailing {
                 let hint = (error as? PostgresError)?.sqlState == "42P01" ? "; see dispatcher outbox-sql" : ""
@@ -97,6 +86,29 @@ package struct OutboxRelay: Service {
             }
             isFailing = true
         }
+    }
+
+    /// Moves all that waits and whose lane is not full.
+    private func move(_ store: OutboxStore) async throws {
+        while goesOn {
+            let held = try await self.held()
+            let count = try await store.move(limit: Self.batchSize, leaving: held) { database, rows in
+                try await self.append(rows, of: database)
+            }
+            self.metrics.moved.increment(by: count)
+            guard count == 0 else { continue }
+            if held != nil, try await store.backlog().count > 0 { self.metrics.held.increment() }
+            return
+        }
+    }
+
+    /// What has to stay where it is; nil if no lane is full.
+    private func held() async throws -> OutboxStore.Held? {
+        let lengths = try await JobStream(connection: self.dispatcher.redis, keys: self.dispatcher.keys).lengths()
+        let full = lengths.filter { $0.value >= JobStream.highWaterMark }
+        guard !full.isEmpty else { return nil }
+        let types = Dictionary(grouping: self.dispatcher.catalog.all, by: \.lane).mapValues { $0.map(\.name) }
+        return OutboxStore.Held(lanes: Set(full.keys), typesByLane: types)
     }
 
     /// Returns when Redis has all of them.
@@ -120,10 +132,6 @@ package struct OutboxRelay: Service {
                     )
                 )
             }
-        }
-        let lengths = try await stream.lengths()
-        for lane in Set(jobs.map(\.lane)) where lengths[lane, default: 0] >= JobStream.highWaterMark {
-            throw LaneIsFull()
         }
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(dead)
         if !jobs.isEmpty { _ = try await stream.append(jobs) }
