@@ -41,6 +41,7 @@ package struct JobsService: Service {
 
     private func work() async throws {
         let taken = LaneQueue<LaneBatch>(capacity: 1)
+        // All of it by one lane: what was stored later, however urgent, has the later versions of the same inboxes.
         let stored = LaneQueue<StoredBatch>(capacity: 1)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await self.read(into: taken) }
