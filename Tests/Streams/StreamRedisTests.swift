@@ -155,6 +155,35 @@ struct StreamRedisTests {
         }
     }
 
+    @Test("of many whose proof is overdue what is critical comes first, and the oldest of the others are not starved")
+    func unconfirmedLanes() async throws {
+        try await Self.with { connection, keys in
+            let set = UnconfirmedSet(connection: connection, keys: keys)
+            func waiting(_ number: UInt64, _ lane: Lane) -> UnconfirmedNotification {
+                // The lane is not looked for in the user's name.
+                UnconfirmedNotification(
+                    id: NotificationID(high: 1, low: number), user: "a critical user", lane: lane)
+            }
+            let bulk = (0..<20).map { waiting($0, .bulk) }
+            let critical = (100..<110).map { waiting($0, .critical) }
+            var batch = RedisBatch()
+            for (number, notification) in (bulk + critical).enumerated() {
+                set.add(notification, deadline: Timestamp(milliseconds: 1_000 + Int64(number)), in: &batch)
+            }
+            try await connection.send(batch)
+            let shard = keys.unconfirmedShard(user: "a critical user")
+            func claim() async throws -> [UnconfirmedNotification] {
+                try await set.claimDue(
+                    shard: shard, now: Timestamp(milliseconds: 2_000), hold: .seconds(30), limit: 8)
+            }
+            #expect(try await claim() == Array(critical[..<7]) + [bulk[0]])
+            #expect(try await claim() == Array(critical[7...]) + Array(bulk[1..<6]))
+            #expect(try await claim() == Array(bulk[6..<14]))
+            #expect(try await claim() == Array(bulk[14...]))
+            #expect(try await claim().isEmpty)
+        }
+    }
+
     @Test("a retry moves back to its stream when it is due, once")
     func retries() async throws {
         try await Self.with { connection, keys in

@@ -12,6 +12,7 @@ enum StreamScripts {
     static let claimSends = Self.script("claim_sends", PackageResources.claim_sends_lua)
     static let endSends = Self.script("end_sends", PackageResources.end_sends_lua)
     static let claimDue = Self.script("claim_due", PackageResources.claim_due_lua)
+    static let claimUnconfirmed = Self.script("claim_unconfirmed", PackageResources.claim_unconfirmed_lua)
     static let setPresenceState = Self.script("set_presence_state", PackageResources.set_presence_state_lua)
     static let takeTokens = Self.script("take_tokens", PackageResources.take_tokens_lua)
     static let takeAvailableTokens = Self.script(

@@ -31,6 +31,9 @@ package struct UnconfirmedNotification: Sendable, Hashable {
 
 /// The deadlines of what waits for its proof, in Redis, so that they outlive any process.
 package struct UnconfirmedSet: Sendable {
+    /// Among how many that are due what is critical comes first.
+    private static let lookAhead: Int64 = 2_048
+
     private let connection: RedisConnection
     private let keys: Keyspace
 
@@ -69,6 +72,8 @@ package struct UnconfirmedSet: Sendable {
     }
 
     /// Claims up to `limit` of one shard that are due; they come up again `hold` later unless they are removed.
+    ///
+    /// Where more are due, what is critical comes first and has up to seven eighths, and then the oldest.
     package func claimDue(
         shard: Int,
         now: Timestamp,
@@ -76,10 +81,11 @@ package struct UnconfirmedSet: Sendable {
         limit: Int
     ) async throws(RedisError) -> [UnconfirmedNotification] {
         let reply = try await self.connection.run(
-            StreamScripts.claimDue,
+            StreamScripts.claimUnconfirmed,
             keys: [.text(self.keys.unconfirmed(shard: shard))],
             arguments: [
                 .integer(now.milliseconds), .integer((now + hold).milliseconds), .integer(Int64(limit)),
+                .integer(Self.lookAhead),
             ]
         )
         return try reply.strings().compactMap { UnconfirmedNotification($0) }

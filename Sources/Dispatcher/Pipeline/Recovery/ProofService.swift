@@ -23,15 +23,27 @@ package struct ProofService: Service {
 
     package func run() async throws {
         while goesOn {
-            for shard in 0..<Keyspace.unconfirmedShards {
-                do {
-                    while try await self.fallBack(shard) == Self.batchSize {}
-                } catch {
-                    self.dispatcher.logger.warning("proofs cannot be checked", metadata: ["error": "\(error)"])
-                }
+            // A batch of each in turn, so that none waits for all that is due in another.
+            var open = Array(0..<Keyspace.unconfirmedShards)
+            while !open.isEmpty, goesOn {
+                var full: [Int] = []
+                for shard in open where await self.leavesMore(shard) { full.append(shard) }
+                open = full
             }
             // Redis tells nobody that a deadline has passed; four looks a second keep the push within six seconds.
             await pause(for: Self.interval)
+        }
+    }
+
+    /// Looks at a batch of one shard.
+    ///
+    /// - Returns: whether it may have more that is due.
+    private func leavesMore(_ shard: Int) async -> Bool {
+        do {
+            return try await self.fallBack(shard) == Self.batchSize
+        } catch {
+            self.dispatcher.logger.warning("proofs cannot be checked", metadata: ["error": "\(error)"])
+            return false
         }
     }
 

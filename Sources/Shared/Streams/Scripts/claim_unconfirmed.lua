@@ -1,0 +1,21 @@
+-- Claims what has waited for its proof too long by raising its score; it stays until the next stage has it.
+-- KEYS[1] sorted set   ARGV[1] now in ms   ARGV[2] new score in ms   ARGV[3] how many at most
+-- ARGV[4] among how many what is critical comes first; an eighth is left to the others
+-- Returns the members claimed.
+local limit = tonumber(ARGV[3])
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, limit)
+if #due == limit then
+    local critical, others = {}, {}
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, ARGV[4])) do
+        local list = string.find(member, '^%S+ %S+ critical ') and critical or others
+        list[#list + 1] = member
+    end
+    due = {}
+    local most = math.max(limit - math.ceil(limit / 8), limit - #others)
+    for n = 1, math.min(#critical, most) do due[n] = critical[n] end
+    for n = 1, limit - #due do due[#due + 1] = others[n] end
+end
+for _, member in ipairs(due) do
+    redis.call('ZADD', KEYS[1], ARGV[2], member)
+end
+return due
