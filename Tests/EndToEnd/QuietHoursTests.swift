@@ -96,6 +96,43 @@ struct QuietHoursTests {
         }
     }
 
+    @Test("caps are asked again in the morning, as of then: what is over rests in the inbox and says so")
+    func capsAtRelease() async throws {
+        try await Self.with { stack, gateway in
+            try await gateway.register(user: "gil", platform: "android", token: "gil-phone")
+            try await gateway.set(QuietNow.settings, of: "gil")
+            for number in 1...4 {
+                try await stack.append([("user", "gil"), ("type", "offer"), ("title", "o\(number)")])
+                try await eventually("it waits") {
+                    try await stack.statuses(user: "gil")["o\(number)"] == "deferred"
+                }
+                // The cap's span is over before the next one comes.
+                try await stack.connection.send("DEL", "carillon:used:{gil}:type:offer")
+            }
+            try await gateway.set(QuietNow.over, of: "gil")
+            func standing() async throws -> [[String]] {
+                let rows = try await stack.query(
+                    """
+                    SELECT title, status, coalesce(status_reason, '') FROM carillon.notifications
+                    WHERE user_id = 'gil' AND status_reason = 'capped_by_type' ORDER BY title
+                    """
+                )
+                return try rows.map { [try $0.text(0), try $0.text(1), try $0.text(2)] }
+            }
+            try await eventually("two are pushed") { Set(stack.pushed()["gil-phone"] ?? []) == ["o1", "o2"] }
+            try await eventually("the others rest") {
+                try await standing() == ["o3", "o4"].map { [$0, "sent", "capped_by_type"] }
+            }
+            // What was pushed in the morning counts from the morning on.
+            try await stack.append([("user", "gil"), ("type", "offer"), ("title", "o5")])
+            try await eventually("the next one is over the cap") { try await standing().count == 3 }
+            #expect(stack.pushed()["gil-phone"]?.count == 2)
+            let unread = try await gateway.call(
+                .get, "/v1/notifications/unread-count", token: try await Stack.token(user: "gil"))
+            #expect(unread.body["unread"]?.integer == 5)
+        }
+    }
+
     @Test("two summaries stand beside each other: the second takes nothing from the first")
     func twoSummaries() async throws {
         try await Self.with { stack, gateway in

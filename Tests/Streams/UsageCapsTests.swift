@@ -40,4 +40,24 @@ struct UsageCapsTests {
             #expect(try await usage.use([Self.use(5)], now: later) == [1])
         }
     }
+
+    @Test("what is counted anew counts as of now, once; what a cap keeps back then counts no more")
+    func anew() async throws {
+        try await TestRedis.with { connection, prefix in
+            let usage = UsageCaps(connection: connection, keys: Keyspace(prefix: prefix))
+            let first = try await usage.use([Self.use(1), Self.use(2)], now: Self.now)
+            #expect(first == [nil, nil])
+            // The cap is reached by what is counted anew itself.
+            let later = Self.now + .seconds(30)
+            #expect(try await usage.use([Self.use(2), Self.use(2)], now: later, isAnew: true) == [nil, nil])
+            // A minute after the first count the other one is out of the span, and this one is not.
+            let end = Self.now + .seconds(60)
+            #expect(try await usage.use([Self.use(3)], now: end) == [nil])
+            #expect(try await usage.use([Self.use(1), Self.use(3)], now: end, isAnew: true) == [0, nil])
+            // So the user's cap of three has room for one more when the type's has.
+            let last = later + .seconds(60)
+            #expect(try await usage.use([Self.use(4), Self.use(5)], now: last) == [nil, 0])
+            #expect(try await usage.use([Self.use(6)], now: end + .seconds(60)) == [1])
+        }
+    }
 }

@@ -43,12 +43,13 @@ package struct UsageCaps: Sendable {
 
     /// Counts notifications in their order, in one round trip; what was counted before counts once.
     ///
+    /// - Parameter isAnew: whether what was counted before counts as of now instead, for what was held back in between.
     /// - Returns: of each the index of the first cap that was reached, in which case it does not count; nil if none was.
-    package func use(_ uses: [Use], now: Timestamp) async throws(RedisError) -> [Int?] {
+    package func use(_ uses: [Use], now: Timestamp, isAnew: Bool = false) async throws(RedisError) -> [Int?] {
         var batch = RedisBatch()
         for use in uses {
             batch.append(
-                StreamScripts.useCap,
+                isAnew ? StreamScripts.useCapAnew : StreamScripts.useCap,
                 keys: use.caps.map { .text(self.keys.usage($0.name, use.user)) },
                 arguments: [.text(use.notification.description), .integer(now.milliseconds)]
                     + use.caps.flatMap { cap -> [RedisArgument] in

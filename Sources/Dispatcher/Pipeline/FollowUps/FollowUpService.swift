@@ -53,7 +53,15 @@ package struct FollowUpService: Service {
                 notification: stand.notification, unread: stand.unread, isRepeat: true, progress: .due(kind))
         }
         let router = Router(dispatcher: self.dispatcher)
-        let facts = try await RouteFacts(items, catalog: self.dispatcher.catalog, dispatcher: self.dispatcher)
+        var facts = try await RouteFacts(items, catalog: self.dispatcher.catalog, dispatcher: self.dispatcher)
+        // Not what is not pushed anyway, as it would take the place of others.
+        var interrupting: [RouteItem] = []
+        for (index, item) in items.enumerated() where item.progress == .due(.release) {
+            let known = facts.facts(item, at: index)
+            guard self.refusal(item, present[index].1, known) == nil, decide(known) == [.push] else { continue }
+            interrupting.append(item)
+        }
+        try await facts.count(releases: interrupting)
         var plan = RoutePlan()
         var releases: [ReleaseSummary.Release] = []
         for (index, item) in items.enumerated() {

@@ -82,8 +82,17 @@ struct RouteFacts: Sendable {
         return items.map { $0.wishes ?? rest.popFirst() ?? RecipientStore.Wishes() }
     }
 
+    /// Counts what is released against caps anew, as of now: whatever it was counted with when it was stored may be long ago.
+    mutating func count(releases: [RouteItem]) async throws {
+        let reached = try await self.caps(reachedBy: releases, isAnew: true)
+        self.caps.merge(reached) { $1 }
+    }
+
     /// Counts what would interrupt against the caps of its type, its category and its user; alerts always may.
-    private func caps(reachedBy items: [RouteItem]) async throws -> [NotificationID: CapScope] {
+    private func caps(
+        reachedBy items: [RouteItem],
+        isAnew: Bool = false
+    ) async throws -> [NotificationID: CapScope] {
         var uses: [UsageCaps.Use] = []
         var scopes: [[CapScope]] = []
         for item in items where item.notification.channels.contains(.push) && item.notification.severity != .alert {
@@ -99,7 +108,8 @@ struct RouteFacts: Sendable {
         let counted = uses
         let now = self.dispatcher.now()
         let reached = try await self.dispatcher.untilDone("count against caps") {
-            try await UsageCaps(connection: self.dispatcher.redis, keys: self.dispatcher.keys).use(counted, now: now)
+            try await UsageCaps(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+                .use(counted, now: now, isAnew: isAnew)
         }
         var result: [NotificationID: CapScope] = [:]
         for (index, number) in reached.enumerated() where number != nil {
