@@ -87,6 +87,19 @@ struct HoldingBackTests {
         #expect(unproven == [.postpone(.release, until: Self.quietEnd, reason: .quietHours)])
     }
 
+    @Test("A simulation pushes once to an idle user: for want of a proof, or else when it is unread")
+    func idleOnce() {
+        let facts = Facts.make(.arrived) {
+            $0.presence = Self.idle
+            $0.notification.expiresAt = nil
+        }
+        func pushes(isProven: Bool) -> [Timestamp] {
+            Simulation(facts, isProven: isProven).run().filter { $0.step == .push }.map(\.at)
+        }
+        #expect(pushes(isProven: false) == [Facts.now + proofDeadline])
+        #expect(pushes(isProven: true) == [Facts.now + facts.type.attentionDelay])
+    }
+
     @Test("A type's own quiet hours stand in for the user's")
     func override() {
         let own = Self.steps {

@@ -151,4 +151,35 @@ struct SimulationTests {
             #expect(answer["steps"]?.texts("step").contains("push") != true)
         }
     }
+
+    @Test("whom a job does not reach is told why, and gets nothing")
+    func audiences() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            func simulate(_ audience: String) async throws -> (reasons: Set<String>, steps: [String]) {
+                let answer = try await gateway.call(
+                    .post, "/v1/admin/simulate", token: admin,
+                    json: #"{"user":"ada","job":{"type":"payment_received","title":"x",\#(audience)}}"#)
+                #expect(answer.status == 200, "\(answer.body)")
+                let unused = answer.body["channels"]?.array?.filter { $0["used"]?.bool == false } ?? []
+                return (Set(unused.compactMap { $0["reason"]?.string }), answer.body["steps"]?.texts("step") ?? [])
+            }
+            for (audience, reason) in [
+                (#""users":["bob","cleo"]"#, "not_named"), (#""user":"bob""#, "not_named"),
+                (#""topic":"releases""#, "not_subscribed"),
+                (#""all":true,"except":["bob","ada"]"#, "excepted"),
+                (#""users":["ada"],"except":["ada"]"#, "excepted"),
+            ] {
+                let answer = try await simulate(audience)
+                #expect(answer.reasons == [reason], "\(audience)")
+                #expect(answer.steps.isEmpty, "\(audience)")
+            }
+            try await stack.query("INSERT INTO carillon.subscriptions (topic, user_id) VALUES ('releases', 'ada')")
+            for audience in [
+                #""users":["bob","ada"]"#, #""topic":"releases""#, #""all":true,"except":["bob"]"#,
+            ] { #expect(try await simulate(audience).steps == ["store", "push"], "\(audience)") }
+        }
+    }
 }

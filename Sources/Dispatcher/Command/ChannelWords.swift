@@ -4,6 +4,9 @@
 /// What the reasons of a simulation mean, in words.
 enum ChannelWords {
     private static let words = [
+        "excepted": "the job leaves the user out",
+        "not_named": "the job is for other users",
+        "not_subscribed": "the user is not subscribed to the topic",
         "not_of_type": "the type has no such channel",
         "not_of_job": "the job's channels leave it out",
         "delivery_in_app": "the delivery is in_app, which interrupts nobody",

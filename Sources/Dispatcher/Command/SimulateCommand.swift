@@ -91,6 +91,7 @@ struct SimulateCommand: AsyncParsableCommand {
                         try await JobSimulation(
                             catalog: catalog,
                             recipients: RecipientStore(pool: pool),
+                            topics: TopicStore(pool: pool),
                             digests: DigestStore(pool: pool),
                             presence: PresenceRegistry(connection: redis, keys: Keyspace()),
                             providers: ProviderBoard(connection: redis, keys: Keyspace()),

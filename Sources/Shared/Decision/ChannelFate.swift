@@ -12,7 +12,7 @@ package struct ChannelFate: Sendable, Equatable {
     /// When it is, or would be, used.
     package let at: Timestamp?
 
-    init(_ channel: Channel, isUsed: Bool, reason: String, at: Timestamp? = nil) {
+    package init(_ channel: Channel, isUsed: Bool, reason: String, at: Timestamp? = nil) {
         self.channel = channel
         self.isUsed = isUsed
         self.reason = reason

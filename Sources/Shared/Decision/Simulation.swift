@@ -39,15 +39,19 @@ package struct Simulation: Sendable {
             guard case .store(.pending, _, let channels) = step else { return events }
             facts.notification.channels = channels
         }
+        var isPushed = false
         var later: [(at: Timestamp, progress: DecisionFacts.Progress)] = [(facts.now, .stored)]
         while let next = later.min(by: { $0.at < $1.at }), events.count < Self.mostEvents {
             later.removeAll { $0.at == next.at && $0.progress == next.progress }
+            // Whom a push has reached nobody calls for attention, as the gate has it.
+            if next.progress == .due(.attention), isPushed { continue }
             facts.now = next.at
             facts.progress = next.progress
             for step in decide(facts) {
                 events.append(Event(at: facts.now, step: step))
                 switch step {
                 case .awaitProof(let deadline) where !self.isProven: later.append((facts.now + deadline, .unproven))
+                case .push: isPushed = true
                 case .postpone(let kind, let until, _): later.append((until, .due(kind)))
                 default: break
                 }

@@ -22,21 +22,34 @@ package struct JobSimulation: Sendable {
     package struct Question: Sendable {
         package let user: String
         package let org: String
+        package let audience: Audience
+        /// Users left out.
+        package let except: [String]
         package let content: JobContent
         package var at: Timestamp?
         package var presence = SupposedPresence.actual
         /// Whether sockets prove receipt, where there are any.
         package var isProven = true
 
-        init(user: String, org: String, content: JobContent) {
+        init(user: String, job: Job, content: JobContent) {
             self.user = user
-            self.org = org
+            self.org = job.org
+            self.audience = job.audience
+            self.except = job.except
             self.content = content
         }
     }
 
+    /// Why a job is not for a user.
+    private enum Absence: String {
+        case excepted
+        case notNamed = "not_named"
+        case notSubscribed = "not_subscribed"
+    }
+
     private let catalog: Catalog
     private let recipients: RecipientStore
+    private let topics: TopicStore
     private let digests: DigestStore
     private let presence: PresenceRegistry
     private let providers: ProviderBoard
@@ -47,6 +60,7 @@ package struct JobSimulation: Sendable {
     package init(
         catalog: Catalog,
         recipients: RecipientStore,
+        topics: TopicStore,
         digests: DigestStore,
         presence: PresenceRegistry,
         providers: ProviderBoard,
@@ -56,6 +70,7 @@ package struct JobSimulation: Sendable {
     ) {
         self.catalog = catalog
         self.recipients = recipients
+        self.topics = topics
         self.digests = digests
         self.presence = presence
         self.providers = providers
@@ -64,7 +79,7 @@ package struct JobSimulation: Sendable {
         self.defaultZone = defaultZone
     }
 
-    /// What a job would come to for a user; its audience may be left out, as the user is named.
+    /// What a job would come to for a user; its audience may be left out, and is the user then.
     ///
     /// - Throws: `JobFaults` with every fault.
     package static func question(
@@ -82,7 +97,7 @@ package struct JobSimulation: Sendable {
         }
         let faults = catalog.variableFaults(content)
         guard faults.isEmpty else { throw JobFaults(faults) }
-        return Question(user: user, org: job.org, content: content)
+        return Question(user: user, job: job, content: content)
     }
 
     /// - Throws: what the stores say; `JobFaults` if the type is not in the catalog or its words cannot be made.
@@ -94,6 +109,10 @@ package struct JobSimulation: Sendable {
         let active = try await self.recipients.activeDevices([question.user])[ExactText(question.user)] ?? []
         let devices = try await self.reach(active, now: now)
         var facts = try await self.facts(question, type, devices, now: arrival)
+        if let absence = try await self.absence(question) {
+            let channels = Channel.allCases.map { ChannelFate($0, isUsed: false, reason: absence.rawValue) }
+            return try self.answer(question, facts, devices, at: arrival, channels: channels, holds: [], steps: [])
+        }
         var holds: [SimulatedHold] = []
         if let hold = self.scheduling(question.content, facts) {
             holds.append(hold)
@@ -105,9 +124,22 @@ package struct JobSimulation: Sendable {
         } else if let key = question.content.collapseKey {
             holds.append(SimulatedHold(kind: .replace, at: facts.now, until: nil, what: key))
         }
-        let (title, body) = try self.words(question.content, locale: facts.settings.locale)
         let simulation = Simulation(facts, isProven: question.isProven)
         let events = simulation.run()
+        return try self.answer(
+            question, facts, devices, at: arrival, channels: simulation.fates(events), holds: holds, steps: events)
+    }
+
+    private func answer(
+        _ question: Question,
+        _ facts: DecisionFacts,
+        _ devices: [SimulatedDevice],
+        at arrival: Timestamp,
+        channels: [ChannelFate],
+        holds: [SimulatedHold],
+        steps: [Simulation.Event]
+    ) throws -> SimulationAnswer {
+        let (title, body) = try self.words(question.content, locale: facts.settings.locale)
         return SimulationAnswer(
             user: question.user,
             at: arrival,
@@ -119,10 +151,22 @@ package struct JobSimulation: Sendable {
             devices: devices,
             cap: facts.cap,
             quietUntil: facts.quietEnd,
-            channels: simulation.fates(events),
+            channels: channels,
             holds: holds,
-            steps: events
+            steps: steps
         )
+    }
+
+    /// Why the job is not for the user at all; nil if it is.
+    private func absence(_ question: Question) async throws -> Absence? {
+        let user = ExactText(question.user)
+        if question.except.contains(where: { ExactText($0) == user }) { return .excepted }
+        switch question.audience {
+        case .users(let users): return users.contains { ExactText($0) == user } ? nil : .notNamed
+        case .topic(let topic):
+            return try await self.topics.isSubscribed(user: question.user, topic: topic) ? nil : .notSubscribed
+        case .everyone: return nil
+        }
     }
 
     /// What waits for its moment before anything else is asked.

@@ -45,6 +45,13 @@ package struct TopicStore: Sendable {
         ).affectedRows > 0
     }
 
+    /// Whether a user is subscribed to a topic.
+    package func isSubscribed(user: String, topic: String) async throws(PostgresError) -> Bool {
+        try await !self.pool.query(
+            "SELECT FROM carillon.subscriptions WHERE topic = $1 AND user_id = $2", .text(topic), .text(user)
+        ).isEmpty
+    }
+
     /// The topics that a user is subscribed to, by name.
     package func topics(user: String, limit: Int) async throws(PostgresError) -> [String] {
         let result = try await self.pool.query(

@@ -41,6 +41,7 @@ struct SimulationRoutes {
         let simulation = JobSimulation(
             catalog: catalog,
             recipients: self.services.recipients,
+            topics: self.services.topics,
             digests: self.services.digests,
             presence: self.services.presence,
             providers: self.services.providerBoard,

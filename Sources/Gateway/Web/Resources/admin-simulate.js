@@ -64,8 +64,11 @@ export function simulate(page) {
 
 function view(found) {
   const quiet = found.quiet_until && new Date(found.quiet_until).toLocaleString(document.documentElement.lang);
+  // Without a step nothing comes, for the same reason by every channel.
+  const absence = found.steps.length === 0 && readable(found.channels[0]?.reason ?? "nothing");
   const known = [
     ["User", found.user_id], ["Zone", found.zone ?? "none said"], ["Devices", number(found.devices)], ["Quiet until", quiet],
+    ["Gets nothing", absence],
   ].filter(([, value]) => value);
   return card("Then this would happen", facts(known, "facts"),
     timeline(found.steps.map((step) => ({
