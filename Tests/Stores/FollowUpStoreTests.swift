@@ -64,6 +64,53 @@ struct FollowUpStoreTests {
         }
     }
 
+    @Test("what is critical comes before what has been due for longer, which is not starved by it")
+    func critical() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let others = (0..<20).map { Samples.notification($0, user: "other-\($0)") }
+            let critical = (100..<103).map { Samples.notification($0, user: "urgent-\($0)") }
+            _ = try await NotificationStore(pool: pool).store(others + critical, areRepeats: false)
+            try await store.put(
+                (others + critical).enumerated().map {
+                    (Self.item($1), Self.now + .milliseconds(Int64($0)), "quiet_hours")
+                },
+                critical: Set(critical.map(\.id)), now: Self.now)
+            let at = Self.now + .seconds(1)
+            let until = Self.now + .seconds(90)
+            func take() async throws -> Set<NotificationID> {
+                Set(try await store.take(now: at, until: until, limit: 4).map(\.item.notification))
+            }
+            #expect(try await take() == Set((critical[..<2] + others[..<2]).map(\.id)))
+            #expect(try await take() == Set((critical[2...] + others[2..<5]).map(\.id)))
+            #expect(try await take() == Set(others[5..<9].map(\.id)))
+        }
+    }
+
+    @Test("among a hundred thousand, what is critical is found by an index of its own")
+    func criticalPlan() async throws {
+        try await Samples.withStores { pool in
+            try await pool.query(
+                """
+                INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at, critical)
+                SELECT 'u' || n % 5000, gen_random_uuid(), 'release', timestamptz '2026-12-01' + n * interval '1 second',
+                    n % 1000 = 0
+                FROM generate_series(1, 100000) AS n
+                """,
+                timeout: .seconds(120)
+            )
+            try await pool.query("ANALYZE carillon.follow_ups")
+            let plan = try await pool.query(
+                """
+                EXPLAIN SELECT f.user_id FROM carillon.follow_ups f
+                WHERE f.critical AND f.due_at <= timestamptz '2027-01-01' ORDER BY f.due_at LIMIT 512
+                """
+            )
+            let lines = try plan.map { try $0.text(0) }
+            #expect(lines.contains { $0.contains("follow_ups_critical_due") }, "\(lines)")
+        }
+    }
+
     @Test("two that take at once never get the same")
     func concurrency() async throws {
         try await Samples.withStores { pool in

@@ -47,8 +47,11 @@ package struct FollowUpStore: Sendable {
     ///
     /// An e-mail keeps its first moment, however often its notification is looked at again. What quiet hours put off becomes a
     /// row of the audit, as nothing else remembers it when it has been released.
+    ///
+    /// - Parameter critical: which of the notifications come before the rest when they are due.
     package func put(
         _ items: [(item: Item, due: Timestamp, reason: String)],
+        critical: Set<NotificationID> = [],
         now: Timestamp
     ) async throws(PostgresError) {
         guard !items.isEmpty else { return }
@@ -56,7 +59,12 @@ package struct FollowUpStore: Sendable {
         var moments = PostgresArray(.timestamptz, capacity: items.count)
         for item in items { moments.append(timestamptz: item.due.microseconds) }
         let reasons = PostgresArray(texts: items.map(\.reason))
-        var statements = [PostgresStatement(Self.insert, [users, ids, kinds, .array(moments), .array(reasons)])]
+        var urgencies = PostgresArray(.bool, capacity: items.count)
+        for item in items { urgencies.append(bool: critical.contains(item.item.notification)) }
+        var statements = [
+            PostgresStatement(
+                Self.insert, [users, ids, kinds, .array(moments), .array(reasons), .array(urgencies)])
+        ]
         let releases = items.filter { $0.item.kind == .release }
         if !releases.isEmpty {
             let (users, ids, _) = Self.columns(releases.map(\.item))
@@ -96,7 +104,8 @@ package struct FollowUpStore: Sendable {
     /// Takes what is due; it comes up again at `until` unless it is removed.
     ///
     /// Of a user, all that is due comes at once, the oldest ``userLimit`` of it, and to one caller: whoever finds another one
-    /// taking gets nothing.
+    /// taking gets nothing. Users of whom something critical is due come first, by half of the limit, and then those who have
+    /// waited longest.
     ///
     /// - Parameter limit: how many; more, up to ``userLimit``, if the first user alone has more.
     package func take(now: Timestamp, until: Timestamp, limit: Int) async throws(PostgresError) -> [Due] {
@@ -165,11 +174,11 @@ package struct FollowUpStore: Sendable {
     private static let quietHours = "quiet_hours"
 
     private static let insert = """
-        INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at, reason)
-        SELECT * FROM unnest($1, $2, $3, $4, $5)
+        INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at, reason, critical)
+        SELECT * FROM unnest($1, $2, $3, $4, $5, $6)
         ON CONFLICT (user_id, notification_id, kind) DO UPDATE
         SET due_at = CASE f.kind WHEN 'email' THEN least(f.due_at, excluded.due_at) ELSE excluded.due_at END, held = false,
-            reason = excluded.reason
+            reason = excluded.reason, critical = excluded.critical
         """
 
     private static let advance = """
@@ -201,10 +210,18 @@ package struct FollowUpStore: Sendable {
     private static let takeDue = """
         WITH turn AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(\(AdvisoryLock.followUps)) AS is_mine),
         due AS MATERIALIZED (
-            SELECT d.user_id, row_number() OVER (ORDER BY min(d.due_at), d.user_id) AS turn
+            SELECT d.user_id, row_number() OVER (ORDER BY min(d.rank), min(d.due_at), d.user_id) AS turn
             FROM (
-                SELECT f.user_id, f.due_at FROM carillon.follow_ups f
-                WHERE f.due_at <= $1 AND (SELECT is_mine FROM turn) ORDER BY f.due_at LIMIT $3
+                (
+                    SELECT f.user_id, f.due_at, 0 AS rank FROM carillon.follow_ups f
+                    WHERE f.critical AND f.due_at <= $1 AND (SELECT is_mine FROM turn)
+                    ORDER BY f.due_at LIMIT ($3 + 1) / 2
+                )
+                UNION ALL
+                (
+                    SELECT f.user_id, f.due_at, 1 AS rank FROM carillon.follow_ups f
+                    WHERE f.due_at <= $1 AND (SELECT is_mine FROM turn) ORDER BY f.due_at LIMIT $3
+                )
             ) d
             GROUP BY d.user_id
         ),

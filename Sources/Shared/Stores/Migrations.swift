@@ -30,6 +30,7 @@ package enum Migrations {
         Migration(number: 15, name: "digest_details", script: PackageResources.V0015_digest_details_sql),
         Migration(number: 16, name: "inbox_begun", script: PackageResources.V0016_inbox_begun_sql),
         Migration(number: 17, name: "email_set", script: PackageResources.V0017_email_set_sql),
+        Migration(number: 18, name: "critical_follow_ups", script: PackageResources.V0018_critical_follow_ups_sql),
     ]
 
     /// What a database needs that only has an outbox to be relayed; it may be run again.

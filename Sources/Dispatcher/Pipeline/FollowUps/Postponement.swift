@@ -26,7 +26,10 @@ extension Dispatcher {
     func putOff(_ postponements: [Postponement]) async throws {
         guard !postponements.isEmpty else { return }
         let items = postponements.map { ($0.item, $0.due, $0.reason) }
-        try await self.untilDone("put off") { try await self.followUps.put(items, now: self.now()) }
+        let critical = Set(postponements.lazy.filter { $0.notification.lane == .critical }.map(\.notification.id))
+        try await self.untilDone("put off") {
+            try await self.followUps.put(items, critical: critical, now: self.now())
+        }
         PipelineMetrics.postponed.increment(by: items.count)
         let quiet = postponements.filter { $0.reason == Reason.quietHours.rawValue }
         guard !quiet.isEmpty else { return }
