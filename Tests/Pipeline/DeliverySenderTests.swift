@@ -318,6 +318,39 @@ struct DeliverySenderTests {
         }
     }
 
+    @Test("an app without a rate keeps to what another of its account has")
+    func accountRate() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                let keys = Keyspace(prefix: prefix)
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                // Used up for an hour.
+                let time = try await StreamSurvey(connection: redis, keys: keys).time()
+                let full = (time + .seconds(3_600)).milliseconds
+                try await redis.send("SET", .text("\(prefix)rate:send:{fcm:default}"), .integer(full))
+                let sent = Mutex(0)
+                let own = RecordingChannel { _ in sent.withLock { $0 += 1 } }
+                for other in ["another", "default"] {
+                    let dispatcher = try TestDispatcher.make(
+                        database.pool, redis, keys, [NotificationType(name: "news")], own, OtherChannel(account: other))
+                    dispatcher.channels.replace(
+                        with: ChannelDirectory.Way(OtherChannel(account: other), messagesPerSecond: 1))
+                    dispatcher.leaseClock.renewed(at: .now)
+                    let group = dispatcher.group(keys.deliveries(.fcm, .normal))
+                    let settled = Settled()
+                    try await Self.sender(dispatcher, redis, keys)
+                        .sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { settled.add($0) }
+                    #expect(settled.entries == ["1-0"])
+                    #expect(settled.heldApps == (other == "default" ? ["default"] : []))
+                    #expect(sent.withLock { $0 } == 1)
+                }
+            }
+        }
+    }
+
     /// A provider to which nothing gets out of our own queue.
     private struct CrowdedChannel: ProviderChannel {
         let provider = Provider.fcm
@@ -334,6 +367,7 @@ struct DeliverySenderTests {
     private struct OtherChannel: ProviderChannel {
         let provider = Provider.fcm
         let app = "another"
+        var account = "another"
 
         func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
             ProviderReply(.unanswered(reason: "unused", mayHaveBeenSent: false))

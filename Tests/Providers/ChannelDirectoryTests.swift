@@ -9,6 +9,7 @@ struct ChannelDirectoryTests {
     private struct Channel: ProviderChannel {
         let provider: Provider
         let app: String
+        var account = "project"
 
         func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
             ProviderReply(.answered(.accepted(id: nil)))
@@ -29,5 +30,33 @@ struct ChannelDirectoryTests {
         directory.remove(.fcm, app: "news")
         #expect(directory.replace(with: ChannelDirectory.Way(Channel(provider: .fcm, app: "news"))))
         #expect(directory.has(.fcm))
+    }
+
+    @Test("an account has one rate, the smallest of its apps', as they come and go; another account has its own")
+    func rates() throws {
+        func way(_ app: String, _ account: String, _ rate: Int?, _ provider: Provider = .fcm) -> ChannelDirectory.Way {
+            ChannelDirectory.Way(Channel(provider: provider, app: app, account: account), messagesPerSecond: rate)
+        }
+        let directory = ChannelDirectory([
+            way("default", "one", 500), way("sister", "one", 20), way("silent", "one", nil), way("news", "two", 90),
+            way("default", "one", nil, .apns),
+        ])
+        func rate(_ app: String, _ provider: Provider = .fcm) throws -> Int? {
+            directory.messagesPerSecond(of: try #require(directory.way(provider, app: app)))
+        }
+        #expect(try ["default", "sister", "silent", "news"].map { try rate($0) } == [20, 20, 20, 90])
+        #expect(try rate("default", .apns) == nil)
+        let conflict = ChannelDirectory.RateConflict(
+            provider: .fcm, account: "one", rates: ["default": 500, "sister": 20])
+        #expect(directory.rateConflicts == [conflict])
+
+        directory.replace(with: way("late", "one", 5))
+        #expect(try rate("default") == 5)
+        directory.remove(.fcm, app: "late")
+        directory.remove(.fcm, app: "sister")
+        #expect(try ["default", "silent"].map { try rate($0) } == [500, 500])
+        #expect(directory.rateConflicts.isEmpty, "an app without a rate contradicts nobody")
+        directory.remove(.fcm, app: "default")
+        #expect(try rate("silent") == nil)
     }
 }

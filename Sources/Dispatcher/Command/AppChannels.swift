@@ -74,6 +74,7 @@ final class AppChannels: Sendable {
             self.context.logger.error("app cannot be read", metadata: ["setting": "\(name)", "error": "\(reason)"])
         }
         guard !isFaulty else { return }
+        let conflicts = directory.rateConflicts
         var known: Set<Key> = []
         for app in apps {
             for (name, settings) in app.providers {
@@ -107,6 +108,20 @@ final class AppChannels: Sendable {
         for key in gone {
             directory.remove(key.provider, app: key.app)
             self.sources.withLock { $0[key] = nil }
+        }
+        if directory.rateConflicts != conflicts { self.tellRates(directory) }
+    }
+
+    /// Warns of apps that have one account and different rates, of which the smallest holds for all.
+    func tellRates(_ directory: ChannelDirectory) {
+        for conflict in directory.rateConflicts {
+            let rates = conflict.rates.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }
+            self.context.logger.warning(
+                "apps of one account have different rates; the smallest holds for all of them",
+                metadata: [
+                    "provider": "\(conflict.provider.rawValue)", "account": "\(conflict.account)",
+                    "rates": "\(rates.joined(separator: ", "))",
+                ])
         }
     }
 

@@ -76,6 +76,7 @@ enum DispatcherComposition {
         let keys = Keyspace()
         let catalogs = CatalogRegister(catalog, path: settings.common.catalog, now: now)
         let directory = ChannelDirectory(ways)
+        apps.tellRates(directory)
         let dispatcher = Dispatcher(
             name: name,
             catalogs: catalogs,

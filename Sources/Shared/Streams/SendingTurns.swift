@@ -16,6 +16,8 @@ package struct SendingTurns: Sendable {
 
     /// Takes turns to send, as many as there are.
     ///
+    /// - Parameter perSecond: the account's rate, which all who take turns of it must say alike: it is what the bucket's level is
+    ///   counted by.
     /// - Returns: how many were taken, and in how many milliseconds there is another.
     package func take(
         _ count: Int,

@@ -210,7 +210,7 @@ struct DeliverySender: Sendable {
         if case .no(let until) = self.health.admit(app, service: service, isShared: isShared, now: now) {
             return .heldBack(until: until, reason: "out_of_use", app: app)
         }
-        guard let rate = way.messagesPerSecond,
+        guard let rate = self.dispatcher.channels.messagesPerSecond(of: way),
             let until = await self.turns.take(app, account: way.channel.account, perSecond: rate)
         else { return nil }
         self.health.withdraw(app, service: service)

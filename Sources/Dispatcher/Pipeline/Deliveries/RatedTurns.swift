@@ -28,7 +28,7 @@ actor RatedTurns {
 
     /// Takes a turn for an app out of its account's; nil if there was one, else when it is worth to ask again.
     ///
-    /// - Parameter perSecond: the app's own rate, by which its turns are counted: a lot is used up by who has taken it.
+    /// - Parameter perSecond: the account's rate: by another one its bucket would be never full enough, or too full.
     func take(_ app: String, account: String, perSecond: Int) async -> Timestamp? {
         var lot = self.lots[app] ?? Lot()
         if lot.left == 0 {
