@@ -72,6 +72,17 @@ struct AccountPauseServiceTests {
                 #expect(Self.held(second, after: 7).isEmpty)
                 await thirdLooks.look()
                 #expect(Self.held(third) == ["news"])
+                await firstLooks.look()
+                #expect(Self.held(first) == ["default", "sister"])
+
+                // An operator lifts it.
+                try await redis.send("HDEL", .text("\(prefix){fcm}:pauses"), "- one")
+                await firstLooks.look()
+                await secondLooks.look()
+                #expect(Self.held(first).isEmpty)
+                #expect(Self.held(second).isEmpty)
+                await firstLooks.look()
+                #expect(Self.held(first).isEmpty, "nobody brings it back")
             }
         }
     }

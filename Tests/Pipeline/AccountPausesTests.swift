@@ -81,6 +81,41 @@ struct AccountPausesTests {
         #expect(bench.held(Self.at(20)).isEmpty)
     }
 
+    @Test("a pause that was known to all and is gone before its time is lifted; one that is being told is not")
+    func lifting() {
+        let bench = Bench()
+        // What Redis has is in whole milliseconds.
+        _ = bench.pauses.note(
+            "one", service: nil, until: Self.at(70) + .microseconds(300), now: Self.now)
+        bench.pauses.learn([], now: Self.at(1))
+        #expect(bench.held(Self.at(1)) == ["default", "sister"], "it was under way to Redis")
+        // Another reason, which nobody has lifted.
+        bench.health.hold(["sister"], until: Self.at(90), now: Self.at(1))
+        bench.pauses.learn([Self.pause(70), Self.pause(70, "two")], now: Self.at(2))
+        #expect(bench.held(Self.at(2)) == ["default", "news", "sister"])
+        bench.pauses.learn([Self.pause(70, "two"), Self.pause(70, provider: .apns)], now: Self.at(3))
+        #expect(bench.held(Self.at(3)) == ["news", "sister"])
+        #expect(bench.health.overviews(of: ["default"], now: Self.at(3))["default"]?.state == .probing)
+        #expect(bench.pauses.untold(now: Self.at(3)).isEmpty, "nobody brings it back")
+        // The provider means it.
+        #expect(bench.pauses.note("one", service: nil, until: Self.at(60), now: Self.at(4)) == Self.pause(60))
+        #expect(bench.held(Self.at(4)) == ["default", "news", "sister"])
+    }
+
+    @Test("nobody waits for longer than twenty minutes, whatever an answer asks for")
+    func longest() {
+        let bench = Bench()
+        #expect(bench.pauses.note("one", service: nil, until: Self.at(86_400), now: Self.now) == Self.pause(1_200))
+        #expect(bench.held(Self.at(1_199)) == ["default", "sister"])
+        #expect(bench.held(Self.at(1_200)).isEmpty)
+        // By whoever was answered.
+        let reply = ProviderReply(.answered(.slowDown(reason: "HTTP_429", after: .seconds(86_400))))
+        #expect(bench.health.admit("news", isShared: true, now: Self.now) == .yes)
+        bench.health.note(reply, app: "news", since: Self.now, now: Self.now)
+        #expect(bench.held(Self.at(1_199)).contains("news"))
+        #expect(!bench.held(Self.at(1_200)).contains("news"))
+    }
+
     @Test("an app that comes to an account which waits is held up with the next look")
     func newApp() {
         let bench = Bench()

@@ -87,6 +87,11 @@ struct FCMAnswerTests {
         }
         #expect(read(403) == .configuration(reason: "HTTP_403"))
         #expect(read(200) == nil)
+        // A proxy's bound is no quota: it concerns this delivery, however long it is to wait.
+        #expect(read(429) == .retry(reason: "HTTP_429", after: .seconds(10)))
+        let patient = FCMAnswer.read(
+            status: 429, body: Array("<html>".utf8), isPage: true, retryAfter: .seconds(86_400))
+        #expect(patient == .retry(reason: "HTTP_429", after: .seconds(86_400)))
     }
 
     @Test("Half a refusal is tried again; what came whole counts, and so does a status that says all")

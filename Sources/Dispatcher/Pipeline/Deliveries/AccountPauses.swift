@@ -18,6 +18,11 @@ final class AccountPauses: Sendable {
     ///
     /// Beyond that each dispatcher goes by what it was told itself.
     static let capacity = 1_000
+    /// The longest pause, whatever was asked for.
+    ///
+    /// A provider that means more says so again, and an answer that is at fault silences nobody for a day. It is the longest
+    /// that a provider is known to need, which is Apple.
+    static let longest: Duration = .seconds(20 * 60)
 
     private struct Account: Hashable {
         let name: String
@@ -28,6 +33,8 @@ final class AccountPauses: Sendable {
         var until: Timestamp
         /// Until when others know that they have to wait; nil if they know nothing.
         var told: Timestamp?
+        /// Whether Redis was seen to have it: if it is gone from there then, somebody has lifted it.
+        var isHeard = false
     }
 
     private let provider: Provider
@@ -47,6 +54,7 @@ final class AccountPauses: Sendable {
     /// - Returns: what other dispatchers are to be told now, and counts as told; nil if they know nearly as much.
     func note(_ account: String, service: String?, until: Timestamp, now: Timestamp) -> SendingPauses.Pause? {
         let key = Account(name: account, service: service)
+        let until = min(until, now + Self.longest)
         let isNews = self.moments.withLock { moments in
             Self.forget(&moments, now: now)
             var entry = moments[key] ?? Moments(until: until)
@@ -55,6 +63,7 @@ final class AccountPauses: Sendable {
                 PipelineMetrics.unsharedPauses.increment()
                 return false
             }
+            if until > entry.until { entry.isHeard = false }
             entry.until = until
             let isNews = entry.told.map { until - $0 > Self.grain } ?? true
             if isNews { entry.told = until }
@@ -87,21 +96,40 @@ final class AccountPauses: Sendable {
         }
     }
 
-    /// Notes what all dispatchers know: a later moment holds here too, an earlier one shortens nothing.
+    /// Notes all that dispatchers know: a later moment holds here too, an earlier one shortens nothing, and one that they knew
+    /// and that is gone before its time was lifted by somebody: calls find out what is so.
     ///
     /// Apps that have come since are held up as well.
     func learn(_ pauses: [SendingPauses.Pause], now: Timestamp) {
+        self.lift(but: pauses, now: now)
         for pause in pauses where pause.provider == self.provider && pause.until > now {
             let key = Account(name: pause.account, service: pause.service)
             let until = self.moments.withLock { moments in
                 guard moments[key] != nil || moments.count < Self.capacity else { return pause.until }
                 var entry = moments[key] ?? Moments(until: pause.until)
+                // Redis has whole milliseconds.
+                entry.isHeard = pause.until.milliseconds >= entry.until.milliseconds
                 entry.until = max(entry.until, pause.until)
                 entry.told = max(entry.told ?? pause.until, pause.until)
                 moments[key] = entry
                 return entry.until
             }
             self.hold(key, until: until, now: now)
+        }
+    }
+
+    private func lift(but known: [SendingPauses.Pause], now: Timestamp) {
+        let kept = Set(
+            known.filter { $0.provider == self.provider }.map { Account(name: $0.account, service: $0.service) })
+        let lifted = self.moments.withLock { moments in
+            Self.forget(&moments, now: now)
+            let lifted = moments.filter { $0.value.isHeard && !kept.contains($0.key) }
+            for key in lifted.keys { moments[key] = nil }
+            return lifted
+        }
+        for (key, entry) in lifted {
+            let apps = self.channels.apps(of: self.provider, account: key.name)
+            self.health.lift(apps, service: key.service, until: entry.until, now: now)
         }
     }
 

@@ -190,6 +190,16 @@ struct CircuitBreaker: Sendable {
         return !wasOpen
     }
 
+    /// Ends a pause before its time, so that a few calls find out; one until later has another reason and stays.
+    ///
+    /// - Returns: whether calls were held back until now.
+    mutating func lift(until moment: Timestamp, now: Timestamp) -> Bool {
+        guard case .open(let until) = self.state, until > now, until <= moment else { return false }
+        self.state = .probing
+        self.probing = 0
+        return true
+    }
+
     /// Whether calls are held back at a moment.
     func isOpen(at moment: Timestamp) -> Bool {
         guard case .open(let until) = self.state else { return false }

@@ -168,6 +168,21 @@ final class ProviderHealth: Sendable {
         }.joined(separator: ", ")
     }
 
+    /// Lets calls for apps find out how the provider is, as a pause of their account until a moment was lifted.
+    func lift(_ apps: [String], service: String? = nil, until moment: Timestamp, now: Timestamp) {
+        for app in apps {
+            let isNews = self.ways.withLock {
+                $0.breakers[Scope(app: app, service: service)]?.lift(until: moment, now: now) ?? false
+            }
+            guard isNews else { continue }
+            var metadata: Logger.Metadata = [
+                "provider": "\(self.provider.rawValue)", "app": "\(app)", "until": "\(moment.rfc3339)",
+            ]
+            if let service { metadata["service"] = "\(service)" }
+            self.logger.notice("a provider's pause was lifted", metadata: metadata)
+        }
+    }
+
     private func isTimeToSay(_ app: String, now: Timestamp) -> Bool {
         self.saidAt.withLock { saidAt in
             // Calls end in any order, so that a moment may be a little earlier than the last.
@@ -243,7 +258,7 @@ extension CircuitBreaker.Verdict {
         switch reply.result {
         case .answered(.accepted), .answered(.deadToken), .answered(.refused), .answered(.staleCredential):
             self = .works
-        case .answered(.slowDown(_, let after)): self = .slowDown(after)
+        case .answered(.slowDown(_, let after)): self = .slowDown(min(after, AccountPauses.longest))
         case .answered(.configuration(_, concernsAll: true)), .noCredential: self = .misconfigured
         case .answered(.configuration), .answered(.retryDevice): self = .works
         case .answered(.retry), .unanswered: self = .fails

@@ -73,7 +73,8 @@ package enum FCMAnswer {
         let name = specific ?? error?["status"]?.string ?? "HTTP_\(status)"
         let reason = String(name.prefix(64))
         let message = error?["message"]?.string ?? ""
-        if status == 429 || name == "QUOTA_EXCEEDED" {
+        // What stands in between counts its own calls, and knows nothing of the project's quota.
+        if name == "QUOTA_EXCEEDED" || status == 429 && !isPage {
             let delay = retryAfter ?? Self.quotaDelay
             // The project's quota is meant unless the message names the device's or the topic's.
             let isOne = ["device", "topic"].contains { message.lowercased().contains($0) }
