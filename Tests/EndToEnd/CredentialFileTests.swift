@@ -114,6 +114,68 @@ struct CredentialFileTests {
         }
     }
 
+    @Test("a secret and a relay's password in files of one line are used, and used anew when the files change")
+    func secrets() async throws {
+        try await Stack.with { stack in
+            func write(_ text: String, _ name: String) throws -> String {
+                let path = "\(stack.directory.path)/\(name)"
+                try text.write(toFile: path, atomically: true, encoding: .utf8)
+                return path
+            }
+            let login = "carillon:pass%3Aword%2F1@"
+            try #require(stack.sandbox.smtpURL.contains(login))
+            var settings = try stack.catalog(
+                "types: {receipt: {channels: [email]}, room: {delivery: push, channels: [in_app, push]}}")
+            settings["SMTP_URL"] = stack.sandbox.smtpURL.replacing(login, with: "carillon@")
+            settings["SMTP_FROM"] = Stack.mailSender
+            settings["SMTP_PASSWORD_FILE"] = try write("pass:word/1\n", "password")
+            settings["WEBHOOK_PROVIDER_URL"] = stack.sandbox.webhookURL
+            settings["WEBHOOK_PROVIDER_SECRET_FILE"] = try write(stack.sandbox.webhookSecret + "\n", "secret")
+            let gateway = try await stack.startGateway(environment: settings)
+            let dispatcher = try await stack.startDispatcher(environment: settings)
+            try await stack.setAddress("ada@example.com", of: "ada", by: gateway)
+            try await gateway.register(user: "ada", platform: "webhook", token: "room")
+            func notify(_ title: String) async throws {
+                for type in ["receipt", "room"] {
+                    try await stack.append([("user", "ada"), ("type", type), ("title", title)])
+                }
+            }
+            func lines(_ message: String) -> [String] {
+                dispatcher.errors().split(separator: "\n").map { String($0) }.filter { $0.contains(message) }
+            }
+            try await notify("first")
+            try await eventually("both take the first") {
+                try stack.pushed()["room"] == ["first"] && stack.mails().map(\.subject) == ["first"]
+            }
+
+            // Two lines are no secret.
+            for name in ["password", "secret"] { _ = try write("hunter2\nhunter2-hunter2-hunter2\n", name) }
+            try await eventually("each fault is told, with its setting") {
+                let faults = lines("credentials cannot be used; the old ones stay")
+                return ["SMTP_PASSWORD_FILE", "WEBHOOK_PROVIDER_SECRET_FILE"].allSatisfy { name in
+                    faults.contains { $0.contains(name) }
+                }
+            }
+            try await notify("second")
+            try await eventually("both take the second") {
+                try stack.pushed()["room"] == ["first", "second"] && stack.mails().count == 2
+            }
+
+            for name in ["password", "secret"] { _ = try write("hunter2-hunter2-hunter2\n", name) }
+            try await eventually("each is read again") {
+                let told = lines("credentials were read again")
+                return ["email", "webhook"].allSatisfy { name in told.contains { $0.contains(name) } }
+            }
+            try await notify("third")
+            try await eventually("both refuse what the files have now") {
+                let rows = try await stack.query(
+                    "SELECT DISTINCT reason FROM carillon.delivery_attempts WHERE outcome = 'retry' ORDER BY reason")
+                return try rows.map { try $0.text(0) } == ["HTTP_401", "SMTP_535_5.7.8"]
+            }
+            #expect(!dispatcher.errors().contains("hunter2"))
+        }
+    }
+
     @Test("the gateway gives browsers the key of a file that has changed; while it is faulty, the old one")
     func publicKey() async throws {
         try await Stack.with { stack in

@@ -96,6 +96,19 @@ struct SettingsFaultTests {
                 ["VAPID_SUBJECT is required with VAPID_KEY"]
             ),
             (["WEBPUSH_PRIVATE": "yes"], ["WEBPUSH_PRIVATE must be one of off, on"]),
+            (
+                ["WEBHOOK_PROVIDER_URL": "u"],
+                [
+                    "WEBHOOK_PROVIDER_SECRET or WEBHOOK_PROVIDER_SECRET_FILE is required with WEBHOOK_PROVIDER_URL"
+                ]
+            ),
+            (
+                [
+                    "WEBHOOK_PROVIDER_URL": "u", "WEBHOOK_PROVIDER_SECRET_FILE": "s", "SMTP_URL": "u",
+                    "SMTP_PASSWORD_FILE": "p",
+                ],
+                ["SMTP_FROM is required with SMTP_URL"]
+            ),
         ] as [([String: String?], [String])]
     )
     func dispatcher(changes: [String: String?], faults: [String]) {

@@ -23,6 +23,23 @@ struct MailRelayTests {
         #expect("\(relay)" == url)
     }
 
+    @Test("A password that is not in the URL goes with a user who is, and with no other password")
+    func password() throws {
+        #expect(
+            try MailRelay(url: "smtp://u%40example@relay.example", password: "p:%40/").url
+                == "smtp://relay.example:587/")
+        for text in [
+            "smtp://relay.example", "smtp://u:secret@relay.example", "smtp://u:@relay.example", "smtp://@relay.example",
+        ] {
+            do throws(MailRelay.Fault) {
+                let relay = try MailRelay(url: text, password: "secret")
+                Issue.record("\(relay)")
+            } catch {
+                #expect(error.description.contains("user alone") && !error.description.contains("secret"))
+            }
+        }
+    }
+
     @Test(
         "What is no relay is refused, without the URL in the words",
         arguments: [

@@ -38,6 +38,22 @@ package struct ChannelContext: Sendable {
         self.unsubscribe = unsubscribe
     }
 
+    /// The secret that a file holds, on one line, whose end is no part of it.
+    ///
+    /// - Throws: ``CredentialFault``, without any of it.
+    func secret(_ path: String) throws(CredentialFault) -> String {
+        guard let text = String(validating: try self.read(path), as: UTF8.self) else {
+            throw CredentialFault("the file is no UTF-8 text")
+        }
+        // A carriage return and what follows it are one character.
+        let lines = text.split(omittingEmptySubsequences: false) { $0.isNewline }
+        let secret = lines.first ?? ""
+        guard !secret.isEmpty, !secret.contains("\0"), lines.dropFirst().allSatisfy(\.isEmpty) else {
+            throw CredentialFault("the file must have one line, the secret")
+        }
+        return String(secret)
+    }
+
     /// One whose lines name the provider, and the app if it is of one alone.
     func logger(of provider: Provider, app: String? = nil) -> Logger {
         var logger = self.logger

@@ -34,16 +34,17 @@ package struct AppSettings: Sendable, Equatable {
         ("apns", "topic", "APNS_TOPIC"), ("apns", "endpoint", "APNS_ENDPOINT"), ("apns", "rate", "APNS_RATE"),
         ("webpush", "key", "VAPID_KEY"), ("webpush", "subject", "VAPID_SUBJECT"),
         ("webpush", "origins", "WEBPUSH_ORIGINS"), ("webpush", "rate", "WEBPUSH_RATE"),
-        ("email", "url", "SMTP_URL"), ("email", "from", "SMTP_FROM"), ("email", "rate", "SMTP_RATE"),
+        ("email", "url", "SMTP_URL"), ("email", "password_file", "SMTP_PASSWORD_FILE"),
+        ("email", "from", "SMTP_FROM"), ("email", "rate", "SMTP_RATE"),
         ("webhook", "url", "WEBHOOK_PROVIDER_URL"), ("webhook", "secret", "WEBHOOK_PROVIDER_SECRET"),
-        ("webhook", "rate", "WEBHOOK_PROVIDER_RATE"),
+        ("webhook", "secret_file", "WEBHOOK_PROVIDER_SECRET_FILE"), ("webhook", "rate", "WEBHOOK_PROVIDER_RATE"),
     ]
 
-    /// What a provider cannot do without once it is on.
+    /// What a provider cannot do without once it is on; of several names in one entry one is enough.
     private static let needed = [
-        ("apns", "APNS_KEY", ["APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC"]),
-        ("webpush", "VAPID_KEY", ["VAPID_SUBJECT"]), ("email", "SMTP_URL", ["SMTP_FROM"]),
-        ("webhook", "WEBHOOK_PROVIDER_URL", ["WEBHOOK_PROVIDER_SECRET"]),
+        ("apns", "APNS_KEY", [["APNS_KEY_ID"], ["APNS_TEAM_ID"], ["APNS_TOPIC"]]),
+        ("webpush", "VAPID_KEY", [["VAPID_SUBJECT"]]), ("email", "SMTP_URL", [["SMTP_FROM"]]),
+        ("webhook", "WEBHOOK_PROVIDER_URL", [["WEBHOOK_PROVIDER_SECRET", "WEBHOOK_PROVIDER_SECRET_FILE"]]),
     ]
 
     /// The setting that switches a provider on.
@@ -63,7 +64,9 @@ package struct AppSettings: Sendable, Equatable {
             self.switches[provider].map { settings[$0] != nil } ?? true
         }
         for (provider, variable, needed) in self.needed where app.providers[provider] != nil {
-            for name in needed where reader.text(name) == nil { reader.fault(name, "is required with \(variable)") }
+            for names in needed where names.allSatisfy({ reader.text($0) == nil }) {
+                reader.fault(names.joined(separator: " or "), "is required with \(variable)")
+            }
         }
         if let shape = reader.text("PUSH_SHAPE") { app.shape = .named(shape) }
         return app

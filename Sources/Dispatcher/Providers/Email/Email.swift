@@ -8,7 +8,8 @@ import Transfer
 package enum Email: ProviderKind {
     package static let provider = Provider.email
     package static let rules = EmailAnswer.rules
-    package static let settings = ["url", "from"]
+    package static let files = ["password_file"]
+    package static let settings = ["url", "password_file", "from"]
 
     package static func channel(
         app: String,
@@ -17,9 +18,17 @@ package enum Email: ProviderKind {
         context: ChannelContext
     ) async throws(CredentialFault) -> any ProviderChannel {
         let url = try settings.required("url")
+        var password: String?
+        if let path = settings["password_file"] {
+            do throws(CredentialFault) {
+                password = try context.secret(path)
+            } catch {
+                throw error.of("password_file")
+            }
+        }
         let relay: MailRelay
         do throws(MailRelay.Fault) {
-            relay = try MailRelay(url: url)
+            relay = try MailRelay(url: url, password: password)
         } catch {
             throw CredentialFault(error.description, setting: "url")
         }

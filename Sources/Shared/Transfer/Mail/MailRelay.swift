@@ -19,7 +19,9 @@ package struct MailRelay: Sendable, CustomStringConvertible {
     let password: String?
 
     /// Reads a URL; user and password are percent-encoded in it.
-    package init(url text: String) throws(Fault) {
+    ///
+    /// - Parameter password: the login's, as it is, where the URL names the user alone.
+    package init(url text: String, password: String? = nil) throws(Fault) {
         guard text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
             throw Fault(description: "must be ASCII without spaces; other characters are percent-encoded")
         }
@@ -34,7 +36,12 @@ package struct MailRelay: Sendable, CustomStringConvertible {
         let path = rest.dropFirst(authority.count).drop { $0 == "/" }
         let login = authority.lastIndex(of: "@").map { authority[..<$0] }
         let place = login.map { authority[authority.index(after: $0.endIndex)...] } ?? authority
-        (self.user, self.password) = try Self.login(login)
+        if let password {
+            self.user = try Self.user(login)
+            self.password = password
+        } else {
+            (self.user, self.password) = try Self.login(login)
+        }
         let (host, port) = try Self.place(place, defaultPort: scheme == "smtp" ? 587 : 465)
         guard path.utf8.allSatisfy({ Self.isName($0) || $0 == UInt8(ascii: "[") || $0 == UInt8(ascii: "]") }) else {
             throw Fault(description: "has a path that is no host name to greet the relay with")
@@ -53,6 +60,13 @@ package struct MailRelay: Sendable, CustomStringConvertible {
             throw Fault(description: "needs user:password before the @, both percent-encoded, or no login at all")
         }
         return (user, password)
+    }
+
+    private static func user(_ text: Substring?) throws(Fault) -> String {
+        guard let text, !text.contains(":"), let user = Self.decode(text), !user.isEmpty else {
+            throw Fault(description: "needs the user alone before the @, percent-encoded, as the password is in a file")
+        }
+        return user
     }
 
     private static func place(_ text: Substring, defaultPort: Int) throws(Fault) -> (host: Substring, port: Int) {
