@@ -178,6 +178,57 @@ struct WebPushTests {
         }
     }
 
+    @Test(
+        "an app's own list of services counts when its devices are registered and sent to; one without has the common")
+    func appOrigins() async throws {
+        try await Stack.with { stack in
+            let file = stack.directory.path + "/apps.yaml"
+            func apps(_ origins: String) throws {
+                let webpush = "key: \"\(stack.sandbox.vapidKeyPath)\", subject: \"mailto:push@example.com\""
+                try """
+                apps:
+                  wide:
+                    webpush: {\(webpush), origins: "https://*.push.apple.com, \(stack.sandbox.url)"}
+                  narrow:
+                    webpush: {\(webpush), origins: "\(origins)"}
+                  common:
+                    webpush: {\(webpush)}
+                """.write(toFile: file, atomically: true, encoding: .utf8)
+            }
+            let environment = ["APPS": file, "WEBPUSH_ORIGINS": "https://push.example"]
+            try apps("push.example")
+            let refused = try await stack.spawn("gateway", ["serve"], name: "refused", environment: environment)
+            #expect(try await refused.waitForExit() == .code(78))
+            #expect(refused.errors().contains("APPS cannot be used: app narrow: webpush.origins must be"))
+
+            try apps("https://push.example")
+            let gateway = try await stack.startGateway(environment: environment)
+            func register(_ app: String, by gateway: Gateway) async throws -> Int {
+                let members = [("platform", "web"), ("token", stack.sandbox.subscription(app).json), ("app", app)]
+                let body = JSONValue.object(members.map { JSONMember($0.0, .string($0.1)) })
+                return try await gateway.call(
+                    .post, "/v1/devices", token: try await Stack.token(user: "ada"),
+                    json: String(decoding: JSONWriter.bytes(of: body), as: UTF8.self)
+                ).status
+            }
+            var answers: [Int] = []
+            for app in ["wide", "narrow", "common", "default"] {
+                answers.append(try await register(app, by: gateway))
+            }
+            #expect(answers == [201, 422, 422, 422])
+            // A gateway that knows of no list lets all in, and the dispatcher does not send to them.
+            let open = try await stack.startGateway(name: "open")
+            for app in ["narrow", "common"] { #expect(try await register(app, by: open) == 201) }
+            _ = try await stack.startDispatcher(environment: environment)
+            try await Self.notify(stack, "Paid")
+            try await eventually("each is settled by its app's list") {
+                try await Self.attempts(stack).sorted()
+                    == ["accepted", "failed origin_not_allowed", "failed origin_not_allowed"]
+            }
+            #expect(stack.sandbox.received().map(\.token) == ["wide"])
+        }
+    }
+
     @Test("what is no subscription is refused when it is registered; one has one form, however it is written")
     func registration() async throws {
         try await Stack.with { stack in

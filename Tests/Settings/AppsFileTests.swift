@@ -58,6 +58,26 @@ struct AppsFileTests {
         #expect(throws: AppsFaults.self) { try AppsFile.load(path: "/nowhere") }
     }
 
+    @Test("An app without a list of push services has that of the variables; one without Web Push gets none")
+    func origins() throws {
+        let apps = try AppsFile.parse(
+            """
+            apps:
+              own:
+                webpush: {key: k, origins: "https://push.example"}
+              none:
+                webpush: {key: k}
+              phones:
+                fcm: {credentials: c}
+            """)
+        func origins(_ list: String?) -> [String?] {
+            apps.map { $0.completed(origins: list).providers["webpush"]?["origins"] }
+        }
+        #expect(origins("https://*.apple.com") == ["https://push.example", "https://*.apple.com", nil])
+        #expect(origins(nil) == ["https://push.example", nil, nil])
+        #expect(apps.map { $0.completed(origins: "*").providers.keys.sorted() } == [["webpush"], ["webpush"], ["fcm"]])
+    }
+
     @Test("A fault is named by its variable, or by its app")
     func places() {
         #expect(AppSettings(name: "default").place("fcm", "credentials") == "FCM_CREDENTIALS")

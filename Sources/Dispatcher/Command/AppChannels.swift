@@ -136,7 +136,7 @@ final class AppChannels: Sendable {
                     fault("APPS", "the app default is made by variables already; give it another name")
                 } else {
                     apps.removeAll { $0.name == app.name }
-                    apps.append(app)
+                    apps.append(app.completed(origins: self.settings.webPushOrigins))
                 }
             }
         } catch {

@@ -10,7 +10,8 @@ extension ProviderReply {
         "no_subscription": "the token is no browser's subscription; register JSON.stringify(subscription)",
         "silent_push_not_allowed":
             "Safari ends a subscription whose pushes show nothing, so that nothing is taken away there",
-        "origin_not_allowed": "the subscription's push service is not on the list; add it to WEBPUSH_ORIGINS",
+        "origin_not_allowed":
+            "the subscription's push service is not on the list; add it to WEBPUSH_ORIGINS, or to its app's origins",
         "bad_subscription_key":
             "the subscription's keys are no keys (RFC 8291); have the page subscribe anew and register that",
         "private_address":

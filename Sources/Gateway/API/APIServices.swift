@@ -101,6 +101,7 @@ package struct APIServices: Sendable {
         now: @escaping @Sendable () -> Timestamp,
         webPushKey: WebPushKeyFile? = nil,
         webPushOrigins: WebPushOrigins = .any,
+        appOrigins: [String: WebPushOrigins] = [:],
         unsubscribeLinks: UnsubscribeLinks? = nil,
         callRate: UserRate? = nil,
         webhooks: WebhookStore,
@@ -154,7 +155,7 @@ package struct APIServices: Sendable {
         self.clientReports = clientReports
         self.inboxPages = inboxPages
         self.userFields = UserFields(
-            catalogs: catalogs, now: now, webPushOrigins: webPushOrigins, providers: providers)
+            catalogs: catalogs, now: now, webPushOrigins: webPushOrigins, appOrigins: appOrigins, providers: providers)
     }
 
     /// Asserts that the lanes take more jobs.

@@ -21,20 +21,24 @@ package struct UserFields: Sendable {
     private let catalogs: CatalogRegister
     private let now: @Sendable () -> Timestamp
     private let webPushOrigins: WebPushOrigins
+    private let appOrigins: [String: WebPushOrigins]
     private let providers: KnownProviders
 
     /// - Parameters:
     ///   - webPushOrigins: the push services that subscriptions may name.
+    ///   - appOrigins: those of apps that have a list of their own.
     ///   - providers: those that devices may name.
     package init(
         catalogs: CatalogRegister,
         now: @escaping @Sendable () -> Timestamp,
         webPushOrigins: WebPushOrigins = .any,
+        appOrigins: [String: WebPushOrigins] = [:],
         providers: KnownProviders
     ) {
         self.catalogs = catalogs
         self.now = now
         self.webPushOrigins = webPushOrigins
+        self.appOrigins = appOrigins
         self.providers = providers
     }
 
@@ -156,7 +160,7 @@ package struct UserFields: Sendable {
         if provider == .apns, let token, !token.utf8.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) {
             body.fault("token", "must be hexadecimal for apns")
         }
-        if provider == .webpush, let text = token { token = self.subscription(text, &body) }
+        if provider == .webpush, let text = token { token = self.subscription(text, app: app, &body) }
         guard let platform, let provider, let token else { return nil }
         var device = Device(
             id: NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID,
@@ -191,11 +195,16 @@ package struct UserFields: Sendable {
     }
 
     /// A subscription of Web Push in its one form; nil with a fault if it cannot be sent to.
-    private func subscription(_ token: String, _ body: inout JSONBody) -> String? {
+    private func subscription(_ token: String, app: String, _ body: inout JSONBody) -> String? {
         do throws(WebPushSubscription.Fault) {
             let subscription = try WebPushSubscription(token: token)
             if !subscription.isKeyOnCurve { body.fault("token", "has keys.p256dh that is no point of P-256") }
-            if !self.webPushOrigins.allows(subscription.origin) {
+            if let origins = self.appOrigins[app] {
+                if !origins.allows(subscription.origin) {
+                    body.fault(
+                        "token", "has an endpoint at \(subscription.origin), which is not among the app's origins")
+                }
+            } else if !self.webPushOrigins.allows(subscription.origin) {
                 body.fault("token", "has an endpoint at \(subscription.origin), which is not among WEBPUSH_ORIGINS")
             }
             return subscription.token

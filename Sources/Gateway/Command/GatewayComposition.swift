@@ -53,6 +53,9 @@ enum GatewayComposition {
             }
             return try VAPIDKey(file: Array(file))
         }
+        let appOrigins = await reader.load("APPS", isSet: settings.webPush.appsFile != nil) {
+            try AppsFile.webPushOrigins(path: settings.webPush.appsFile ?? "")
+        }
         try reader.finish()
         guard let catalog else { return }
 
@@ -219,6 +222,7 @@ enum GatewayComposition {
                 now: now,
                 webPushKey: webPushKeyFile,
                 webPushOrigins: settings.webPush.origins,
+                appOrigins: appOrigins ?? [:],
                 unsubscribeLinks: settings.authentication.secrets.first.map {
                     UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
                 },

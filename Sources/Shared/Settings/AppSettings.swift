@@ -1,6 +1,8 @@
 // Carillon · AppSettings.swift
 // SPDX-License-Identifier: Apache-2.0
 
+package import Model
+
 /// One app: its providers' settings, and which data its clients read.
 package struct AppSettings: Sendable, Equatable {
     /// The app that the variables make.
@@ -70,6 +72,25 @@ package struct AppSettings: Sendable, Equatable {
         }
         if let shape = reader.text("PUSH_SHAPE") { app.shape = .named(shape) }
         return app
+    }
+
+    /// The same with what the variables say for every app that says nothing: the push services that are on the list.
+    ///
+    /// - Parameter origins: the text of `WEBPUSH_ORIGINS`; nil for any.
+    package func completed(origins: String?) -> AppSettings {
+        var app = self
+        if let origins, self.providers["webpush"]?["origins"] == nil {
+            app.providers["webpush"]?["origins"] = origins
+        }
+        return app
+    }
+
+    /// The push services that subscriptions of the app may name; nil if it says nothing.
+    ///
+    /// - Throws: `WebPushOrigins.Fault`.
+    package func webPushOrigins() throws(WebPushOrigins.Fault) -> WebPushOrigins? {
+        guard let text = self.providers["webpush"]?["origins"] else { return nil }
+        return try WebPushOrigins(text)
     }
 
     /// How a setting is called where it was given.

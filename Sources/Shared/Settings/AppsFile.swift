@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import FoundationEssentials
+package import Model
 import Yams
 
 /// What is wrong with a file of apps: every fault, with its line.
@@ -49,6 +50,23 @@ package enum AppsFile {
         if root?.mapping == nil { faults.append("expected `apps:` with an entry for each app") }
         guard faults.isEmpty else { throw AppsFaults(faults: faults) }
         return apps
+    }
+
+    /// Reads which push services subscriptions may name, by app, of the apps that say so.
+    ///
+    /// - Throws: ``AppsFaults``.
+    package static func webPushOrigins(path: String) throws(AppsFaults) -> [String: WebPushOrigins] {
+        var origins: [String: WebPushOrigins] = [:]
+        var faults: [String] = []
+        for app in try self.load(path: path) {
+            do throws(WebPushOrigins.Fault) {
+                origins[app.name] = try app.webPushOrigins()
+            } catch {
+                faults.append("app \(app.name): webpush.origins \(error)")
+            }
+        }
+        guard faults.isEmpty else { throw AppsFaults(faults: faults) }
+        return origins
     }
 
     private static func app(_ key: Node, _ node: Node, _ faults: inout [String]) -> AppSettings? {

@@ -1,6 +1,8 @@
 // Carillon · DispatcherSettings.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Model
+
 /// The dispatcher's configuration.
 package struct DispatcherSettings: Sendable {
     /// Apple's two services.
@@ -19,6 +21,8 @@ package struct DispatcherSettings: Sendable {
     package let defaultApp: AppSettings
     /// A file of further apps.
     package let appsFile: String?
+    /// The push services of apps that have no list of their own; nil for any.
+    package let webPushOrigins: String?
     /// Whether subscriptions of Web Push may lead into private networks.
     package let allowsPrivateWebPush: Bool
     /// A CA file for the providers' endpoints.
@@ -46,6 +50,10 @@ package struct DispatcherSettings: Sendable {
         self.broadcastHighWater = reader.integer("BROADCAST_HIGH_WATER", default: 100_000, in: 1...100_000_000)
         self.defaultApp = AppSettings.fromVariables(reader)
         self.appsFile = reader.text("APPS")
+        self.webPushOrigins = reader.value("WEBPUSH_ORIGINS", default: nil) { text -> String? in
+            _ = try WebPushOrigins(text)
+            return text
+        }
         // Read so that a name that is none is told; devices carry their own.
         let _: APNSEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
         self.allowsPrivateWebPush = reader.choice("WEBPUSH_PRIVATE", default: GatewaySettings.Switch.off) == .on

@@ -7,12 +7,15 @@ package import Model
 package struct WebPushSettings: Sendable {
     /// Path of the key's file; nil if there is none to subscribe with.
     package let key: String?
-    /// The push services that subscriptions may name.
+    /// The push services that subscriptions may name of apps that have no list of their own.
     package let origins: WebPushOrigins
+    /// A file of further apps, whose lists count for them; nil if there is none.
+    package let appsFile: String?
 
     /// Reads it; faults stay with the reader.
     init(_ reader: SettingsReader) {
         self.key = reader.text("VAPID_KEY")
         self.origins = reader.value("WEBPUSH_ORIGINS", default: .any) { try WebPushOrigins($0) }
+        self.appsFile = reader.text("APPS")
     }
 }
