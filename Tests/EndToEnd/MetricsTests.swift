@@ -4,6 +4,7 @@
 import Fixtures
 import Foundation
 import JSON
+import Model
 import ProviderSandbox
 import Testing
 import Transfer
@@ -119,6 +120,61 @@ struct MetricsTests {
                 return failed >= 10 && retried >= 10
             }
             #expect(try await value("carillon_deliveries_answered", #"outcome="accepted""#) == 2)
+        }
+    }
+
+    @Test("while a provider is slow, and once it wants no more, it is told what waits, for how long and until when")
+    func waiting() async throws {
+        let delay: Int64 = 15
+        let pause = 300
+        var configuration = SandboxConfiguration()
+        configuration.slowDelay = .seconds(delay)
+        configuration.retryAfter = pause
+        try await Stack.with(sandbox: configuration) { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
+            let token = try await Stack.token(user: "boss", scope: .admin)
+            func value(_ name: String) async throws -> Double {
+                try await Self.page("\(metrics)/metrics", stack).samples["\(name){provider=\"fcm\"}"] ?? 0
+            }
+            func told() async throws -> JSONValue? {
+                let answer = try await gateway.call(.get, "/v1/admin/providers", token: token)
+                return answer.body["providers"]?.array?.first { $0["provider"]?.string == "fcm" }
+            }
+            func push(_ phone: String) async throws {
+                try await gateway.register(user: phone, platform: "android", token: phone)
+                try await stack.append([("user", phone), ("type", "payment_received"), ("title", phone)])
+            }
+            #expect(try await value("carillon_deliveries_duration_count") == 0)
+            try await push("slow-1")
+            try await eventually("one is under way, and has waited for a while") {
+                let row = try await told()
+                return row?["ways"]?.array?.first?["in_flight"]?.integer == 1
+                    && (row?["oldest_waiting_seconds"]?.integer ?? 0) >= 2
+            }
+            try await eventually("the dispatcher says so too") {
+                try await value("carillon_deliveries_oldest_waiting_seconds") >= 2
+            }
+            try await eventually("it is answered") { try await value("carillon_deliveries_duration_count") == 1 }
+            let seconds = try await value("carillon_deliveries_duration_sum")
+            #expect(seconds >= Double(delay) - 1 && seconds < Double(delay) * 3)
+            try await eventually("nothing waits any more") {
+                let row = try await told()
+                let gauge = try await value("carillon_deliveries_oldest_waiting_seconds")
+                let way = row?["ways"]?.array?.first
+                return gauge == 0 && row?["oldest_waiting_seconds"] == .null && way?["in_flight"]?.integer == 0
+                    && way?["open_until"] == .null
+            }
+
+            let start = Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
+            try await push("quota-1")
+            let until = try await eventualValue("the breaker is open") { () async throws -> Timestamp? in
+                let way = try await told()?["ways"]?.array?.first
+                guard way?["breaker"]?.string == "open" else { return nil }
+                return way?["open_until"]?.string.flatMap { Timestamp(rfc3339: $0) }
+            }
+            #expect(until - start >= .seconds(pause - 1) && until - start < .seconds(pause + 60))
         }
     }
 
