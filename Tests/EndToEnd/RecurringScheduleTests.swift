@@ -173,6 +173,65 @@ struct RecurringScheduleTests {
         }
     }
 
+    @Test("a law that moves today's time to just before now has it fire; one that moves it back has it fire no more")
+    func movedToday() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let zones = try TemporaryDirectory("zones")
+            func start(_ name: String, by zone: String) async throws -> ChildProcess {
+                let folder = URL(filePath: zones.path)
+                try FileManager.default.createDirectory(
+                    at: folder.appending(path: "Asia"), withIntermediateDirectories: true)
+                for (file, source) in [("Asia/Tokyo", zone), ("UTC", "UTC")] {
+                    try Data(contentsOf: URL(filePath: "/usr/share/zoneinfo/\(source)"))
+                        .write(to: folder.appending(path: file))
+                }
+                try Data("\(name)\n".utf8).write(to: folder.appending(path: "+VERSION"))
+                let process = try await stack.spawn(
+                    "dispatcher", ["run"], name: name, environment: ["TZDIR": zones.path])
+                _ = try await process.waitForLine("ready ")
+                return process
+            }
+            // In half an hour by the clocks of Tokyo, nine hours ahead of UTC.
+            let minute = Schedules.now().seconds / 60 + 30
+            let local = (minute + 540) % 1_440
+            let answer = try await gateway.call(
+                .post, "/v1/schedules", token: try await Stack.token(user: "app", scope: .service),
+                json: #"""
+                    {"cron":"\#(local % 60) \#(local / 60) * * *","zone":"Asia/Tokyo",
+                     "job":{"user":"ada","type":"invoice_created","title":"daily"}}
+                    """#
+            )
+            #expect(answer.status == 201)
+            #expect(answer.body["next_local"] == .null)
+            /// Minutes after the time of today, as it was.
+            func due() async throws -> Int64? {
+                try await stack.query("SELECT extract(epoch FROM due_at)::bigint FROM carillon.schedules")
+                    .first.map { try $0.int8(0) / 60 - minute }
+            }
+            func fired() async throws -> Int {
+                try await stack.query("SELECT 1 FROM carillon.notifications WHERE user_id = 'ada'").count
+            }
+            let first = try await start("first", by: "Asia/Tokyo")
+            #expect(try await due() == 0)
+            #expect(try await first.stop() == .code(0))
+
+            // An hour more.
+            let second = try await start("second", by: "Australia/Brisbane")
+            try await eventually("it fires at once, and is due tomorrow") {
+                let count = try await fired()
+                return try await due() == 1_440 - 60 && count == 1
+            }
+            #expect(try await second.stop() == .code(0))
+
+            let third = try await start("third", by: "Asia/Tokyo")
+            try await eventually("tomorrow's follows") { try await due() != 1_440 - 60 }
+            #expect(try await due() == 1_440)
+            #expect(try await fired() == 1)
+            #expect(try await third.stop() == .code(0))
+        }
+    }
+
     @Test("where each recipient's own zone counts, an occurrence is parted before it is time anywhere")
     func recipients() async throws {
         try await Stack.with { stack in

@@ -28,6 +28,32 @@ import Zones
         #expect(result.next.map { String($0.at.rfc3339.prefix(16)) } == next)
     }
 
+    /// Expression, hours that clocks are ahead of UTC by the law before and after, what is due, now, and when that is due then.
+    @Test(
+        "a new law moves what is due to the same time of the same day, be that past or not",
+        arguments: [
+            // Today's was to come, and was half an hour ago.
+            ("0 9 * * *", 1, 2, "2026-11-20T08:00:00Z", "2026-11-20T07:30:00Z", "2026-11-20T07:00"),
+            // Today's has fired, though its time is to come once more.
+            ("0 9 * * *", 2, 1, "2026-11-21T07:00:00Z", "2026-11-20T07:30:00Z", "2026-11-21T08:00"),
+            ("0 9,10 * * *", 2, 1, "2026-11-20T08:00:00Z", "2026-11-20T07:30:00Z", "2026-11-20T09:00"),
+            // A pace has nothing to miss.
+            ("0 */2 * * *", 1, 2, "2026-11-20T09:00:00Z", "2026-11-20T07:30:00Z", "2026-11-20T08:00"),
+        ])
+    func newLaw(cron: String, before: Int, after: Int, due: String, now: String, moved: String) throws {
+        func recurrence(_ hours: Int) throws -> Recurrence {
+            // The names count westwards.
+            try Recurrence(
+                try CronExpression(cron), in: try #require(ZoneDatabase().rules("Etc/GMT-\(hours)")))
+        }
+        let was = try recurrence(before)
+        let due = Recurrence.Occurrence(at: try Self.moment(due))
+        let now = try Self.moment(now)
+        #expect(was.next(after: Timestamp(microseconds: due.at.microseconds - 1)) == due)
+        let result = try recurrence(after).moved(was.wall(of: due), now: now)
+        #expect(result.map { String($0.rfc3339.prefix(16)) } == moved)
+    }
+
     @Test("start and end bound it")
     func bounds() throws {
         let recurrence = try Recurrence(

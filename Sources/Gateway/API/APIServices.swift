@@ -38,8 +38,7 @@ package struct APIServices: Sendable {
     package let broadcasts: BroadcastStore
     package let jobControl: JobControl
     package let zones: ZoneDatabase
-    /// The zone of users who have said none.
-    package let defaultZone: ZoneRules
+    private let defaultZoneName: String
     package let catalogs: CatalogRegister
     package let catalogAnnouncer: CatalogAnnouncer
     package let redis: RedisConnection
@@ -94,7 +93,7 @@ package struct APIServices: Sendable {
         catalogs: CatalogRegister,
         catalogAnnouncer: CatalogAnnouncer,
         zones: ZoneDatabase,
-        defaultZone: ZoneRules = .utc,
+        defaultZone: String = "UTC",
         redis: RedisConnection,
         metrics: PrometheusRegistry,
         checkDatabase: @escaping @Sendable () async throws -> Void,
@@ -137,7 +136,7 @@ package struct APIServices: Sendable {
         self.broadcasts = broadcasts
         self.jobControl = jobControl
         self.zones = zones
-        self.defaultZone = defaultZone
+        self.defaultZoneName = defaultZone
         self.catalogs = catalogs
         self.catalogAnnouncer = catalogAnnouncer
         self.redis = redis
@@ -157,6 +156,9 @@ package struct APIServices: Sendable {
         self.userFields = UserFields(
             catalogs: catalogs, now: now, webPushOrigins: webPushOrigins, appOrigins: appOrigins, providers: providers)
     }
+
+    /// The clocks of users who have said no zone, by the law of now.
+    package var defaultZone: ZoneRules { self.zones.rules(self.defaultZoneName) ?? .utc }
 
     /// Asserts that the lanes take more jobs.
     ///

@@ -26,7 +26,7 @@ struct ScheduleBody {
         let at = self.moment("at", &body)
         let cron = body.text("cron", limit: 256)
         if (at == nil) == (cron == nil), body.faults.isEmpty { body.fault("cron", "or at is needed, and not both") }
-        var first: Recurrence.Occurrence?
+        var first: (at: Timestamp, wall: WallTime?)?
         let (startsAt, endsAt) = (self.moment("starts_at", &body), self.moment("ends_at", &body))
         if let cron {
             let zone = body.text("zone", limit: Self.longestZone, isRequired: true)
@@ -101,7 +101,7 @@ struct ScheduleBody {
         endsAt: Timestamp?,
         job: Job?,
         _ body: inout JSONBody
-    ) -> Recurrence.Occurrence? {
+    ) -> (at: Timestamp, wall: WallTime?)? {
         var rules: ZoneRules?
         if let zone, zone != Schedule.recipientZone {
             rules = self.zones.current(zone)
@@ -116,7 +116,7 @@ struct ScheduleBody {
             let expression = try CronExpression(cron)
             guard zone == Schedule.recipientZone || rules != nil else { return nil }
             let recurrence = try Recurrence(expression, in: rules, startsAt: startsAt, endsAt: endsAt)
-            if let next = recurrence.next(after: self.now) { return next }
+            if let next = recurrence.next(after: self.now) { return (next.at, recurrence.wall(of: next)) }
             body.fault("ends_at", "leaves no occurrence")
         } catch {
             body.fault("cron", error.field == "cron" ? error.reason : error.description)

@@ -215,7 +215,7 @@ enum GatewayComposition {
                 catalogs: catalogs,
                 catalogAnnouncer: CatalogAnnouncer(connection: redis, keys: keys),
                 zones: zones,
-                defaultZone: zones.rules(settings.common.defaultZone) ?? .utc,
+                defaultZone: settings.common.defaultZone,
                 redis: redis,
                 metrics: metrics,
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
@@ -261,7 +261,10 @@ enum GatewayComposition {
             try SpanExport.start(
                 endpoint: $0.endpoint, headers: $0.headers, service: $0.service ?? "carillon-gateway", logger: logger)
         }
-        var services: [any Service] = [reload, inboxPages, revocationService, surveyService, nodeService, hub, app]
+        let zoneRefresh = ZoneRefreshService(zones: zones, logger: logger)
+        var services: [any Service] = [
+            zoneRefresh, reload, inboxPages, revocationService, surveyService, nodeService, hub, app,
+        ]
         if let keySet { services.insert(keySet, at: 0) }
         for rate in [callRate, messageRate] { if let rate { services.insert(rate, at: 0) } }
         if let webPushKeyFile { services.insert(webPushKeyFile, at: 0) }

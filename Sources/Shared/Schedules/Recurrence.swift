@@ -79,6 +79,28 @@ package struct Recurrence: Sendable {
         return (latest, self.next(after: latest.at))
     }
 
+    /// What clocks show at an occurrence, in the zone or in each recipient's: by that it is known when the zone's law changes.
+    ///
+    /// - Returns: nil where it fires at a pace, which follows whatever clocks show.
+    package func wall(of occurrence: Occurrence) -> WallTime? {
+        guard let rules = self.rules else { return occurrence.wall }
+        guard self.cron.isFixed else { return nil }
+        let (date, seconds) = rules.local(at: occurrence.at)
+        return LocalTime(minutes: seconds / 60).map { WallTime(day: date.daysSinceEpoch, time: $0) }
+    }
+
+    /// When the occurrence is due by the law of now that was to come by the law before.
+    ///
+    /// The same time on the same day, even if it is past by now: what fired does not fire again, and what did not is missed.
+    ///
+    /// - Parameter wall: what ``wall(of:)`` gave by the law before; nil if that is not known.
+    package func moved(_ wall: WallTime?, now: Timestamp) -> Timestamp? {
+        guard let rules = self.rules, self.cron.isFixed, let wall, let day = wall.day else {
+            return self.next(after: now)?.at
+        }
+        return rules.instant(CivilDate(daysSinceEpoch: day), minutes: wall.time.minutes)
+    }
+
     private func occurrence(_ moment: Timestamp) -> Occurrence {
         Occurrence(at: moment, wall: self.rules == nil ? WallTime(moment + Self.lead) : nil)
     }

@@ -29,7 +29,8 @@ package enum ScheduleShape {
         let isEachOnesOwn = schedule.isRecurring && schedule.zone == Schedule.recipientZone
         let isWaiting = schedule.state == .waiting
         text("next_at", isWaiting && !isEachOnesOwn ? schedule.dueAt.rfc3339 : nil)
-        text("next_local", isWaiting ? schedule.wall?.description : nil)
+        // In a zone it is beside the moment to tell an occurrence by when the zone's law changes.
+        text("next_local", isWaiting && (isEachOnesOwn || !schedule.isRecurring) ? schedule.wall?.description : nil)
         text("last_fired_at", schedule.lastFiredAt?.rfc3339)
         text("starts_at", schedule.startsAt?.rfc3339)
         text("ends_at", schedule.endsAt?.rfc3339)

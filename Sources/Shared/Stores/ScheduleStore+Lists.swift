@@ -42,7 +42,8 @@ extension ScheduleStore {
     package func revive(_ id: NotificationID, at moment: Timestamp) async throws(PostgresError) {
         try await self.pool.query(
             """
-            UPDATE carillon.schedules SET state = 'waiting', state_reason = NULL, due_at = $2, wake_at = $2, attempts = 0
+            UPDATE carillon.schedules SET state = 'waiting', state_reason = NULL, due_at = $2, wake_at = $2, attempts = 0,
+                wall_day = NULL, wall_minutes = NULL
             WHERE id = $1 AND state = 'failed'
             """,
             .uuid(id.halves), .timestamptz(moment.microseconds)

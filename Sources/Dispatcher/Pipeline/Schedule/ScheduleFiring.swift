@@ -25,6 +25,8 @@ struct ScheduleFiring: Sendable {
         let occurrence: Recurrence.Occurrence
         /// Where it stands after; nil if it is done.
         let next: Recurrence.Occurrence?
+        /// What clocks show then.
+        var nextWall: WallTime?
 
         /// The moments of one row differ, and its number is its own.
         var entry: StreamEntry {
@@ -94,7 +96,7 @@ struct ScheduleFiring: Sendable {
         let steps = firings.compactMap { firing in
             firing.next.map { next in
                 ScheduleStore.Step(
-                    firing.schedule, from: firing.occurrence.at, to: next.at, wall: next.wall,
+                    firing.schedule, from: firing.occurrence.at, to: next.at, wall: firing.nextWall,
                     firedAt: firing.occurrence.at, wakeAt: next.at)
             }
         }
@@ -137,16 +139,21 @@ struct ScheduleFiring: Sendable {
             guard let recurrence = try await self.recurrence(schedule) else { continue }
             let (fires, next) = recurrence.resume(from: schedule.dueAt, now: now)
             if let fires {
-                firings.append(Firing(schedule: schedule, occurrence: fires, next: next))
+                firings.append(
+                    Firing(
+                        schedule: schedule, occurrence: fires, next: next,
+                        nextWall: next.flatMap { recurrence.wall(of: $0) }))
                 guard fires.at != schedule.dueAt else { continue }
                 // Whoever fires it again, should this one die, begins with the same occurrence.
                 moving.insert(schedule.id)
                 steps.append(
                     ScheduleStore.Step(
-                        schedule, to: fires.at, wall: fires.wall, firedAt: nil, wakeAt: now + Self.hold))
+                        schedule, to: fires.at, wall: recurrence.wall(of: fires), firedAt: nil, wakeAt: now + Self.hold)
+                )
             } else if let next {
                 steps.append(
-                    ScheduleStore.Step(schedule, to: next.at, wall: next.wall, firedAt: nil, wakeAt: next.at))
+                    ScheduleStore.Step(
+                        schedule, to: next.at, wall: recurrence.wall(of: next), firedAt: nil, wakeAt: next.at))
             } else {
                 ended.append(schedule.id)
             }

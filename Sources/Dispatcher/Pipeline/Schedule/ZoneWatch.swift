@@ -80,15 +80,16 @@ struct ZoneWatch: Sendable {
             return rules.instant(CivilDate(daysSinceEpoch: day), minutes: wall.time.minutes)
         }
         guard schedule.isRecurring else { return nil }
-        let next: Timestamp?
+        let recurrence: Recurrence
         do throws(ScheduleFault) {
-            next = try schedule.recurrence(self.dispatcher.zones).next(after: now)?.at
+            recurrence = try schedule.recurrence(self.dispatcher.zones)
         } catch {
             if schedule.state == .waiting { try await self.dispatcher.fail(schedule, error) }
             return nil
         }
-        if schedule.state == .waiting { return next }
-        if let next, schedule.stateReason?.hasPrefix(ScheduleFault.zone) == true {
+        if schedule.state == .waiting { return recurrence.moved(schedule.wall, now: now) }
+        // What it missed meanwhile it does not make good for.
+        if let next = recurrence.next(after: now)?.at, schedule.stateReason?.hasPrefix(ScheduleFault.zone) == true {
             try await self.dispatcher.schedules.revive(schedule.id, at: next)
         }
         return nil
