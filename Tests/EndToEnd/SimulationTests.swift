@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Fixtures
+import Foundation
 import JSON
 import Postgres
 import Redis
@@ -12,6 +13,40 @@ import Transfer
 /// What a simulation says is what the job would do.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct SimulationTests {
+    @Test("a simulation goes by the zone's law of now, without a restart")
+    func changedLaw() async throws {
+        try await Stack.with { stack in
+            let zones = try TemporaryDirectory("zones")
+            let folder = URL(filePath: zones.path)
+            try FileManager.default.createDirectory(
+                at: folder.appending(path: "Asia"), withIntermediateDirectories: true)
+            func install(_ source: String, as name: String) throws {
+                try Data(contentsOf: URL(filePath: "/usr/share/zoneinfo/\(source)"))
+                    .write(to: folder.appending(path: name), options: .atomic)
+            }
+            try install("UTC", as: "UTC")
+            try install("Asia/Tokyo", as: "Asia/Tokyo")
+            let gateway = try await stack.startGateway(environment: ["TZDIR": zones.path])
+            try await gateway.set(#"{"zone":"Asia/Tokyo"}"#, of: "ada")
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            func until() async throws -> String? {
+                let answer = try await gateway.call(
+                    .post, "/v1/admin/simulate", token: admin,
+                    json: #"""
+                        {"user":"ada","job":{"type":"invoice_created","deliver_local":"2099-01-01T08:00"}}
+                        """#)
+                let step = answer.body["steps"]?.array?.first { $0["step"]?.string == "schedule" }
+                return step?["until"]?.string.map { String($0.prefix(16)) }
+            }
+            #expect(try await until() == "2098-12-31T23:00")
+            // An hour and three quarters less.
+            try install("Asia/Kathmandu", as: "Asia/Tokyo")
+            try await eventually("the law of now is used", within: .seconds(150)) {
+                try await until() == "2099-01-01T02:15"
+            }
+        }
+    }
+
     @Test("a simulation has the text in the user's language and the caps as they stand, and counts nothing")
     func capsAndText() async throws {
         try await Stack.with { stack in
