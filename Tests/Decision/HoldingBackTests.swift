@@ -196,7 +196,8 @@ struct HoldingBackTests {
             $0.cap = scope
             $0.presence = Self.active
         }
-        #expect(online == [.publish(isSilent: false), .note(reason)])
+        let settled = Step.settle(status: .sent, reason: reason, via: socketWay)
+        #expect(online == [.publish(isSilent: false), .note(reason), settled])
         let alert = Self.steps {
             $0.cap = scope
             $0.notification.severity = .alert

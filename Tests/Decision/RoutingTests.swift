@@ -73,6 +73,42 @@ struct RoutingTests {
         }
     }
 
+    private static func settled(_ reason: Reason) -> Step {
+        .settle(status: .sent, reason: reason, via: socketWay)
+    }
+
+    @Test("What sockets get without push is settled where no proof can come, or none came; a proof is waited for else")
+    func unprovable() {
+        let stream = ConnectionPresence(
+            connection: "c2", node: "n1", dialect: .sse, state: .active, since: Facts.now)
+        let table: [(presence: Presence, isRepeat: Bool, isSettled: Bool)] = [
+            (.online([stream]), false, true),
+            (.online([stream, Facts.connection]), false, false),
+            (Self.online, false, false),
+            (Self.online, true, true),
+        ]
+        for row in table {
+            for channels in [Channels.inApp, [.inApp, .email]] {
+                let facts = Facts.make(.stored) {
+                    $0.notification.channels = channels
+                    $0.presence = row.presence
+                    $0.isRepeat = row.isRepeat
+                }
+                let settled = row.isSettled ? [Self.settled(.unproven)] : []
+                let mail: [Step] = channels.contains(.email) ? [.email] : []
+                #expect(decide(facts) == [.publish(isSilent: false)] + settled + mail, "\(row) \(channels)")
+            }
+        }
+        // What is to interrupt waits for its proof, and falls back to push without one.
+        for presence in [Presence.online([stream]), Self.online] {
+            let facts = Facts.make(.stored) {
+                $0.presence = presence
+                $0.isRepeat = true
+            }
+            #expect(decide(facts) == Self.proof)
+        }
+    }
+
     @Test("What has expired goes nowhere", arguments: [DecisionFacts.Progress.stored, .unproven])
     func expiry(progress: DecisionFacts.Progress) {
         for presence in [Presence.unknown, .offline, Self.online] {
@@ -92,7 +128,7 @@ struct RoutingTests {
             Reason.allCases.map(\.rawValue) == [
                 "expired", "type_disabled", "opted_out", "not_opted_in", "opted_out_of_type", "no_channel", "offline",
                 "presence_unknown", "no_device", "quiet_hours", "idle", "unread", "capped_by_user", "capped_by_type",
-                "capped_by_category",
+                "capped_by_category", "unproven",
             ]
         )
     }

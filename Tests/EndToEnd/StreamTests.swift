@@ -4,6 +4,8 @@
 import Fixtures
 import Foundation
 import JSON
+import Postgres
+import Redis
 import Testing
 import Transfer
 
@@ -85,6 +87,83 @@ struct StreamTests {
             try await eventually("a comment comes") { quiet.text.split(separator: "\n").contains { $0.hasPrefix(":") } }
             #expect(!quiet.isOver)
             #expect(named() == said)
+        }
+    }
+
+    /// How a user's notifications stand: title, status, reason and way.
+    private static func standings(_ stack: Stack, _ user: String) async throws -> [[String?]] {
+        let rows = try await stack.query(
+            """
+            SELECT title, status, status_reason, sent_via FROM carillon.notifications WHERE user_id = $1 ORDER BY title
+            """, .text(user))
+        return try rows.map { row in try (0..<4).map { try row.optionalText($0) } }
+    }
+
+    @Test("what a stream gets and does not acknowledge is settled, so that no sweep begins anew with it and pushes it")
+    func unproven() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(
+                """
+                types:
+                  hint: {severity: info, delivery: in_app}
+                  offer: {severity: info, delivery: push, cap: {count: 1, per: 1h}}
+                """
+            )
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(environment: environment)
+            try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            let stream = try await TestStream.open(port: gateway.port, user: "ada")
+            _ = try await stream.first("sync")
+            for (type, title) in [("hint", "1 hint"), ("offer", "2 within"), ("offer", "3 over")] {
+                try await stack.append([("user", "ada"), ("type", type), ("title", title)])
+                try await eventually("the stream has it") { stream.titles.last == title }
+            }
+            let expected: [[String?]] = [
+                ["1 hint", "sent", "unproven", "socket"], ["2 within", "sent", nil, "fcm"],
+                ["3 over", "sent", "capped_by_type", "socket"],
+            ]
+            try await eventually("all are settled, what was within the cap by its push", within: .seconds(60)) {
+                try await Self.standings(stack, "ada") == expected
+            }
+            await stream.close()
+            try await eventually("the user is offline") {
+                try await stack.connection.send("EXISTS", "carillon:presence:{ada}").integer() == 0
+            }
+            // The cap has room again.
+            #expect(try await stack.connection.send("DEL", "carillon:used:{ada}:type:offer").integer() == 1)
+            try await stack.age()
+            try await stack.waitForSweep()
+            try await stack.waitForPushes()
+            #expect(stack.pushed() == ["ada-phone": ["2 within"]])
+            #expect(try await Self.standings(stack, "ada") == expected)
+        }
+    }
+
+    @Test("what went to sockets without proof can be called off, and a receipt that comes makes it delivered")
+    func receipts() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let stream = try await TestStream.open(port: gateway.port, user: "ada")
+            _ = try await stream.first("sync")
+            for job in ["acknowledged", "withdrawn"] {
+                try await stack.append([
+                    ("user", "ada"), ("type", "invoice_created"), ("title", job), ("id", job), ("delivery", "in_app"),
+                ])
+            }
+            try await eventually("both are settled") {
+                try await stack.statuses(user: "ada") == ["acknowledged": "sent", "withdrawn": "sent"]
+            }
+            let event = try JSONParser.parse(Array(try await stream.first("notification").data.utf8))
+            let id = try #require(event["notification"]?["id"]?.string)
+            let token = try await Stack.token(user: "ada")
+            #expect(try await gateway.call(.post, "/v1/notifications/\(id)/delivered", token: token).status < 300)
+            let service = try await Stack.token(user: "app", scope: .service)
+            #expect(try await gateway.call(.delete, "/v1/jobs/withdrawn", token: service).status == 200)
+            try await eventually("each stands as it went") {
+                try await stack.statuses(user: "ada") == ["acknowledged": "delivered", "withdrawn": "cancelled"]
+            }
+            _ = try await stream.first("deleted")
         }
     }
 

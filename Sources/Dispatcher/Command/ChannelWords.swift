@@ -31,6 +31,7 @@ enum ChannelWords {
         "capped_by_type": "the user has had as many of this type as its cap allows",
         "capped_by_category": "the user has had as many of this category as its cap allows",
         "presence_unknown": "nobody can say whether the user holds a socket",
+        "unproven": "sockets have it, and no proof of receipt is waited for",
         "offline": "the user holds no socket",
         "not_needed": "nothing calls for it",
     ]

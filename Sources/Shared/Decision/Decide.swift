@@ -6,6 +6,9 @@ import Model
 /// How long sockets have to prove receipt before push goes out.
 package let proofDeadline: Duration = .seconds(5)
 
+/// By which way went what sockets were handed and none proved.
+package let socketWay = "socket"
+
 /// Decides what to do next about one notification.
 ///
 /// No I/O: the same facts give the same steps.
@@ -58,8 +61,14 @@ private func routing(_ facts: DecisionFacts) -> [Step] {
     }
     let quietEnd = facts.quietEnd
     let publish = Step.publish(isSilent: quietEnd != nil)
-    guard channels.contains(.push) else { return [publish] + mail }
-    if let reason = heldBack(facts, quietEnd: quietEnd) { return [publish, .note(reason)] + mail }
+    guard channels.contains(.push) else {
+        // A proof settles it with one write. Where none can come, or none came in all the time until it was found again, it is
+        // settled here, as otherwise it would be handed on time and again.
+        let isOver = facts.isRepeat || !facts.mayBeProven
+        return [publish] + (isOver ? [onSockets(.unproven)] : []) + mail
+    }
+    // Settled at once: looked at again, it would be pushed as soon as the cap has room or quiet hours are over.
+    if let reason = heldBack(facts, quietEnd: quietEnd) { return [publish, .note(reason), onSockets(reason)] + mail }
     var steps = [publish, .awaitProof(within: proofDeadline)]
     // Quiet hours let an idle user sleep; what no socket proves is released at their end.
     if quietEnd == nil, connections.allSatisfy({ $0.isIdle(at: facts.now) }) {
@@ -67,6 +76,9 @@ private func routing(_ facts: DecisionFacts) -> [Step] {
     }
     return steps + mail
 }
+
+/// What was handed to sockets and is waited for no more; a proof that comes all the same makes it delivered.
+private func onSockets(_ reason: Reason) -> Step { .settle(status: .sent, reason: reason, via: socketWay) }
 
 private func pushing(_ facts: DecisionFacts) -> [Step] {
     let channels = facts.notification.channels

@@ -30,6 +30,8 @@ package struct DecisionFacts: Sendable {
     /// Which cap the user has reached; nil for none.
     package var cap: CapScope?
     package var progress: Progress
+    /// Whether it may have been handed to sockets before, and no proof came since.
+    package var isRepeat = false
     package var now: Timestamp
 
     package init(notification: Notification, type: NotificationType, progress: Progress, now: Timestamp) {
@@ -37,6 +39,12 @@ package struct DecisionFacts: Sendable {
         self.type = type
         self.progress = progress
         self.now = now
+    }
+
+    /// Whether a socket may still prove receipt of what it is handed.
+    package var mayBeProven: Bool {
+        guard case .online(let connections) = self.presence else { return false }
+        return connections.contains { $0.dialect.canProve }
     }
 
     /// The quiet hours that this notification keeps; nil if there are none, or the type ignores them.

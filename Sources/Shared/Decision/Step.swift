@@ -42,6 +42,8 @@ package enum Reason: String, Sendable, CaseIterable {
     case cappedByUser = "capped_by_user"
     case cappedByType = "capped_by_type"
     case cappedByCategory = "capped_by_category"
+    /// Handed to sockets, of which none is waited for to prove receipt.
+    case unproven
 
     init(_ scope: CapScope) {
         switch scope {

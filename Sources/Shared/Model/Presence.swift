@@ -15,6 +15,9 @@ package enum Dialect: String, Sendable, CaseIterable {
 
     /// The JSON form of a notification that its clients read.
     package var shape: NotificationShape { self == .signalr ? .camelCase : .canonical }
+
+    /// Whether its clients can prove receipt without a call of their own; over which transport is not known here.
+    package var canProve: Bool { self != .sse }
 }
 
 /// A JSON form of a notification.

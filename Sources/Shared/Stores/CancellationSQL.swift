@@ -51,11 +51,11 @@ enum CancellationSQL {
 
     /// Whether a notification has reached nobody, so that it can be withdrawn.
     ///
-    /// What a user who was offline has unread in the inbox has reached nobody either, unless its mail has gone out. A failed one
-    /// counts if a device of it still waits for its next try.
+    /// What a user who was offline has unread in the inbox has reached nobody either, nor has what no socket proved, unless its
+    /// mail has gone out. A failed one counts if a device of it still waits for its next try.
     private static let isOpen = """
         (n.status IN ('pending', 'deferred')
-            OR n.status = 'sent' AND n.sent_via = 'inbox' AND n.read_at IS NULL AND n.opened_at IS NULL
+            OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket') AND n.read_at IS NULL AND n.opened_at IS NULL
                 AND NOT ((n.channels & \(Channels.email.rawValue)) <> 0 AND EXISTS (
                     SELECT FROM carillon.delivery_attempts m
                     WHERE m.notification_id = n.id AND m.kind = 'email' AND m.outcome = 'accepted'))

@@ -135,6 +135,7 @@ struct RouteFacts: Sendable {
             now: self.dispatcher.now()
         )
         self.dispatcher.apply(self.wishes[index], to: &facts)
+        facts.isRepeat = item.isRepeat
         facts.presence = self.presence(of: item)
         facts.deviceCount = self.devices(of: item).count { self.dispatcher.channels.serves($0) }
         facts.cap = self.caps[notification.id]
