@@ -7,7 +7,6 @@ import JSON
 import Model
 import Postgres
 import ProviderSandbox
-import Redis
 import Services
 import Testing
 import Transfer
@@ -214,29 +213,12 @@ struct QuietHoursTests {
         }
     }
 
-    /// Takes the focus from a user's only socket, as if that had been long ago.
-    private static func leaveIdle(_ socket: TestSocket, user: String, in stack: Stack) async throws {
-        try await socket.send(json: #"{"type":"focus","active":false,"ref":1}"#)
-        _ = try await socket.first("done")
-        let key = "carillon:presence:{\(user)}"
-        try await eventually("the connection is idle") {
-            let fields = try await stack.connection.send("HGETALL", .text(key)).strings()
-            guard fields.count == 2 else { return false }
-            var parts = fields[1].split(separator: " ").map(String.init)
-            guard parts.count == 6, parts[3] == "idle", let since = Int64(parts[5]) else { return false }
-            parts[5] = "\(since - 90_000)"
-            let text = parts.joined(separator: " ")
-            try await stack.connection.send("HSET", .text(key), .text(fields[0]), .text(text))
-            return true
-        }
-    }
-
     @Test("an idle user is pushed after the type's delay")
     func attention() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "eve", platform: "android", token: "eve-phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "eve")
-            try await Self.leaveIdle(socket, user: "eve", in: stack)
+            try await stack.leaveIdle(socket, user: "eve")
             try await stack.append([("user", "eve"), ("type", "news"), ("title", "look")])
             _ = try await socket.first("notification")
             try await eventually("the phone rings too") { stack.pushed() == ["eve-phone": ["look"]] }
@@ -249,7 +231,7 @@ struct QuietHoursTests {
             let token = try await Stack.token(user: "gil")
             try await gateway.register(user: "gil", platform: "android", token: "gil-phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "gil")
-            try await Self.leaveIdle(socket, user: "gil", in: stack)
+            try await stack.leaveIdle(socket, user: "gil")
             try await stack.append([("user", "gil"), ("type", "memo"), ("title", "seen")])
             let frame = try await socket.first("notification")
             let id = try #require(frame["notification"]?["id"]?.string)

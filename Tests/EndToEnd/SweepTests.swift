@@ -70,6 +70,52 @@ struct SweepTests {
         }
     }
 
+    @Test("mail beside the inbox and a push to an idle user that wait when Redis is emptied go out all the same")
+    func forgottenBesideOthers() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(
+                """
+                types:
+                  letter: {channels: [in_app, email]}
+                  memo: {severity: info, delivery: push, lane: critical, attention_delay: 1s}
+                """
+            ).merging(stack.mailSettings()) { $1 }
+            let gateway = try await stack.startGateway(environment: environment)
+            let dispatcher = try await stack.startDispatcher(environment: environment)
+            try await eventually("Redis is known to remember") {
+                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
+            let address = "busy-3x-ada@example.com"
+            try await stack.setAddress(address, of: "ada", wanting: "letter", by: gateway)
+            try await gateway.register(user: "idle", platform: "android", token: "unavailable-3x-phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "idle")
+            try await stack.leaveIdle(socket, user: "idle")
+            try await stack.append([("user", "ada"), ("type", "letter"), ("title", "Mail")])
+            try await stack.append([("user", "idle"), ("type", "memo"), ("title", "Push")])
+            try await eventually("the first try of both has failed, and their notifications wait for nothing") {
+                let tried = try await stack.query(
+                    "SELECT DISTINCT user_id FROM carillon.delivery_attempts WHERE outcome = 'retry'")
+                let (ada, idle) = (try await stack.statuses(user: "ada"), try await stack.statuses(user: "idle"))
+                return tried.count == 2 && ada == ["Mail": "sent"] && idle == ["Push": "delivered"]
+            }
+            #expect(stack.pushed().isEmpty)
+            #expect(try stack.mails().isEmpty)
+            dispatcher.send(SIGKILL)
+            try await dispatcher.waitForExit()
+            try await stack.connection.send("FLUSHALL")
+
+            _ = try await stack.startDispatcher(name: "second", environment: environment)
+            try await eventually("both have come", within: .seconds(60)) {
+                try await stack.hurryMail()
+                let mails = try stack.mails().map(\.recipient)
+                return mails == [address] && stack.pushed() == ["unavailable-3x-phone": ["Push"]]
+            }
+            try await eventually("nothing is remembered of them") {
+                try await stack.query("SELECT 1 FROM carillon.follow_ups").isEmpty
+            }
+        }
+    }
+
     /// Has a dispatcher store a notification for each user and die before it hands them on.
     private static func storeUnowned(_ users: [String], in stack: Stack) async throws {
         let dispatcher = try await stack.startDispatcher(name: "doomed")

@@ -44,6 +44,92 @@ struct FollowUpStoreTests {
         }
     }
 
+    @Test("what was handed on is due no more until the streams are lost, and is forgotten when it has ended")
+    func handedOn() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let mail = (1...2).map { Samples.notification($0, user: "a") }
+            let push = Samples.notification(3, user: "b")
+            _ = try await NotificationStore(pool: pool).store(mail + [push], areRepeats: false)
+            let taken = Self.item(mail[0], .email)
+            let direct = Self.item(mail[1], .email)
+            let attention = Self.item(push, .attention)
+            try await store.put([(taken, Self.now, "unread"), (attention, Self.now, "idle")], now: Self.now)
+            let until = Self.now + .seconds(30)
+            let due = try await store.take(now: Self.now, until: until, limit: 10)
+            #expect(due.count == 2)
+            #expect(due.allSatisfy { !$0.wasHandedOn })
+            // As a dispatcher does when the streams have them.
+            try await store.remember([taken, attention], takenUntil: until, now: Self.now)
+            try await store.remove([taken, attention], takenUntil: until)
+            try await store.remember([direct], now: Self.now)
+            #expect(try await store.take(now: Self.now + .seconds(3_600), until: until, limit: 10).isEmpty)
+
+            let lost = Self.now + .seconds(3_600)
+            try await store.recall(now: lost)
+            let again = try await store.take(now: lost, until: lost + .seconds(30), limit: 10)
+            #expect(again.map(\.item) == [taken, direct, attention])
+            #expect(again.allSatisfy { !$0.wasHandedOn })
+            try await store.remember([taken, direct, attention], takenUntil: lost + .seconds(30), now: lost)
+
+            var settlement = DeliveryStore.Settlement()
+            for (item, isAccepted) in [(taken, false), (attention, true)] {
+                settlement.ended.append(
+                    (user: item.user, id: item.notification, kind: item.kind, isAccepted: isAccepted))
+            }
+            try await DeliveryStore(pool: pool).settle(settlement)
+            // Whoever is never told how it ended drops it in the end.
+            let left = try await store.take(now: lost + .seconds(30 * 24 * 3_600), until: until, limit: 10)
+            #expect(left.map(\.item) == [direct])
+            #expect(left.allSatisfy { $0.wasHandedOn })
+        }
+    }
+
+    @Test("a push that calls for attention has ended when it has for all devices; what quiet hours put off has not")
+    func endedAttention() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let (first, second) = (Samples.notification(1, user: "a"), Samples.notification(2, user: "a"))
+            _ = try await NotificationStore(pool: pool).store([first, second], areRepeats: false)
+            try await pool.query(
+                """
+                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                    last_used_at)
+                VALUES (gen_random_uuid(), 'a', 'android', 'fcm', 'default', 'production', 'phone', now(), now())
+                """
+            )
+            let items = [Self.item(first, .attention), Self.item(second, .attention)]
+            try await store.put(
+                [(items[0], Self.now, "idle"), (items[1], Self.now, "quiet_hours")], now: Self.now)
+            func end() async throws {
+                var settlement = DeliveryStore.Settlement()
+                settlement.ended = items.map {
+                    (user: $0.user, id: $0.notification, kind: $0.kind, isAccepted: false)
+                }
+                try await DeliveryStore(pool: pool).settle(settlement)
+            }
+            func record(_ outcome: String) async throws {
+                try await pool.query(
+                    """
+                    INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, device_id, provider, kind, attempt,
+                        outcome)
+                    SELECT now(), 'a', n.id, d.id, 'fcm', 'push', 1, $1
+                    FROM carillon.notifications n CROSS JOIN carillon.devices d
+                    """,
+                    .text(outcome)
+                )
+            }
+            func left() async throws -> Int { try await pool.query("SELECT 1 FROM carillon.follow_ups").count }
+            try await record("retry")
+            try await end()
+            #expect(try await left() == 2)
+            try await record("failed")
+            try await end()
+            let rest = try await store.take(now: Self.now, until: Self.now + .seconds(30), limit: 10)
+            #expect(rest.map(\.item) == [items[1]])
+        }
+    }
+
     @Test("of one user no more than a page is taken at once, the oldest first; who does not fit waits whole")
     func pages() async throws {
         try await Samples.withStores { pool in

@@ -94,6 +94,8 @@ package struct DeliveryStore: Sendable {
         package var attempts: [Attempt] = []
         package var accepted: [(user: String, id: NotificationID, via: String)] = []
         package var failed: [(user: String, id: NotificationID, reason: String)] = []
+        /// What is not remembered any more as handed to a provider: mail, and pushes that call for attention.
+        package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
         /// Addresses that mail comes back from, as they were written to, and when: one that is set later wins.
         package var deadAddresses: [(user: String, address: String, reason: String, at: Timestamp)] = []
         /// Devices whose token is dead, by evidence of that moment: a later registration wins.
@@ -222,6 +224,7 @@ package struct DeliveryStore: Sendable {
                 )
             )
         }
+        if !settlement.ended.isEmpty { statements.append(Self.end(settlement.ended)) }
         var switchedOff = SwitchedOff()
         guard !statements.isEmpty else { return switchedOff }
         let results = try await self.pool.run(statements)
@@ -235,6 +238,22 @@ package struct DeliveryStore: Sendable {
             for row in results[place] { switchedOff.devices.insert(NotificationID(try row.uuid(0))) }
         }
         return switchedOff
+    }
+
+    private static func end(
+        _ ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)]
+    ) -> PostgresStatement {
+        var accepted = PostgresArray(.bool)
+        for one in ended { accepted.append(bool: one.isAccepted) }
+        return PostgresStatement(
+            FollowUpStore.end,
+            [
+                .array(PostgresArray(texts: ended.map(\.user))),
+                .array(PostgresArray(uuids: ended.map(\.id.halves))),
+                .array(PostgresArray(texts: ended.map(\.kind.rawValue))),
+                .array(accepted),
+            ]
+        )
     }
 
     private static func insert(_ attempts: [Attempt]) -> PostgresStatement {

@@ -22,6 +22,8 @@ package struct FollowUpStore: Sendable {
     /// Something whose time has come, with how its notification stands.
     package struct Due: Sendable {
         package let item: Item
+        /// Whether its delivery was handed to its provider's stream, which has not been lost since: nothing is left to do.
+        package let wasHandedOn: Bool
         /// Nil if the notification is gone.
         package let facts: Facts?
     }
@@ -117,15 +119,17 @@ package struct FollowUpStore: Sendable {
         for row in result {
             guard let kind = FollowUp(rawValue: try row.text(2)) else { continue }
             let item = Item(user: try row.text(0), notification: NotificationID(try row.uuid(1)), kind: kind)
-            guard !row.isNull(6) else {
-                due.append(Due(item: item, facts: nil))
+            let wasHandedOn = try row.bool(6)
+            guard !row.isNull(7) else {
+                due.append(Due(item: item, wasHandedOn: wasHandedOn, facts: nil))
                 continue
             }
             due.append(
                 Due(
                     item: item,
+                    wasHandedOn: wasHandedOn,
                     facts: Facts(
-                        notification: try NotificationColumns.read(row, at: 6),
+                        notification: try NotificationColumns.read(row, at: 7),
                         unread: try row.int4(3),
                         isReplaced: try row.bool(4),
                         wasAccepted: try row.bool(5)
@@ -143,6 +147,41 @@ package struct FollowUpStore: Sendable {
         guard !items.isEmpty else { return }
         let (users, ids, kinds) = Self.columns(items)
         try await self.pool.query(Self.delete, users, ids, kinds, .timestamptz(takenUntil.microseconds))
+    }
+
+    /// How long what was handed on is remembered, if nobody says how it ended.
+    private static let memory: Duration = .seconds(7 * 24 * 3_600)
+
+    /// Remembers mail that is about to be handed to its provider's stream and that no notification's status tells of, until
+    /// its delivery has ended.
+    package func remember(_ items: [Item], now: Timestamp) async throws(PostgresError) {
+        guard !items.isEmpty else { return }
+        let (users, ids, kinds) = Self.columns(items)
+        try await self.pool.query(
+            Self.insertHandedOn, users, ids, kinds, .timestamptz((now + Self.memory).microseconds))
+    }
+
+    /// Remembers what was taken and is in its provider's stream by now, until its delivery has ended.
+    ///
+    /// What has ended already is gone, and what was put off again stays so.
+    ///
+    /// - Parameter takenUntil: what ``take(now:until:limit:)`` was given.
+    package func remember(_ items: [Item], takenUntil: Timestamp, now: Timestamp) async throws(PostgresError) {
+        guard !items.isEmpty else { return }
+        let (users, ids, kinds) = Self.columns(items)
+        try await self.pool.query(
+            Self.markHandedOn, users, ids, kinds, .timestamptz(takenUntil.microseconds),
+            .timestamptz((now + Self.memory).microseconds))
+    }
+
+    /// Makes due what was handed to a provider's stream and has not ended, as the streams are lost.
+    package func recall(now: Timestamp) async throws(PostgresError) {
+        try await self.pool.query(
+            """
+            UPDATE carillon.follow_ups SET due_at = $1, held = false, reason = NULL WHERE reason = '\(Self.handedOn)'
+            """,
+            .timestamptz(now.microseconds)
+        )
     }
 
     /// Has everything that waits for the end of quiet hours looked at anew, spread over a span of time.
@@ -172,6 +211,43 @@ package struct FollowUpStore: Sendable {
     /// A release by an older program has no reason.
     static let waitsForQuietEnd = "(kind = '\(FollowUp.release.rawValue)' OR reason = '\(Self.quietHours)')"
     private static let quietHours = "quiet_hours"
+    /// The reason of a row that waits for nothing: a provider's stream has its delivery, which has not ended.
+    static let handedOn = "handed_on"
+
+    /// $1 to $3: users, ids, kinds; $4: how long they are remembered.
+    private static let insertHandedOn = """
+        INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at, reason)
+        SELECT DISTINCT h.user_id, h.id, h.kind, $4::timestamptz, '\(Self.handedOn)'
+        FROM unnest($1, $2, $3) AS h (user_id, id, kind)
+        ON CONFLICT (user_id, notification_id, kind) DO UPDATE
+        SET due_at = excluded.due_at, held = false, reason = excluded.reason
+        """
+
+    /// $1 to $3: users, ids, kinds; $4: until when they were taken; $5: how long they are remembered.
+    private static let markHandedOn = """
+        UPDATE carillon.follow_ups f SET due_at = $5, held = false, reason = '\(Self.handedOn)'
+        FROM unnest($1, $2, $3) AS h (user_id, notification_id, kind)
+        WHERE f.user_id = h.user_id AND f.notification_id = h.notification_id AND f.kind = h.kind
+            AND f.due_at IS NOT DISTINCT FROM $4
+        """
+
+    /// Forgets what was handed on and has ended: mail with its delivery, a push that calls for attention when a device has it,
+    /// as nothing more is sent for attention's sake then, or when it has ended for all of them.
+    ///
+    /// What quiet hours have put off meanwhile goes on waiting for their end.
+    /// $1 to $4: users, ids, kinds, whether a provider accepted it.
+    static let end = """
+        DELETE FROM carillon.follow_ups q
+        USING unnest($1, $2, $3, $4) AS e (user_id, id, kind, is_accepted)
+        WHERE q.user_id = e.user_id AND q.notification_id = e.id AND q.kind = e.kind
+            AND q.reason IS DISTINCT FROM '\(Self.quietHours)'
+            AND (e.kind = '\(FollowUp.email.rawValue)' OR e.is_accepted OR NOT EXISTS (
+                SELECT FROM carillon.devices d
+                WHERE d.user_id = e.user_id AND d.active AND NOT d.silenced AND NOT EXISTS (
+                    SELECT FROM carillon.delivery_attempts a
+                    WHERE a.notification_id = e.id AND a.device_id = d.id AND a.kind = 'push' AND a.outcome <> 'retry'
+                        AND coalesce(a.reason, '') NOT IN ('\(Self.quietHours)', 'under_way'))))
+        """
 
     private static let insert = """
         INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at, reason, critical)
@@ -240,13 +316,14 @@ package struct FollowUpStore: Sendable {
         taken AS (
             UPDATE carillon.follow_ups f SET due_at = $2, held = true
             WHERE f.ctid = ANY (ARRAY (SELECT place_on_disk FROM chosen)) AND f.due_at <= $1
-            RETURNING f.user_id, f.notification_id, f.kind
+            RETURNING f.user_id, f.notification_id, f.kind, f.reason
         )
         SELECT t.user_id, t.notification_id, t.kind, coalesce(b.unread, 0)::int4, n.replaced_by IS NOT NULL,
             CASE WHEN t.kind = '\(FollowUp.attention.rawValue)' THEN EXISTS (
                 SELECT FROM carillon.delivery_attempts a
                 WHERE a.notification_id = t.notification_id AND a.outcome = 'accepted' AND a.provider <> 'email'
             ) ELSE false END,
+            (t.reason = '\(Self.handedOn)') IS TRUE,
             \(NotificationColumns.list)
         FROM taken t
         LEFT JOIN carillon.notifications n ON n.user_id = t.user_id AND n.id = t.notification_id

@@ -65,9 +65,7 @@ package struct TraceStore: Sendable {
         let results = try await self.pool.run([
             PostgresStatement(Self.notification, key),
             PostgresStatement(Self.attempts, key + [.int4(Int32(Self.mostAttempts))]),
-            PostgresStatement(
-                "SELECT kind, due_at FROM carillon.follow_ups WHERE user_id = $1 AND notification_id = $2 ORDER BY due_at",
-                key),
+            PostgresStatement(Self.followUps, key),
             PostgresStatement(Self.cancellation, key),
         ])
         guard results.count == 4, let row = results[0].first else { return try await self.held(id, user: user) }
@@ -199,6 +197,13 @@ package struct TraceStore: Sendable {
             AND t.at < coalesce(n.expires_at, n.created_at + interval '1 day')
         WHERE n.user_id = $1 AND n.id = $2
         ORDER BY at LIMIT $3
+        """
+
+    /// What was handed on is due no more.
+    private static let followUps = """
+        SELECT kind, due_at FROM carillon.follow_ups
+        WHERE user_id = $1 AND notification_id = $2 AND reason IS DISTINCT FROM '\(FollowUpStore.handedOn)'
+        ORDER BY due_at
         """
 
     private static let cancellation = """

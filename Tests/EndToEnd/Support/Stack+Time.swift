@@ -41,6 +41,23 @@ extension Stack {
         try await self.query("UPDATE carillon.digests SET due_at = now()")
     }
 
+    /// Takes the focus from a user's only socket, as if that had been long ago.
+    func leaveIdle(_ socket: TestSocket, user: String) async throws {
+        try await socket.send(json: #"{"type":"focus","active":false,"ref":1}"#)
+        _ = try await socket.first("done")
+        let key = RedisArgument.text("carillon:presence:{\(user)}")
+        try await eventually("the connection is idle") {
+            let fields = try await self.connection.send("HGETALL", key).strings()
+            guard fields.count == 2 else { return false }
+            var parts = fields[1].split(separator: " ").map(String.init)
+            guard parts.count == 6, parts[3] == "idle", let since = Int64(parts[5]) else { return false }
+            parts[5] = "\(since - 90_000)"
+            let text = parts.joined(separator: " ")
+            try await self.connection.send("HSET", key, .text(fields[0]), .text(text))
+            return true
+        }
+    }
+
     /// Waits until nothing is left of the users' pushes to be sent.
     func waitForPushes() async throws {
         try await eventually("nothing waits for a provider") {

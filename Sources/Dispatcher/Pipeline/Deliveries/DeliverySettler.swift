@@ -229,6 +229,18 @@ struct DeliverySettler: Sendable {
                 milliseconds: Int32(clamping: outcome.duration.inMicroseconds / 1_000)
             )
         )
+        guard self.isMail || work.callsForAttention, !work.isRetraction, Self.isEnd(result, reason) else { return }
+        ledger.settlement.ended.append(
+            (work.user, work.notification, self.isMail ? .email : .attention, result == .accepted))
+    }
+
+    /// Whether a delivery goes no further: it is neither tried nor looked at again, nor in another entry's hands.
+    private static func isEnd(_ result: DeliveryStore.Outcome, _ reason: String?) -> Bool {
+        switch result {
+        case .retry: false
+        case .skipped: reason != GateRefusal.quietHours.rawValue && reason != GateRefusal.underWay.rawValue
+        case .accepted, .failed: true
+        }
     }
 
     private func log(

@@ -46,11 +46,14 @@ package struct FollowUpService: Service {
         let until = now + Self.hold
         let taken = try await self.dispatcher.followUps.take(now: now, until: until, limit: Self.batchSize)
         guard !taken.isEmpty else { return 0 }
-        let present = taken.compactMap { due in due.facts.map { (due.item.kind, $0) } }
-        let items = present.map { kind, stand in
+        var present: [(item: FollowUpStore.Item, stand: FollowUpStore.Facts)] = []
+        for due in taken where !due.wasHandedOn {
+            if let stand = due.facts { present.append((due.item, stand)) }
+        }
+        let items = present.map { item, stand in
             // Pushed before, perhaps, by one who died before it could say so: the attempts are looked at.
             RouteItem(
-                notification: stand.notification, unread: stand.unread, isRepeat: true, progress: .due(kind))
+                notification: stand.notification, unread: stand.unread, isRepeat: true, progress: .due(item.kind))
         }
         let router = Router(dispatcher: self.dispatcher)
         var facts = try await RouteFacts(items, catalog: self.dispatcher.catalog, dispatcher: self.dispatcher)
@@ -64,24 +67,30 @@ package struct FollowUpService: Service {
         try await facts.count(releases: interrupting)
         var plan = RoutePlan()
         var releases: [ReleaseSummary.Release] = []
+        var handedOn: [FollowUpStore.Item] = []
         for (index, item) in items.enumerated() {
             let known = facts.facts(item, at: index)
             let devices = facts.devices(of: item)
-            if let refusal = self.refusal(item, present[index].1, known) {
-                self.settle(item.notification, refusal, present[index].0, in: &plan)
+            let kind = present[index].item.kind
+            if let refusal = self.refusal(item, present[index].stand, known) {
+                self.settle(item.notification, refusal, kind, in: &plan)
                 continue
             }
             let steps = decide(known)
-            if present[index].0 == .release, steps == [.push] {
+            if kind == .release, steps == [.push] {
                 releases.append(ReleaseSummary.Release(item: item, facts: known, devices: devices))
             } else {
+                let before = plan.deliveries.count
                 router.add(steps, item, known, devices: devices, to: &plan)
+                // A release's notification says itself that it waits for its provider.
+                if kind != .release, plan.deliveries.count > before { handedOn.append(present[index].item) }
             }
         }
         try await ReleaseSummary(dispatcher: self.dispatcher).add(releases, to: &plan)
         try await router.carryOut(plan)
         await self.dispatcher.tell(plan.told)
-        // What was put off again has another moment by now, and stays.
+        try await self.dispatcher.followUps.remember(handedOn, takenUntil: until, now: now)
+        // What was handed on, or put off again, has another moment by now, and stays.
         try await self.dispatcher.followUps.remove(taken.map(\.item), takenUntil: until)
         PipelineMetrics.followed.increment(by: taken.count)
         return taken.count

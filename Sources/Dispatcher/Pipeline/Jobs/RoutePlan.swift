@@ -25,6 +25,8 @@ struct RoutePlan {
     private(set) var releases: [Mark] = []
     private(set) var notes: [(user: String, id: NotificationID, decision: String)] = []
     private(set) var postponed: [Postponement] = []
+    /// Mail that is handed on beside another channel, whose loss the notification's status would not tell.
+    private(set) var remembered: [FollowUpStore.Item] = []
     private(set) var skipped: [DeliveryStore.Attempt] = []
     private(set) var told: [LifecycleEvent] = []
     private(set) var frameCount = 0
@@ -162,6 +164,12 @@ struct RoutePlan {
             isRepeat: isRepeat
         )
         self.deliveries.append(Delivery(provider: .email, lane: notification.lane, work: work))
+    }
+
+    /// Has a notification's mail remembered until it has ended.
+    mutating func remember(_ notification: Notification) {
+        self.remembered.append(
+            FollowUpStore.Item(user: notification.user, notification: notification.id, kind: .email))
     }
 
     /// Ends a notification's deferral: its follow-up still stands if this process dies before the push is in its stream.

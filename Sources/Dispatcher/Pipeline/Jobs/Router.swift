@@ -164,7 +164,11 @@ struct Router: Sendable {
             }
         guard let obstacle else {
             plan.mail(notification, isRepeat: item.isRepeat)
-            if isAllThereIs { plan.mark(notification, .pending, reason: "queued", via: nil) }
+            if isAllThereIs {
+                plan.mark(notification, .pending, reason: "queued", via: nil)
+            } else if item.progress == .stored {
+                plan.remember(notification)
+            }
             return
         }
         plan.skip(notification, device: nil, reason: obstacle, at: facts.now)
@@ -193,6 +197,12 @@ struct Router: Sendable {
     /// Puts off first, so that nothing is out whose later part nobody would remember.
     func carryOut(_ plan: RoutePlan) async throws {
         try await self.dispatcher.putOff(plan.postponed)
+        let (remembered, now) = (plan.remembered, self.dispatcher.now())
+        if !remembered.isEmpty {
+            try await self.dispatcher.untilDone("remember mail") {
+                try await self.dispatcher.followUps.remember(remembered, now: now)
+            }
+        }
         let releases = plan.releases
         if !releases.isEmpty {
             try await self.dispatcher.untilDone("release notifications") {

@@ -69,7 +69,8 @@ package struct SweepService: Service {
         try await self.dispatcher.notifications.advanceSweep(before: before)
     }
 
-    /// A Redis that was emptied has lost its deliveries and retries too: what waited for a provider has no owner any more.
+    /// A Redis that was emptied has lost its deliveries and retries too: what waited for a provider has no owner any more, and
+    /// mail and pushes that were handed on beside it are due again.
     ///
     /// What a provider has accepted meanwhile is known by its attempts and not sent again.
     private func disownForgotten(now: Timestamp) async throws {
@@ -81,6 +82,7 @@ package struct SweepService: Service {
             try await self.dispatcher.notifications.disownQueued(after: after, until: until)
             after = until
         }
+        try await self.dispatcher.followUps.recall(now: now)
         // Last, so that a round that was cut short is begun again.
         try await self.dispatcher.redis.send("SET", key, .text(self.dispatcher.name))
     }
