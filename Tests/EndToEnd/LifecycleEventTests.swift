@@ -63,6 +63,7 @@ struct LifecycleEventTests {
             let events = try await stack.events()
             let summary = try #require(events.first { $0["event"] == "sent" })
             #expect(summary["device"] == device)
+            #expect(summary["org"] == "acme")
             let reasons = Set(events.filter { $0["event"] == "summarised" }.map { $0["reason"] })
             #expect(reasons == [summary["notification"]])
         }

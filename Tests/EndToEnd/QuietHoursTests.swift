@@ -22,6 +22,7 @@ struct QuietHoursTests {
           fire: {severity: alert, delivery: push, quiet_hours: ignore}
           whisper: {severity: info, delivery: push, quiet_hours: in_app_only}
           gone: {severity: info, delivery: push, quiet_hours: drop}
+          notice: {severity: info, delivery: push, required: true}
         """
 
     private static func with(_ body: (Stack, Gateway) async throws -> Void) async throws {
@@ -129,6 +130,83 @@ struct QuietHoursTests {
             let unread = try await gateway.call(
                 .get, "/v1/notifications/unread-count", token: try await Stack.token(user: "gil"))
             #expect(unread.body["unread"]?.integer == 5)
+        }
+    }
+
+    @Test("what nobody can refuse comes one by one however much it is, to those who opted out of everything too")
+    func required() async throws {
+        try await Self.with { stack, gateway in
+            let notices = (1...6).map { "notice \($0)" }
+            for (user, others) in [("hal", 0), ("ivy", 6), ("jon", 5)] {
+                try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
+                try await gateway.set(QuietNow.settings, of: user)
+                for title in notices {
+                    try await stack.append([("user", user), ("type", "notice"), ("title", title)])
+                }
+                for number in 0..<others {
+                    try await stack.append([("user", user), ("type", "news"), ("title", "news \(number)")])
+                }
+                try await eventually("all wait") {
+                    try await stack.statuses(user: user).values.count { $0 == "deferred" } == 6 + others
+                }
+            }
+            try await gateway.set(#"{"opted_out":true,"quiet_hours":null}"#, of: "hal")
+            for user in ["ivy", "jon"] { try await gateway.set(QuietNow.over, of: user) }
+            let expected = [
+                "hal-phone": notices, "ivy-phone": ["6 notifications"] + notices,
+                "jon-phone": (0..<5).map { "news \($0)" } + notices,
+            ]
+            try await eventually("each notice comes alone, and of the rest a summary where it is many") {
+                stack.pushed().mapValues { $0.sorted() } == expected.mapValues { $0.sorted() }
+            }
+            try await eventually("no notice counts as part of a summary") {
+                let rows = try await stack.query(
+                    "SELECT DISTINCT sent_via FROM carillon.notifications WHERE type = 'notice'")
+                return try rows.map { try $0.optionalText(0) } == ["fcm"]
+            }
+        }
+    }
+
+    @Test("a trace names the summary that stands for it; a summary is of its items' organisation, if it is one")
+    func summaryTrace() async throws {
+        try await Self.with { stack, gateway in
+            for (user, orgs) in [("kim", ["acme"]), ("lea", ["acme", "other"])] {
+                try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
+                try await gateway.set(QuietNow.settings, of: user)
+                for number in 0..<6 {
+                    let org = orgs[number % orgs.count]
+                    try await stack.append([
+                        ("user", user), ("type", "news"), ("title", "n\(number)"), ("org", org),
+                    ])
+                }
+                try await eventually("all wait") {
+                    try await stack.statuses(user: user).values.count { $0 == "deferred" } == 6
+                }
+                try await gateway.set(QuietNow.over, of: user)
+            }
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            for (user, org) in [("kim", "acme"), ("lea", "")] {
+                try await eventually("the summary is sent") {
+                    stack.pushed()["\(user)-phone"] == ["6 notifications"]
+                }
+                let summary = try #require(
+                    try await stack.query(
+                        "SELECT id, org_id FROM carillon.notifications WHERE user_id = $1 AND type = 'summary'",
+                        .text(user)
+                    ).first)
+                #expect(try summary.text(1) == org)
+                let id = NotificationID(try summary.uuid(0)).description
+                let items = try await stack.query(
+                    "SELECT id FROM carillon.notifications WHERE user_id = $1 AND type = 'news'", .text(user))
+                for item in items {
+                    let path = "/v1/admin/notifications/\(NotificationID(try item.uuid(0)))/trace?user=\(user)"
+                    try await eventually("the trace names it once") {
+                        let steps = try await gateway.call(.get, path, token: admin).body["steps"]?.array ?? []
+                        let summarised = steps.filter { $0["event"]?.string == "summarised" }
+                        return summarised.map { $0["summary"]?.string } == [id]
+                    }
+                }
+            }
         }
     }
 

@@ -97,7 +97,9 @@ package struct NotificationTrace: Sendable {
         steps += record.attempts.map { attempt in
             if attempt.kind == AuditStep.kind {
                 let end = attempt.milliseconds.map { attempt.at + .milliseconds($0) }
-                return Step(attempt.at, attempt.outcome, [("reason", attempt.reason), ("until", end?.rfc3339)])
+                return Step(
+                    attempt.at, attempt.outcome,
+                    [("reason", attempt.reason), ("until", end?.rfc3339), ("summary", attempt.providerID)])
             }
             return Step(
                 attempt.at, attempt.kind,

@@ -7,6 +7,8 @@ package enum AuditStep: String, Sendable, CaseIterable {
     case deferred
     /// No socket proved receipt in time.
     case unproven
+    /// A summary, whose id stands in the place of a provider's, was pushed for it.
+    case summarised
 
     package static let kind = "step"
     /// Where other rows name a provider.

@@ -64,6 +64,21 @@ enum DeliverySQL {
         )
         """
 
+    /// $1 to $3: users, ids, summaries; $4: when.
+    ///
+    /// Whoever died before it was done with has recorded it already.
+    static let summarised = """
+        INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, provider, kind, attempt, outcome, provider_id)
+        SELECT $4::timestamptz, s.user_id, s.id, '\(AuditStep.provider)', '\(AuditStep.kind)', 0,
+            '\(AuditStep.summarised.rawValue)', s.summary::text
+        FROM unnest($1, $2, $3) AS s (user_id, id, summary)
+        WHERE NOT EXISTS (
+            SELECT FROM carillon.delivery_attempts a
+            WHERE a.notification_id = s.id AND a.kind = '\(AuditStep.kind)'
+                AND a.outcome = '\(AuditStep.summarised.rawValue)' AND a.at >= $4::timestamptz - interval '1 hour'
+        )
+        """
+
     /// What was cancelled while a provider had it says so, and counts as sent; what waits for the end of quiet hours goes on
     /// waiting for its push, mail or not.
     static let accepted = """

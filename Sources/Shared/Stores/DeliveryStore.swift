@@ -332,6 +332,18 @@ package struct DeliveryStore: Sendable {
             .array(PostgresArray(uuids: notifications.map(\.id.halves))), .timestamptz(moment.microseconds))
     }
 
+    /// Records of notifications which summary stands for each; of one that was recorded within the hour, no more.
+    package func noteSummarised(
+        _ notifications: [(user: String, id: NotificationID, summary: NotificationID)],
+        at moment: Timestamp
+    ) async throws(PostgresError) {
+        guard !notifications.isEmpty else { return }
+        try await self.pool.query(
+            DeliverySQL.summarised, .array(PostgresArray(texts: notifications.map(\.user))),
+            .array(PostgresArray(uuids: notifications.map(\.id.halves))),
+            .array(PostgresArray(uuids: notifications.map(\.summary.halves))), .timestamptz(moment.microseconds))
+    }
+
     /// Makes the audit's parts for the days ahead.
     package func makeAttemptParts() async throws(PostgresError) {
         try await self.pool.query(

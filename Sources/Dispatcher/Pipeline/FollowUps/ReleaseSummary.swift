@@ -13,6 +13,8 @@ import Streams
 
 /// Pushes what quiet hours held back: one by one, or as one summary where a user would get more than five at once.
 ///
+/// What its user cannot refuse goes alone always, since a summary can be refused.
+///
 /// The notifications themselves are in the inbox all the time; a summary is a push that counts and names them.
 struct ReleaseSummary: Sendable {
     /// How many pushes a user gets at once before they become a summary.
@@ -36,10 +38,11 @@ struct ReleaseSummary: Sendable {
         let router = Router(dispatcher: self.dispatcher)
         var many: [[Release]] = []
         for group in Dictionary(grouping: releases, by: { ExactText($0.item.notification.user) }).values {
-            if group.count > Self.mostSingle {
-                many.append(group.sorted { $0.item.notification.id < $1.item.notification.id })
-            } else {
-                for one in group { router.add([.push], one.item, one.facts, devices: one.devices, to: &plan) }
+            let refusable = group.filter { !$0.facts.type.isRequired }
+            let areMany = refusable.count > Self.mostSingle
+            if areMany { many.append(refusable.sorted { $0.item.notification.id < $1.item.notification.id }) }
+            for one in group where !areMany || one.facts.type.isRequired {
+                router.add([.push], one.item, one.facts, devices: one.devices, to: &plan)
             }
         }
         guard !many.isEmpty else { return }
@@ -55,7 +58,7 @@ struct ReleaseSummary: Sendable {
                 PipelineMetrics.summaries.increment()
             }
             for one in group {
-                plan.mark(one.item.notification, .sent, reason: "summarised", via: "summary")
+                plan.summarise(one.item.notification, as: summary.id)
                 guard self.dispatcher.events.isOn else { continue }
                 plan.tell(
                     .summarised, one.item.notification, at: one.facts.now, channel: .push,
@@ -90,6 +93,9 @@ struct ReleaseSummary: Sendable {
             createdAt: now
         )
         summary.jobEntry = "summary/\(first.id)"
+        // Nobody hears of what another organisation sent.
+        let orgs = Set(notifications.map(\.org))
+        if orgs.count == 1 { summary.org = first.org }
         let severities = Set(notifications.map(\.severity))
         summary.severity = Severity.allCases.first { severities.contains($0) } ?? .info
         summary.delivery = .push

@@ -27,6 +27,8 @@ struct RoutePlan {
     private(set) var postponed: [Postponement] = []
     /// Mail that is handed on beside another channel, whose loss the notification's status would not tell.
     private(set) var remembered: [FollowUpStore.Item] = []
+    /// Which summaries stand for which notifications.
+    private(set) var summarised: [(user: String, id: NotificationID, summary: NotificationID)] = []
     private(set) var skipped: [DeliveryStore.Attempt] = []
     private(set) var told: [LifecycleEvent] = []
     private(set) var frameCount = 0
@@ -179,6 +181,12 @@ struct RoutePlan {
 
     mutating func mark(_ notification: Notification, _ status: NotificationStatus, reason: String?, via: String?) {
         self.marks.append((notification.user, notification.id, status, reason, via))
+    }
+
+    /// Ends what a summary stands for.
+    mutating func summarise(_ notification: Notification, as summary: NotificationID) {
+        self.mark(notification, .sent, reason: "summarised", via: "summary")
+        self.summarised.append((notification.user, notification.id, summary))
     }
 
     /// Notes for upstream apps what became of a notification.

@@ -217,6 +217,12 @@ struct Router: Sendable {
                 try await self.dispatcher.notifications.mark(marks, notes: notes)
             }
         }
+        let summarised = plan.summarised
+        if !summarised.isEmpty {
+            try await self.dispatcher.untilDone("record summaries") {
+                try await self.dispatcher.deliveries.noteSummarised(summarised, at: now)
+            }
+        }
         let skipped = plan.skipped
         if !skipped.isEmpty {
             try await self.dispatcher.untilDone("record attempts") {
