@@ -111,6 +111,38 @@ struct DigestTests {
         }
     }
 
+    @Test("items that lack what a summary's words ask for are left out, which is logged once for a type")
+    func missing() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(
+                """
+                types:
+                  reply:
+                    digest: {window: 1h}
+                    summary:
+                      en: {title: "{{count}} replies", body: "{{#items}}{{data.post}};{{/items}}"}
+                """
+            )
+            let gateway = try await stack.startGateway(environment: environment)
+            let dispatcher = try await stack.startDispatcher(environment: environment)
+            for user in ["some", "none"] {
+                try await Self.reply(stack, user, ["bare 1", "bare 2"])
+            }
+            try await Self.reply(stack, "some", ["whole"], [("data", #"{"post":"p3"}"#)])
+            try await stack.closeDigests()
+            let some = try await Self.only(gateway, "some")
+            #expect(some["title"]?.string == "3 replies")
+            #expect(some["body"]?.string == "p3;")
+            #expect(some["data"]?["count"]?.integer == 3)
+            let none = try await Self.only(gateway, "none")
+            #expect(none["title"]?.string == "2 notifications")
+            #expect(Set((none["body"]?.string ?? "").split(separator: "\n")) == ["bare 1", "bare 2"])
+            let lines = dispatcher.errors().split(separator: "\n").filter { $0.contains("a summary's words ask for") }
+            #expect(lines.count == 1)
+            #expect(lines.first?.contains("data.post") == true)
+        }
+    }
+
     @Test("a summary of what is for the inbox rests there; what has expired is not in it")
     func channels() async throws {
         try await Self.with { stack, gateway in

@@ -39,6 +39,9 @@ enum DispatcherMetrics {
             MetricFamily(
                 "carillon_summaries", .counter, "summaries of digests, and in place of more than five pushes at once"),
             MetricFamily(
+                "carillon_summaries_faulty", .counter,
+                "summaries without some items or in plain words, as the catalog's asked for what was not there"),
+            MetricFamily(
                 "carillon_schedules_stored", .counter, "jobs put aside that are due later, a part for each zone"),
             MetricFamily(
                 "carillon_schedules_fired", .counter, "jobs put aside, and occurrences of recurring ones, that fired"),

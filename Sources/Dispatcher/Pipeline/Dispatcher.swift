@@ -45,6 +45,7 @@ package struct Dispatcher: Sendable {
     let inHand = EntriesInHand()
     let badges = BadgeBoard()
     let leaseClock = LeaseClock()
+    let summaryFaults = SummaryFaults()
 
     package init(
         name: String,

@@ -37,6 +37,8 @@ enum PipelineMetrics {
     static let held = Counter(label: "carillon.digests.held")
     /// Summaries in place of many pushes.
     static let summaries = Counter(label: "carillon.summaries")
+    /// Summaries that lack items, or have plain words, as the catalog's asked for what was not there.
+    static let faultySummaries = Counter(label: "carillon.summaries.faulty")
     /// Events for upstream apps.
     static let events = Events()
 

@@ -69,7 +69,7 @@ package struct DigestService: Service {
             try await self.dispatcher.recipients.wishes(keys)
         }
         let decided = zip(due, wishes).map { digest, wish in
-            let summary = Self.summary(of: digest, catalog, locale: wish.settings.locale, now: now)
+            let summary = self.summary(of: digest, catalog, locale: wish.settings.locale, now: now)
             return self.dispatcher.decideStoring(summary, catalog, wishes: wish, now: now)
         }
         let batch = try await self.dispatcher.untilDone("store digests") {
@@ -137,14 +137,14 @@ package struct DigestService: Service {
         }
     }
 
-    private static func summary(
+    private func summary(
         of digest: DigestStore.Due,
         _ catalog: Catalog,
         locale: String?,
         now: Timestamp
     ) -> Notification {
         let type = catalog[digest.type] ?? NotificationType(name: digest.type)
-        let content = Self.content(of: digest, type: type, catalog, locale: locale)
+        let content = self.content(of: digest, type: type, catalog, locale: locale)
         var summary = NotificationDraft(content, type: type, lane: digest.lane, createdAt: now)
             .notification(id: DigestStore.summary(of: digest.id, user: digest.user), user: digest.user)
         summary.org = digest.org
@@ -154,7 +154,7 @@ package struct DigestService: Service {
     }
 
     /// One item alone as it is, or what stands for several; by no channel that none of them had.
-    private static func content(
+    private func content(
         of digest: DigestStore.Due,
         type: NotificationType,
         _ catalog: Catalog,
@@ -164,6 +164,9 @@ package struct DigestService: Service {
         if digest.count > 1 {
             let text = SummaryText(
                 count: digest.count, lines: digest.first, type: type.name, catalog: catalog, locale: locale)
+            if let fault = text.fault {
+                self.dispatcher.summaryFaults.note(fault, type: type.name, logger: self.dispatcher.logger)
+            }
             (content.title, content.body) = (text.title, text.body)
             content.data = SummaryText.data(count: digest.count, notifications: digest.first.map(\.id))
         } else if digest.alone == nil, let only = digest.first.first {

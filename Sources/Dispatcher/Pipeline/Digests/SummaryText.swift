@@ -14,6 +14,8 @@ struct SummaryText: Sendable, Equatable {
 
     private(set) var title: String
     private(set) var body: String
+    /// What the catalog's words asked for that is not there; nil if nothing, or where there are no such words.
+    private(set) var fault: JobFault?
 
     /// Plain words.
     ///
@@ -25,14 +27,26 @@ struct SummaryText: Sendable, Equatable {
         self.body = titles.filter { !$0.isEmpty }.prefix(Self.mostTitles).joined(separator: "\n")
     }
 
-    /// The words of a type's summary, which get `count` and the first ten as `items`; plain ones if the catalog has none, or
-    /// they ask for what is not there.
+    /// The words of a type's summary, which get `count` and the first ten as `items`, but for those that lack what the words
+    /// ask for; plain ones if the catalog has none, or if all lack something.
     init(count: Int, lines: [DigestStore.Line], type: String, catalog: Catalog, locale: String?) {
         self.init(count: count, titles: lines.map(\.title))
         guard let templates = catalog.summary(of: type) else { return }
-        let variables = TemplateVariables(json: Self.variables(count: count, lines: lines))
-        var renderer = MessageRenderer(templates, default: catalog.defaultLocale, variables: variables)
-        guard let message = try? renderer.message(locale: locale) else { return }
+        func words(of lines: [DigestStore.Line]) throws(JobFault) -> RenderedMessage {
+            let variables = TemplateVariables(json: Self.variables(count: count, lines: lines))
+            var renderer = MessageRenderer(templates, default: catalog.defaultLocale, variables: variables)
+            return try renderer.message(locale: locale)
+        }
+        do throws(JobFault) {
+            self.say(try words(of: lines))
+        } catch {
+            self.fault = error
+            let complete = lines.filter { (try? words(of: [$0])) != nil }
+            if !complete.isEmpty, let message = try? words(of: complete) { self.say(message) }
+        }
+    }
+
+    private mutating func say(_ message: RenderedMessage) {
         self.title = message.title
         self.body = message.body
     }

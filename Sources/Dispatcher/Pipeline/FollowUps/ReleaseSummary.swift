@@ -107,6 +107,9 @@ struct ReleaseSummary: Sendable {
         let text = SummaryText(
             count: notifications.count, lines: lines, type: type.name, catalog: self.dispatcher.catalog,
             locale: group[0].facts.settings.locale)
+        if let fault = text.fault {
+            self.dispatcher.summaryFaults.note(fault, type: type.name, logger: self.dispatcher.logger)
+        }
         summary.title = text.title
         summary.body = text.body
         summary.category = type.category
