@@ -88,7 +88,7 @@ struct RoutingTests {
             (Self.online, true, true),
         ]
         for row in table {
-            for channels in [Channels.inApp, [.inApp, .email]] {
+            for channels in [[.inApp], [.inApp, .email]] as [Channels] {
                 let facts = Facts.make(.stored) {
                     $0.notification.channels = channels
                     $0.presence = row.presence
