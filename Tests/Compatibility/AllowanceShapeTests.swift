@@ -136,6 +136,23 @@ struct AllowanceShapeTests {
         #expect(value["quietHoursEnd"]?.string == "07:30:00")
     }
 
+    @Test("Preferences: the word for a category holds for its types, channel by channel, unless they have their own")
+    func categories() throws {
+        let types = CodedTypes([
+            Self.type("a", code: 1) { $0.category = "c" }, Self.type("b", code: 2) { $0.category = "c" },
+            Self.type("d", code: 3) { $0.category = "other" }, Self.type("e", code: 4),
+        ])
+        let wishes = [
+            PreferenceKey.category("c"): TypePreference(inApp: false, push: false, email: true),
+            "b": TypePreference(push: true),
+        ]
+        let value = try Self.value { AllowanceShape.write(types, wishes: wishes, quietHours: nil, to: &$0) }
+        let items = try #require(value["preferences"]?.array)
+        #expect(items.compactMap { $0["inAppEnabled"]?.bool } == [false, false, true, true])
+        #expect(items.compactMap { $0["pushEnabled"]?.bool } == [false, true, true, true])
+        #expect(items.compactMap { $0["emailEnabled"]?.bool } == [true, true, false, false])
+    }
+
     @Test("A type is found by its number, and by its name in any case")
     func codes() {
         let types = CodedTypes([Self.type("BalanceAlert", code: 1), Self.type("uncoded", code: nil)])

@@ -67,4 +67,15 @@ struct NewsShapeTests {
                 + #""preferences":{"breaking_news":false,"daily_digest":true}}"#)
         #expect(Self.status(devices, isOptedOut: true).hasPrefix(#"{"notifications_enabled":false,"has_token":true"#))
     }
+
+    @Test("The word for the category holds for its types, unless they have their own")
+    func category() {
+        let wishes = [
+            PreferenceKey.category(NewsShape.category): TypePreference(push: false),
+            "daily_digest": TypePreference(push: true),
+        ]
+        #expect(
+            Self.status([], isOptedOut: false, wishes: wishes)
+                .hasSuffix(#""preferences":{"breaking_news":false,"daily_digest":true}}"#))
+    }
 }

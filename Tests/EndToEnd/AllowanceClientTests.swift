@@ -231,4 +231,46 @@ struct AllowanceClientTests {
             }
         }
     }
+
+    @Test("what is said of a category is shown for its types, and stays the category's when a client sends it back")
+    func categories() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let preferences = "\(Self.inbox)/preferences"
+            func say(_ channels: String) async throws {
+                let body = #"{"categories":[{"category":"Allowance",\#(channels)}]}"#
+                #expect(try await ada.send(.put, "/v1/preferences", body).status == 200)
+            }
+            func deposit() async throws -> JSONValue? {
+                let list = try await ada.get(preferences).body["preferences"]?.array
+                return list?.first { $0["notificationType"]?.integer == 10 }
+            }
+            func hybrid() async throws -> JSONValue? {
+                let list = try await ada.get("/api/notifications/preferences").body["preferences"]?.array
+                return list?.first { $0["type"]?.string == "AllowanceDeposit" }
+            }
+            try await say(#""push":false"#)
+            #expect(try await deposit()?["pushEnabled"]?.bool == false)
+            #expect(try await deposit()?["inAppEnabled"]?.bool == true)
+            #expect(try await hybrid()?["push_enabled"]?.bool == false)
+
+            // The app sends back what it was shown.
+            let shown = #"{"notificationType":10,"inAppEnabled":true,"pushEnabled":false,"emailEnabled":false}"#
+            let answer = try await ada.send(.put, preferences, #"{"preferences":[\#(shown)]}"#)
+            #expect(answer.status == 200)
+            let one = #"{"type":"AllowanceDeposit","push_enabled":false}"#
+            let entry = try await ada.send(.put, "/api/notifications/preferences", one).body
+            #expect(entry["push_enabled"]?.bool == false)
+            try await say(#""push":true"#)
+            #expect(try await deposit()?["pushEnabled"]?.bool == true, "nothing was said of the type itself")
+            #expect(try await hybrid()?["push_enabled"]?.bool == true)
+
+            // What is another word than the category's is the type's own.
+            _ = try await ada.send(.put, "/api/notifications/preferences", one)
+            try await say(#""email":true"#)
+            #expect(try await deposit()?["pushEnabled"]?.bool == false)
+            #expect(try await deposit()?["emailEnabled"]?.bool == false, "said with the first one")
+        }
+    }
 }

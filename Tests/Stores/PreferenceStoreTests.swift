@@ -65,6 +65,32 @@ struct PreferenceStoreTests {
         }
     }
 
+    @Test("what only repeats the word for a category is not stored for the type, where that has none of its own")
+    func repeated() async throws {
+        try await Samples.withStores { pool in
+            let store = PreferenceStore(pool: pool)
+            let category = PreferenceKey.category("c")
+            func say(_ type: String, _ wish: TypePreference) async throws -> TypePreference? {
+                try await store.set(
+                    user: "a", preferences: [type: wish], keepsUnsaid: true, categories: ["x": "c", "y": "c"])
+                return try await store.preferences(user: "a")[type]
+            }
+            try await store.set(
+                user: "a",
+                preferences: [category: TypePreference(inApp: true, push: false), "y": TypePreference(push: true)])
+            let all = TypePreference(inApp: true, push: false, email: false)
+            // A first word, one more, and one that changes what the category says.
+            #expect(try await say("x", all) == TypePreference(email: false))
+            #expect(try await say("x", all) == TypePreference(email: false))
+            #expect(try await say("x", TypePreference(push: true)) == TypePreference(push: true, email: false))
+            #expect(try await say("x", TypePreference(push: false)) == TypePreference(push: false, email: false))
+            // Own words change whatever the category says, and those of types of other categories do not know of it.
+            #expect(try await say("y", all) == TypePreference(push: false, email: false))
+            #expect(try await say("z", all) == all)
+            #expect(try await store.preferences(user: "a")[category] == TypePreference(inApp: true, push: false))
+        }
+    }
+
     @Test("e-mail switched off as a whole is a wish of every type")
     func emailOptOut() async throws {
         try await Samples.withStores { pool in

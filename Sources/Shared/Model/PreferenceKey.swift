@@ -14,3 +14,14 @@ package enum PreferenceKey {
         key.hasPrefix(self.categoryPrefix) ? String(key.dropFirst(self.categoryPrefix.count)) : nil
     }
 }
+
+extension [String: TypePreference] {
+    /// What a user wants of a type: their word for it and, where that leaves a channel open, the one for its category.
+    ///
+    /// What neither says is as the type has it by default.
+    package func wish(for type: NotificationType) -> TypePreference {
+        let own = self[type.name] ?? TypePreference()
+        guard let category = type.category, let wide = self[PreferenceKey.category(category)] else { return own }
+        return own.filled(from: wide)
+    }
+}

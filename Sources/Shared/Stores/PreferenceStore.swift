@@ -43,26 +43,32 @@ package struct PreferenceStore: Sendable {
 
     /// Sets preferences of the types named; the others stay.
     ///
-    /// - Parameter keepsUnsaid: whether channels of which nothing is said stay as they are; else the type's default holds for them.
+    /// - Parameters:
+    ///   - keepsUnsaid: whether channels of which nothing is said stay as they are; else the type's default holds for them.
+    ///   - categories: the categories of types, by type: where the user's word for the category holds, since there is none for the
+    ///     type, nothing is stored of a channel of which only the same is said.
     package func set(
         user: String,
         preferences: [String: TypePreference],
-        keepsUnsaid: Bool = false
+        keepsUnsaid: Bool = false,
+        categories: [String: String] = [:]
     ) async throws(PostgresError) {
         try await self.pool.run(
             [PostgresStatement(Self.makeUser, [.text(user)])]
-                + Self.statements(user: user, preferences: preferences, keepsUnsaid: keepsUnsaid)
+                + Self.statements(
+                    user: user, preferences: preferences, keepsUnsaid: keepsUnsaid, categories: categories)
         )
         if preferences.values.contains(where: { $0.quietHours != nil }) {
             try await self.pool.run([Self.reconsiderReleases(users: [user])])
         }
     }
 
-    /// What ``set(user:preferences:keepsUnsaid:)`` runs for a user who is known.
+    /// What ``set(user:preferences:keepsUnsaid:categories:)`` runs for a user who is known.
     static func statements(
         user: String,
         preferences: [String: TypePreference],
-        keepsUnsaid: Bool = false
+        keepsUnsaid: Bool = false,
+        categories: [String: String] = [:]
     ) -> [PostgresStatement] {
         func flag(_ value: Bool?) -> PostgresValue { value.map { .bool($0) } ?? .null(.bool) }
         func number(_ value: Int?) -> PostgresValue { value.map { .int4(Int32(clamping: $0)) } ?? .null(.int4) }
@@ -73,11 +79,12 @@ package struct PreferenceStore: Sendable {
                 """
                 INSERT INTO carillon.preferences AS p
                     (user_id, type, in_app, push, email, quiet_off, quiet_start, quiet_end, quiet_weekdays)
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+                SELECT $1, $2, nullif($3, c.in_app), nullif($4, c.push), nullif($5, c.email), $6, $7, $8, $9
+                FROM (SELECT 1) AS one LEFT JOIN carillon.preferences c ON c.user_id = $1 AND c.type = $12
                 ON CONFLICT (user_id, type) DO UPDATE SET
-                    in_app = CASE WHEN $11 THEN coalesce(excluded.in_app, p.in_app) ELSE excluded.in_app END,
-                    push = CASE WHEN $11 THEN coalesce(excluded.push, p.push) ELSE excluded.push END,
-                    email = CASE WHEN $11 THEN coalesce(excluded.email, p.email) ELSE excluded.email END,
+                    in_app = CASE WHEN p.in_app IS NULL THEN excluded.in_app WHEN $11 THEN coalesce($3, p.in_app) ELSE $3 END,
+                    push = CASE WHEN p.push IS NULL THEN excluded.push WHEN $11 THEN coalesce($4, p.push) ELSE $4 END,
+                    email = CASE WHEN p.email IS NULL THEN excluded.email WHEN $11 THEN coalesce($5, p.email) ELSE $5 END,
                     quiet_off = CASE WHEN $10 THEN p.quiet_off ELSE excluded.quiet_off END,
                     quiet_start = CASE WHEN $10 THEN p.quiet_start ELSE excluded.quiet_start END,
                     quiet_end = CASE WHEN $10 THEN p.quiet_end ELSE excluded.quiet_end END,
@@ -87,7 +94,7 @@ package struct PreferenceStore: Sendable {
                     .text(user), .text(type), flag(preference.inApp), flag(preference.push), flag(preference.email),
                     .bool(preference.quietHours == QuietOverride.none), number(hours?.start), number(hours?.end),
                     number(hours.map { Int($0.weekdays) }), .bool(preference.quietHours == nil),
-                    .bool(keepsUnsaid),
+                    .bool(keepsUnsaid), .text(categories[type].map { PreferenceKey.category($0) }),
                 ]
             )
         }

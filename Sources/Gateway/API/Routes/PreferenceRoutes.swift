@@ -57,9 +57,7 @@ struct PreferenceRoutes {
         wishes: [String: TypePreference],
         to writer: inout JSONWriter
     ) {
-        let own = wishes[type.name] ?? TypePreference()
-        let category = type.category.flatMap { wishes[PreferenceKey.category($0)] } ?? TypePreference()
-        let wish = own.filled(from: category)
+        let wish = wishes.wish(for: type)
         func effective(_ wish: Bool?, _ channel: Channels) -> Bool {
             type.channels.contains(channel) && (type.isRequired || (wish ?? type.isOnByDefault))
         }
@@ -77,7 +75,7 @@ struct PreferenceRoutes {
         writer.member("push", effective(wish.push, .push))
         writer.member("email", effective(wish.email ?? type.isEmailOnByDefault, .email))
         writer.key("quiet_hours")
-        switch own.quietHours {
+        switch wishes[type.name]?.quietHours {
         case .some(QuietOverride.none): writer.string("none")
         case .hours(let hours): SettingsJSON.write(hours, to: &writer)
         case .inherited, nil: writer.null()

@@ -34,7 +34,7 @@ struct AllowancePreferenceRoutes {
         var fields = try await RequestFields.read(request)
         let changed = AllowanceRequests.preferences(&fields, types: self.types)
         try fields.finish()
-        try await self.services.preferences.set(user: user, preferences: changed, keepsUnsaid: true)
+        try await self.services.changePreferences(user: user, changed)
         return try await self.answer(user)
     }
 

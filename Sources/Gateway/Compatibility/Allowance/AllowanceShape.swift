@@ -75,7 +75,7 @@ enum AllowanceShape {
         writer.key("preferences")
         writer.beginArray()
         for (code, type) in types.all {
-            let wish = wishes[type.name] ?? TypePreference()
+            let wish = wishes.wish(for: type)
             writer.beginObject()
             writer.member("notificationType", code)
             writer.member("typeName", TypeTitle.text(type.name))

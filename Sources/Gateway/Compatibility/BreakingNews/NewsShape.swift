@@ -33,7 +33,7 @@ enum NewsShape {
         writer.beginObject()
         for type in types where type.category == Self.category {
             writer.key(escaping: type.name)
-            writer.bool(EffectiveWish.push(wishes[type.name] ?? TypePreference(), type))
+            writer.bool(EffectiveWish.push(wishes.wish(for: type), type))
         }
         writer.endObject()
     }

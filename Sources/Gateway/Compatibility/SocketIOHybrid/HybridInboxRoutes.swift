@@ -107,12 +107,7 @@ struct HybridInboxRoutes {
             writer.key("preferences")
             writer.beginArray()
             for type in self.services.catalog.all {
-                HybridShape.write(
-                    type,
-                    wish: wishes[type.name] ?? TypePreference(),
-                    quietHours: quietHours,
-                    to: &writer
-                )
+                HybridShape.write(type, wish: wishes.wish(for: type), quietHours: quietHours, to: &writer)
             }
             writer.endArray()
         }
@@ -132,8 +127,8 @@ struct HybridInboxRoutes {
         try fields.finish()
         guard let type else { throw Problem(.badRequest, "type is missing") }
         let said = TypePreference(inApp: inApp, push: push)
-        try await self.services.preferences.set(user: user, preferences: [type.name: said], keepsUnsaid: true)
-        let wish = try await self.services.preferences.preferences(user: user)[type.name] ?? TypePreference()
+        try await self.services.changePreferences(user: user, [type.name: said])
+        let wish = try await self.services.preferences.preferences(user: user).wish(for: type)
         let quietHours = try await self.services.preferences.settings(user: user).quietHours
         var writer = JSONWriter()
         HybridShape.write(type, wish: wish, quietHours: quietHours, to: &writer)
