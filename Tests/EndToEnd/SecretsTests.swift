@@ -22,12 +22,20 @@ struct SecretsTests {
                 "ticket": "ticket-secret-of-one-use-0123456789",
             ]
             let canary = "canary-in-the-query"
+            let pushToken = "canary-in-the-path"
             func token(_ name: String) -> String { tokens[name] ?? "" }
             _ = try await gateway.call(.get, "/v1/notifications?limit=1&x=\(canary)", token: token("header"))
             _ = try await gateway.call(.get, "/v1/nothing?access_token=\(token("query"))", token: token("header"))
             _ = try await gateway.call(.get, "/v1/notifications", token: token("header") + "x")
             _ = try await gateway.call(
                 .get, "/v1/stream?access_token=\(token("query"))&ticket=\(token("ticket"))", token: nil)
+            for path in ["apns", "gcm", "nothing"] {
+                for end in ["", "/", "/x"] {
+                    let named = "/api/push/\(path)/\(pushToken)\(end)"
+                    let answer = try await gateway.call(.delete, named, token: token("header"))
+                    #expect(answer.status == 404)
+                }
+            }
             let paths = [
                 "/v1/socket?access_token=\(token("query"))", "/v1/socket?ticket=\(token("ticket"))",
                 "/hubs/notifications?access_token=\(token("query"))",
@@ -67,8 +75,10 @@ struct SecretsTests {
                 "metrics": String(decoding: metrics.response.body, as: UTF8.self),
             ]
             #expect(written["log"]?.contains("gateway starts") == true)
+            #expect(written["log"]?.contains("/api/push/apns/{key}") == true)
             for (place, text) in written {
                 #expect(!text.contains(canary), "the query is in the \(place)")
+                #expect(!text.contains(pushToken), "a push token of a path is in the \(place)")
                 for (name, token) in tokens {
                     // The signature alone would do, too.
                     let secret = token.split(separator: ".").last.map { String($0) } ?? token

@@ -15,6 +15,9 @@ package struct APIContext: RequestContext {
         self.coreContext = CoreRequestContextStorage(source: source)
     }
 
+    /// The path as its route has it, for the log: a part of the path itself may be a push token, and is never logged.
+    var loggedPath: String { self.endpointPath ?? "NotFound" }
+
     /// The user who calls.
     ///
     /// - Throws: ``Problem`` 401 if nobody is known.

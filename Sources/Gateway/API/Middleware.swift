@@ -76,7 +76,8 @@ package struct ProblemMiddleware: RouterMiddleware {
         case let problem as Problem: return problem
         case let error as HTTPError: return Problem(error.status, error.body ?? error.status.reasonPhrase)
         default:
-            context.logger.error("request failed", metadata: ["error": "\(error)", "http.path": "\(request.uri.path)"])
+            context.logger.error(
+                "request failed", metadata: ["error": "\(error)", "http.path": "\(context.loggedPath)"])
             return self.problem(error)
         }
     }

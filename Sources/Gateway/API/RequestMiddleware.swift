@@ -27,10 +27,10 @@ package struct RequestMiddleware: RouterMiddleware {
         do {
             var response = try await next(request, context)
             if let name = Self.header { response.headers[name] = id }
-            self.note(request, response.status, since: start, context.logger)
+            self.note(request, response.status, since: start, context)
             return response
         } catch {
-            self.note(request, .internalServerError, since: start, context.logger)
+            self.note(request, .internalServerError, since: start, context)
             throw error
         }
     }
@@ -39,18 +39,18 @@ package struct RequestMiddleware: RouterMiddleware {
         _ request: Request,
         _ status: HTTPResponse.Status,
         since start: ContinuousClock.Instant,
-        _ logger: Logger
+        _ context: APIContext
     ) {
         let duration = ContinuousClock.now - start
         CallMetrics.count(status, duration)
         let (seconds, attoseconds) = duration.components
         let level: Logger.Level = status.kind == .serverError ? .warning : .debug
-        // The query may hold a credential, and is never logged.
-        logger.log(
+        // The query may hold a credential, as may a part of the path: neither is ever logged.
+        context.logger.log(
             level: level,
             "request answered",
             metadata: [
-                "http.method": "\(request.method.rawValue)", "http.path": "\(request.uri.path)",
+                "http.method": "\(request.method.rawValue)", "http.path": "\(context.loggedPath)",
                 "http.status": "\(status.code)",
                 "duration.ms": "\(seconds * 1_000 + attoseconds / 1_000_000_000_000_000)",
             ]
