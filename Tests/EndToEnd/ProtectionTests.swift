@@ -72,6 +72,23 @@ struct ProtectionTests {
                 .get, "/v1/notifications", token: token, headers: [("origin", "https://evil.example")])
             #expect(answer.header("access-control-allow-origin") == "*")
             #expect(answer.header("access-control-allow-credentials") == nil)
+            // SignalR's client sends credentials, and its browser takes `*` for no answer then.
+            let page = "https://evil.example"
+            for path in ["\(TestSignalR.path)/negotiate", TestSignalR.path, "/socket.io/?EIO=4&transport=polling"] {
+                let preflight = try await Self.preflight(everyone, path, origin: page)
+                #expect(preflight.contains(" 204 "), "\(path)")
+                #expect(preflight.contains("access-control-allow-origin: \(page)\r\n"), "\(path)")
+                #expect(preflight.contains("access-control-allow-credentials: true\r\n"), "\(path)")
+                // Also what is refused can be read.
+                for bearer in [token, nil] {
+                    let called = try await everyone.call(.post, path, token: bearer, headers: [("origin", page)])
+                    #expect(called.header("access-control-allow-origin") == page, "\(path)")
+                    #expect(called.header("access-control-allow-credentials") == "true", "\(path)")
+                }
+            }
+            let plain = try await Self.preflight(everyone, "/v1/notifications", origin: page)
+            #expect(plain.contains("access-control-allow-origin: *\r\n"))
+            #expect(!plain.contains("access-control-allow-credentials"))
         }
     }
 

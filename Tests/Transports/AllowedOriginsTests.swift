@@ -28,6 +28,9 @@ struct AllowedOriginsTests {
         #expect(listed.grant("https://evil.example") == nil)
         #expect(listed.grant("https://app.example.com") != AllowedOrigins.any.grant("https://app.example.com"))
         #expect(AllowedOrigins.any.grant("https://a.example") == AllowedOrigins.any.grant("https://b.example"))
+        let open = AllowedOrigins.any.grant("https://app.example.com", allowsCredentials: true)
+        #expect(open == listed.grant("https://app.example.com"), "but on paths that are made for it")
+        #expect(listed.grant("https://evil.example", allowsCredentials: true) == nil)
         let app = AllowedOrigins.anyWithCredentials.grant("https://app.example.com")
         #expect(app != nil && app == listed.grant("https://app.example.com"))
     }

@@ -47,6 +47,9 @@ package struct EngineIOEndpoint: TransportEndpoint {
         self.isFull = isFull
     }
 
+    /// Clients may be told to send them; who calls, a token alone says.
+    package var allowsCredentials: Bool { true }
+
     package func claims(_ path: Substring) -> Bool {
         path == self.path || path.last == "/" && path.dropLast() == self.path
     }
@@ -134,11 +137,10 @@ package struct EngineIOEndpoint: TransportEndpoint {
 
     package func handle(_ exchange: HTTPExchange) {
         let head = exchange.head
-        if head.method == .OPTIONS {
-            return exchange.respond(.noContent, headers: self.origins.preflightHeaders(for: head))
-        }
-        let query = Self.query(head)
         let headers = self.origins.headers(for: head)
+        // Preflights are answered before.
+        if head.method == .OPTIONS { return exchange.respond(.noContent, headers: headers) }
+        let query = Self.query(head)
         let request = EngineIOExchange(exchange, carrier: self.server.carrier(), headers: headers)
         let decision = self.judge(head, query, asksForWebSocket: false)
         switch decision {

@@ -28,16 +28,4 @@ package enum EngineIOOrigins: Sendable {
             ]
         }
     }
-
-    /// The answer's fields to a preflight.
-    func preflightHeaders(for head: HTTPRequestHead) -> HTTPHeaders {
-        var headers = self.headers(for: head)
-        guard headers.contains(name: "access-control-allow-origin") else { return headers }
-        headers.add(name: "access-control-allow-methods", value: "GET, POST")
-        if let asked = head.headers.first(name: "access-control-request-headers") {
-            headers.add(name: "access-control-allow-headers", value: asked)
-        }
-        headers.add(name: "access-control-max-age", value: "600")
-        return headers
-    }
 }

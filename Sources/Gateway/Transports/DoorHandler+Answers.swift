@@ -15,7 +15,7 @@ extension DoorHandler {
         // A 204 has no length (RFC 9110 section 8.6).
         if status != .noContent { headers.replaceOrAdd(name: "content-length", value: "\(body.readableBytes)") }
         if !keepsOpen { headers.replaceOrAdd(name: "connection", value: "close") }
-        self.policy.protect(&headers, self.policy.grant(request))
+        self.policy.protect(&headers, self.grant(request))
         self.write(status, headers, body, context, thenCloses: !keepsOpen)
         self.exchange = nil
         guard keepsOpen else { return }
@@ -34,9 +34,16 @@ extension DoorHandler {
         var headers = refusal.headers
         headers.replaceOrAdd(name: "content-length", value: "\(refusal.body.count)")
         headers.replaceOrAdd(name: "connection", value: "close")
-        self.policy.protect(&headers, request.flatMap { self.policy.grant($0) })
+        self.policy.protect(&headers, request.flatMap { self.grant($0) })
         self.write(refusal.status, headers, ByteBuffer(bytes: refusal.body), context, thenCloses: true)
         self.settle(.taken)
+    }
+
+    /// What the page that sent a request may do with its answer, a preflight's that of the path it asks about.
+    private func grant(_ head: HTTPRequestHead) -> AllowedOrigins.Grant? {
+        // Most come from no page.
+        guard head.headers.contains(name: "origin") else { return nil }
+        return self.policy.grant(head, self.owner(of: head))
     }
 
     private func write(
@@ -60,7 +67,7 @@ extension DoorHandler {
         if !self.hasServer { self.settle(.taken) }
         var headers = headers
         headers.replaceOrAdd(name: "connection", value: "close")
-        self.policy.protect(&headers, self.policy.grant(request))
+        self.policy.protect(&headers, self.grant(request))
         let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
         context.writeAndFlush(self.wrapOutboundOut(.head(head)), promise: nil)
     }

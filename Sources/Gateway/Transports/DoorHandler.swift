@@ -209,6 +209,11 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func endpoint(of head: HTTPRequestHead) -> (any TransportEndpoint)? {
         if DoorPolicy.isPreflight(head) { return PreflightEndpoint(policy: self.policy) }
+        return self.owner(of: head)
+    }
+
+    /// Whose path it is; nil for the server's.
+    func owner(of head: HTTPRequestHead) -> (any TransportEndpoint)? {
         let path = head.uri.prefix { $0 != "?" }
         return self.endpoints.first { $0.claims(path) }
     }

@@ -12,6 +12,10 @@ package protocol TransportEndpoint: Sendable {
     /// Bytes of a request's body; more is answered with 413.
     var maximumBody: Int { get }
 
+    /// Whether pages may send credentials and read the answers also where every page is allowed: for clients that send them unless
+    /// told otherwise, on paths where no cookie says who calls.
+    var allowsCredentials: Bool { get }
+
     /// Decides about a WebSocket whose handshake is in order.
     ///
     /// - Throws: ``TransportRefusal``; any other error is answered with 503.
@@ -33,6 +37,8 @@ package protocol TransportEndpoint: Sendable {
 
 extension TransportEndpoint {
     package var maximumBody: Int { 0 }
+
+    package var allowsCredentials: Bool { false }
 
     package func refusal(_ status: HTTPResponseStatus, reason: String) -> TransportRefusal {
         .problem(status, reason)

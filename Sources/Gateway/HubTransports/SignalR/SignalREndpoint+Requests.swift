@@ -12,7 +12,6 @@ extension SignalREndpoint {
     package func handle(_ exchange: HTTPExchange) {
         let head = exchange.head
         let headers = self.corsHeaders(head)
-        guard head.method != .OPTIONS else { return self.answerPreflight(exchange, headers) }
         let connect = SignalRConnectRequest(
             query: SignalRQuery(target: head.uri),
             authorization: head.headers.first(name: "authorization")
@@ -50,16 +49,6 @@ extension SignalREndpoint {
         headers.add(name: "access-control-allow-origin", value: origin)
         headers.add(name: "access-control-allow-credentials", value: "true")
         return headers
-    }
-
-    private func answerPreflight(_ exchange: HTTPExchange, _ headers: HTTPHeaders) {
-        var headers = headers
-        if headers.contains(name: "access-control-allow-origin") {
-            headers.add(name: "access-control-allow-methods", value: "GET, POST, DELETE")
-            headers.add(name: "access-control-allow-headers", value: SignalRHubRequest.allowedHeaders)
-            headers.add(name: "access-control-max-age", value: "600")
-        }
-        exchange.respond(.noContent, headers: headers)
     }
 
     // MARK: Requests

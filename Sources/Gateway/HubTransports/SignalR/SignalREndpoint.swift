@@ -27,6 +27,9 @@ package struct SignalREndpoint: TransportEndpoint {
 
     package var maximumBody: Int { self.configuration.webSocket.maximumMessage }
 
+    /// Its clients send them unless told otherwise; who calls, a token alone says.
+    package var allowsCredentials: Bool { true }
+
     package func claims(_ path: Substring) -> Bool {
         path == self.configuration.path || self.isNegotiation(path) || path == "\(self.configuration.path)/"
     }

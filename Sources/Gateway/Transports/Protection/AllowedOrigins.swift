@@ -26,8 +26,12 @@ package enum AllowedOrigins: Sendable, Equatable {
     }
 
     /// What a page of another origin may do with the answer; nil if nothing.
-    package func grant(_ origin: String) -> Grant? {
+    ///
+    /// - Parameter allowsCredentials: whether a page may send them also where every page is allowed.
+    package func grant(_ origin: String, allowsCredentials: Bool = false) -> Grant? {
         switch self {
+        // Browsers take `*` for no answer to what was sent with credentials (Fetch, section 3.2.5).
+        case .any where allowsCredentials: Grant(origin: origin, allowsCredentials: true)
         // No credentials: what everyone may read must not depend on a cookie.
         case .any: Grant(origin: "*", allowsCredentials: false)
         case .anyWithCredentials: Grant(origin: origin, allowsCredentials: true)

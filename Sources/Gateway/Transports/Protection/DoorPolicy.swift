@@ -28,8 +28,12 @@ package struct DoorPolicy: Sendable {
     package init() {}
 
     /// What a page that sent a request may do with the answer.
-    func grant(_ head: HTTPRequestHead) -> AllowedOrigins.Grant? {
-        head.headers.first(name: "origin").flatMap { self.origins.grant($0) }
+    ///
+    /// - Parameter endpoint: whose path it is; nil for the server's.
+    func grant(_ head: HTTPRequestHead, _ endpoint: (any TransportEndpoint)? = nil) -> AllowedOrigins.Grant? {
+        let allowsCredentials = endpoint?.allowsCredentials ?? false
+        return head.headers.first(name: "origin")
+            .flatMap { self.origins.grant($0, allowsCredentials: allowsCredentials) }
     }
 
     /// Whether a request may open a socket, as far as the page that sent it goes.

@@ -35,10 +35,6 @@ package struct SignalRHubRequest: Sendable, Equatable {
         case refuse(SignalRResponse)
     }
 
-    /// The request headers that a preflight must allow; with credentials, which clients send unless told otherwise,
-    /// the origin must be answered exactly.
-    package static let allowedHeaders = "authorization, content-type, x-requested-with, x-signalr-user-agent"
-
     package let method: String
     /// ``SignalRConnectRequest/id``.
     package let id: String?

@@ -51,6 +51,7 @@ package struct SocketIOEndpoint: TransportEndpoint {
 
     package func claims(_ path: Substring) -> Bool { self.engine.claims(path) }
     package var maximumBody: Int { self.engine.maximumBody }
+    package var allowsCredentials: Bool { self.engine.allowsCredentials }
 
     package func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
         try await self.engine.admit(head, from: address)
