@@ -12,6 +12,20 @@ enum DeadLetterErasure: Equatable {
     /// The letter is for others too; these are its fields without the user.
     case replace([JSONValue])
 
+    /// The condition of rows that may name a user, as SQL: all that do, and a few more.
+    ///
+    /// - Parameters:
+    ///   - fields: the column.
+    ///   - user: the parameter.
+    static func mayName(_ user: String, in fields: String) -> String {
+        """
+        EXISTS (
+            SELECT FROM jsonb_array_elements(\(fields)) f
+            WHERE f ->> 0 IN ('user', 'users', 'except', 'd') AND position(\(user)::text IN f ->> 1) > 0
+        )
+        """
+    }
+
     /// - Parameter fields: `[[name, value], …]`.
     static func change(_ fields: [JSONValue], user: String) -> DeadLetterErasure {
         var isChanged = false
@@ -23,7 +37,6 @@ enum DeadLetterErasure: Equatable {
             }
             switch name {
             case "user" where value.utf8.elementsEqual(user.utf8): return .remove
-            // A delivery: format, notification, device, attempt, flags, user.
             case "d" where Self.owner(ofDelivery: value)?.utf8.elementsEqual(user.utf8) == true: return .remove
             case "users", "except":
                 guard let users = (try? JSONParser.parse(Array(value.utf8)))?.strings else {
@@ -47,7 +60,8 @@ enum DeadLetterErasure: Equatable {
         return isChanged ? .replace(kept) : .none
     }
 
-    private static func owner(ofDelivery text: String) -> Substring? {
+    /// Whose a delivery is: format, notification, device, attempt, flags, user; nil if it cannot be read.
+    static func owner(ofDelivery text: String) -> Substring? {
         let parts = text.split(separator: " ", maxSplits: 5, omittingEmptySubsequences: false)
         return parts.count == 6 ? parts[5] : nil
     }

@@ -59,10 +59,8 @@ package struct DeadLetterStore: Sendable {
             let result = try await self.pool.query(
                 """
                 SELECT d.stream, d.entry, d.fields FROM carillon.dead_letters d
-                WHERE (d.stream, d.entry) > ($2, $3) AND EXISTS (
-                    SELECT FROM jsonb_array_elements(d.fields) f
-                    WHERE f ->> 0 IN ('user', 'users', 'except', 'd') AND position($1 IN f ->> 1) > 0
-                ) ORDER BY d.stream, d.entry LIMIT 500
+                WHERE (d.stream, d.entry) > ($2, $3) AND \(DeadLetterErasure.mayName("$1", in: "d.fields"))
+                ORDER BY d.stream, d.entry LIMIT 500
                 """,
                 .text(user), .text(last.stream), .text(last.entry)
             )

@@ -84,9 +84,7 @@ package enum ScheduleSQL {
     /// $1: a user, $2: the last id.
     static let naming = """
         SELECT s.id, s.fields FROM carillon.schedules s
-        WHERE s.id > $2 AND s.user_id IS NULL AND EXISTS (
-            SELECT FROM jsonb_array_elements(s.fields) f
-            WHERE f ->> 0 IN ('user', 'users', 'except') AND position($1 IN f ->> 1) > 0
-        ) ORDER BY s.id LIMIT 500
+        WHERE s.id > $2 AND s.user_id IS NULL AND \(DeadLetterErasure.mayName("$1", in: "s.fields"))
+        ORDER BY s.id LIMIT 500
         """
 }

@@ -1,6 +1,7 @@
 // Carillon · UserExportStore.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import JSON
 package import Postgres
 
 /// Everything that is stored about a user, as JSON, in pages.
@@ -53,16 +54,34 @@ package struct UserExportStore: Sendable {
     }
 
     /// A page of a table, in the order of its key.
+    ///
+    /// Dead letters and schedules may be for several users: they come without what names the others, and a page of them may be
+    /// short, or empty, and not be the last one.
     package func page(_ section: Section, user: String, after cursor: String?) async throws(PostgresError) -> Page {
         let result = try await self.pool.query(
             Self.statement(section), .text(user), .text(cursor), .int4(Int32(Self.pageSize)))
         var rows: [[UInt8]] = []
         var last: String?
         for row in result {
-            rows.append(try row.optionalJSON(0) ?? [])
+            let object = try row.optionalJSON(0) ?? []
+            if section == .deadLetters || section == .schedules {
+                if let own = Self.excerpt(object, user: user, isOwn: try row.bool(2)) { rows.append(own) }
+            } else {
+                rows.append(object)
+            }
             last = try row.text(1)
         }
-        return Page(rows: rows, cursor: rows.count == Self.pageSize ? last : nil)
+        return Page(rows: rows, cursor: result.count == Self.pageSize ? last : nil)
+    }
+
+    /// A row with those of its `fields` that concern the user; nil if none do.
+    private static func excerpt(_ object: [UInt8], user: String, isOwn: Bool) -> [UInt8]? {
+        guard let members = (try? JSONParser.parse(object))?.object,
+            let fields = members.first(where: { $0.key == "fields" })?.value.array,
+            let shown = JobExcerpt.of(fields, user: user, isOwn: isOwn)
+        else { return nil }
+        return JSONWriter.bytes(
+            of: .object(members.map { $0.key == "fields" ? JSONMember("fields", .array(shown)) : $0 }))
     }
 
     /// $1: user, $2: the cursor or null, $3: limit.
@@ -87,11 +106,16 @@ package struct UserExportStore: Sendable {
             case .deadLetters:
                 ("t.stream, t.entry", "(t.stream, t.entry) > (split_part($2, ' @ ', 1), split_part($2, ' @ ', 2))")
             }
+        let isOwn = section == .deadLetters ? "false" : "coalesce(t.user_id = $1, false)"
+        let mayName = DeadLetterErasure.mayName("$1", in: "t.fields")
         let owner =
-            section == .deadLetters
-            ? "t.fields @> jsonb_build_array(jsonb_build_array('user', $1::text))" : "t.user_id = $1"
+            switch section {
+            case .deadLetters: mayName
+            case .schedules: "(t.user_id = $1 OR t.user_id IS NULL AND \(mayName))"
+            default: "t.user_id = $1"
+            }
         return """
-            SELECT to_jsonb(t) - 'user_id', concat_ws(' @ ', \(key)) FROM carillon.\(section.rawValue) t
+            SELECT to_jsonb(t) - 'user_id', concat_ws(' @ ', \(key)), \(isOwn) FROM carillon.\(section.rawValue) t
             WHERE \(owner) AND ($2::text IS NULL OR \(condition)) ORDER BY \(key) LIMIT $3
             """
     }
