@@ -10,9 +10,11 @@ import Synchronization
 
 /// The page that each user was answered last, as it was written, with the state of the inbox that it shows.
 ///
-/// A page holds only what an inbox's version tells, so while the inbox stands as it did, the page is what would be written
-/// again. Who takes one asks PostgreSQL for the state first, which costs a fraction of the rows; nothing here is ever
-/// answered on its own word, and no other node needs to tell this one of a change.
+/// While the inbox stands as it did, the page is what would be written again: all that a page holds changes with the
+/// inbox's version, but for `held_back`. That is noted without a new version once a notification is fanned out, by the
+/// sweeper two minutes later if nobody did, and so no page is kept that shows a younger row. Who takes one asks
+/// PostgreSQL for the state first, which costs a fraction of the rows; nothing here is ever answered on its own word, and
+/// no other node needs to tell this one of a change.
 ///
 /// At the bound, the page that was asked for longest ago goes; what nobody has asked for in ten minutes goes as well, so that
 /// the memory comes back, and nothing of an erased user stays.
@@ -39,6 +41,8 @@ package final class InboxPageCache: Service {
         }
     }
 
+    /// How old rows must be for a page of them to be kept: the sweeper's two minutes, and its time to work.
+    private static let ripeAge: Duration = .seconds(180)
     /// For how long a page is kept that nobody asks for.
     private static let idleLimit: Duration = .seconds(600)
     private static let sweepInterval: Duration = .seconds(60)
@@ -95,8 +99,12 @@ package final class InboxPageCache: Service {
         }
     }
 
-    /// Keeps a page in place of the one that its user had.
-    package func keep(_ page: Page, of user: String, _ selection: Selection) {
+    /// Keeps a page in place of the one that its user had; of a row that is too young, neither.
+    ///
+    /// - Parameter newest: when the last of its rows was stored; nil if there are none.
+    package func keep(_ page: Page, of user: String, _ selection: Selection, newest: Timestamp?) {
+        guard self.bound > 0 else { return }
+        if let newest, newest + Self.ripeAge > self.now() { return self.forget(user) }
         // Without the room that a writer has to spare.
         var json: [UInt8] = []
         json.reserveCapacity(page.json.count)

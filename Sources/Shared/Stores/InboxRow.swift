@@ -9,7 +9,7 @@ package import Postgres
 package struct InboxRow: NotificationFields, Sendable {
     private enum Column: Int {
         case id, version, type, severity, delivery, title, body, data, extras, category, entityType, entityID
-        case collapseKey, createdAt, readAt, expiresAt, deletedAt, decision
+        case collapseKey, createdAt, readAt, expiresAt, deletedAt, decision, storedAt
     }
 
     /// The columns that it reads, as ``Column`` counts them.
@@ -18,6 +18,7 @@ package struct InboxRow: NotificationFields, Sendable {
         ("title", "text"), ("body", "text"), ("data", "jsonb"), ("extras", "jsonb"), ("category", "text"),
         ("entity_type", "text"), ("entity_id", "text"), ("collapse_key", "text"), ("created_at", "timestamptz"),
         ("read_at", "timestamptz"), ("expires_at", "timestamptz"), ("deleted_at", "timestamptz"), ("decision", "text"),
+        ("stored_at", "timestamptz"),
     ]
 
     /// The columns of a table called `alias`.
@@ -40,6 +41,11 @@ package struct InboxRow: NotificationFields, Sendable {
     }
 
     package var isDeleted: Bool { !self.row.isNull(self.place(.deletedAt)) }
+
+    /// When the row came to be, by PostgreSQL's clock: later than `created_at` by as long as its job waited.
+    package var storedAt: Timestamp {
+        get throws(PostgresError) { Timestamp(microseconds: try self.row.timestamptz(self.place(.storedAt))) }
+    }
 
     private func place(_ column: Column) -> Int { self.first + column.rawValue }
 

@@ -40,13 +40,13 @@ struct StoredInboxes {
     // An id holds the milliseconds, the version of UUIDs, and a hash, as the dispatcher makes it.
     private static let notifications = """
         INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
-            channels, title, body, data, status, sent_via, created_at, delivered_at, read_at)
+            channels, title, body, data, status, sent_via, created_at, stored_at, delivered_at, read_at)
         SELECT 'reader-' || u,
             (lpad(to_hex(ms), 12, '0') || '8' || substr(hash, 1, 3) || '8' || substr(hash, 4, 15))::uuid,
             n, 'carillon:jobs/' || ms || '-' || u, '',
             (ARRAY['payment_received', 'invoice_created', 'security_alert'])[1 + n % 3], 'info', 'push', 'normal', 7,
             'Payment received', 'EUR ' || n || ' from Ada', jsonb_build_object('invoice', 'i' || n, 'user', u),
-            'delivered', 'socket', to_timestamp(ms / 1000.0), to_timestamp(ms / 1000.0),
+            'delivered', 'socket', to_timestamp(ms / 1000.0), to_timestamp(ms / 1000.0), to_timestamp(ms / 1000.0),
             CASE WHEN n % 2 = 0 THEN to_timestamp(ms / 1000.0) END
         FROM generate_series($1::bigint, $2::bigint) AS u, generate_series(1, $3::bigint) AS n,
             LATERAL (SELECT 1760000000000 + n * 86400000 + u AS ms, md5(u || '/' || n) AS hash) AS made

@@ -66,7 +66,11 @@ struct InboxRoutes {
         let page = try await self.services.inbox.page(user: user, filter: filter, unless: known)
         return try InboxTag.answer(page.state, unless: known) {
             let json = try self.json(page, limit: limit)
-            if isKept { self.services.inboxPages.keep(.init(state: page.state, json: json), of: user, selection) }
+            if isKept {
+                self.services.inboxPages.keep(
+                    .init(state: page.state, json: json), of: user, selection,
+                    newest: try page.notifications.map { try $0.storedAt }.max())
+            }
             return .json(json)
         }
     }
