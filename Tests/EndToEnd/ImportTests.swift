@@ -3,16 +3,22 @@
 
 import Fixtures
 import Foundation
+import JSON
 import Postgres
+import ProviderSandbox
 import Testing
 
 /// `gateway import`.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ImportTests {
-    private static func run(_ stack: Stack, _ text: String) async throws -> (ChildProcess, ChildProcess.Exit) {
+    private static func run(
+        _ stack: Stack,
+        _ text: String,
+        environment: [String: String] = [:]
+    ) async throws -> (ChildProcess, ChildProcess.Exit) {
         let path = stack.directory.path + "/users.jsonl"
         try Data(text.utf8).write(to: URL(filePath: path))
-        let process = try await stack.spawn("gateway", ["import", path], name: "import")
+        let process = try await stack.spawn("gateway", ["import", path], name: "import", environment: environment)
         return (process, try await process.waitForExit())
     }
 
@@ -82,6 +88,22 @@ struct ImportTests {
             let users = try await stack.query("SELECT user_id FROM carillon.users ORDER BY 1")
             let stored = try users.map { try $0.text(0) }
             #expect(stored == ["a", "d"])
+        }
+    }
+
+    @Test("subscriptions of push services that are not listed are at fault, as they are for a gateway")
+    func origins() async throws {
+        try await Stack.with { stack in
+            let subscription = JSONWriter.bytes(of: .string(stack.sandbox.subscription("ada").json))
+            let token = String(decoding: subscription, as: UTF8.self)
+            let line = #"{"user_id":"ada","devices":[{"platform":"web","token":\#(token)}]}"#
+            let (refused, exit) = try await Self.run(
+                stack, line, environment: ["WEBPUSH_ORIGINS": "https://*.push.apple.com"])
+            #expect(exit == .code(65))
+            #expect(refused.errors().contains("which is not among WEBPUSH_ORIGINS"))
+            #expect(try await stack.query("SELECT FROM carillon.devices").count == 0)
+            let (taken, _) = try await Self.run(stack, line, environment: ["WEBPUSH_ORIGINS": stack.sandbox.url])
+            #expect(taken.output().contains("imported 1 users, 1 devices"))
         }
     }
 

@@ -28,7 +28,7 @@ struct ImportCommand: AsyncParsableCommand {
             others are stored, and the exit code is 65. The same file may be imported
             again. Needs DATABASE_URL and CATALOG, and a database that is migrated. A file
             that cannot be opened ends with 66. With REDIS_URL a device may also have a
-            provider that only dispatchers know.
+            provider that only dispatchers know. WEBPUSH_ORIGINS holds as for a gateway.
 
             Example line:
               {"user_id":"u1","settings":{"zone":"Europe/Zurich"},"topics":["news"]}
@@ -58,11 +58,12 @@ struct ImportCommand: AsyncParsableCommand {
             let catalog = await CommandClients.catalog(reader, isRequired: true)
             var redis: RedisConfiguration?
             if reader.text("REDIS_URL") != nil { redis = await CommandClients.redis(reader, name: "import") }
+            let origins = WebPushSettings(reader).origins
             try reader.finish()
             guard let catalog else { return }
             let providers = await self.providers(redis)
             try await CommandClients.withDatabase(configuration) { pool in
-                try await self.take(catalog, providers, pool)
+                try await self.take(catalog, origins, providers, pool)
             }
         }
     }
@@ -83,12 +84,17 @@ struct ImportCommand: AsyncParsableCommand {
         return providers
     }
 
-    private func take(_ catalog: Catalog, _ providers: KnownProviders, _ pool: PostgresPool) async throws {
+    private func take(
+        _ catalog: Catalog,
+        _ origins: WebPushOrigins,
+        _ providers: KnownProviders,
+        _ pool: PostgresPool
+    ) async throws {
         let now: @Sendable () -> Timestamp = {
             Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
         }
         let fields = UserFields(
-            catalogs: CatalogRegister(catalog, now: now), now: now, providers: providers)
+            catalogs: CatalogRegister(catalog, now: now), now: now, webPushOrigins: origins, providers: providers)
         let isTerminal = isatty(STDERR_FILENO) == 1
         var lines: LineReader
         do {

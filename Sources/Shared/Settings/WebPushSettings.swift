@@ -13,7 +13,7 @@ package struct WebPushSettings: Sendable {
     package let appsFile: String?
 
     /// Reads it; faults stay with the reader.
-    init(_ reader: SettingsReader) {
+    package init(_ reader: SettingsReader) {
         self.key = reader.text("VAPID_KEY")
         self.origins = reader.value("WEBPUSH_ORIGINS", default: .any) { try WebPushOrigins($0) }
         self.appsFile = reader.text("APPS")
