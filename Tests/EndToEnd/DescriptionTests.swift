@@ -76,7 +76,7 @@ struct DescriptionTests {
         .enabled(if: PythonClient.has("schemathesis")),
         arguments: [
             (nil, Self.documents.canonical), (.service, Self.documents.canonical), (.admin, Self.documents.canonical),
-            (nil, Self.documents.compatibility),
+            (nil, Self.documents.compatibility), (.service, Self.documents.compatibility),
         ] as [(Caller.Scope?, String)])
     func schema(scope: Caller.Scope?, path: String) async throws {
         try await Stack.with { stack in
@@ -90,7 +90,8 @@ struct DescriptionTests {
                     "-C", stack.directory.path, PythonClient.interpreter, "-m", "schemathesis.cli", "run",
                     "http://127.0.0.1:\(gateway.port)\(path)",
                     "--header", "Authorization: Bearer \(token)", "--seed", "1", "--max-examples",
-                    path == Self.documents.canonical ? "5" : "4",
+                    // Most of those paths are a user's, and nothing more to a service.
+                    path == Self.documents.canonical ? "5" : scope == nil ? "4" : "1",
                     "--phases", "coverage,fuzzing", "--suppress-health-check", "all", "--generation-database", "none",
                     "--checks",
                     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
