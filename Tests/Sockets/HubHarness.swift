@@ -30,6 +30,9 @@ final class NotingWire: SocketWire {
     let dialect: Dialect
     private(set) var versions: [Int64] = []
     private(set) var syncs: [Int64] = []
+    /// The versions of what the syncs held.
+    private(set) var rows: [Int64] = []
+    private(set) var unread: [Int32] = []
     /// What the syncs answered, in their order.
     private(set) var references: [String?] = []
     private(set) var answers: [SocketAnswer] = []
@@ -43,6 +46,8 @@ final class NotingWire: SocketWire {
     func welcome(connection: String, version: Int64) {}
     func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
         self.syncs.append(snapshot.version)
+        self.rows += snapshot.items.map(\.version) + snapshot.deleted.map(\.version)
+        self.unread.append(snapshot.unread)
         self.references.append(reference.map { String(decoding: $0, as: UTF8.self) })
     }
     func change(_ change: LoopChange) { self.versions.append(change.change.version) }
@@ -91,6 +96,14 @@ final class HubHarness {
     func deliver(_ changes: [NodeChange]) {
         self.hub.deliver(changes)
         self.eventLoop.run()
+    }
+
+    /// What a snapshot has of ``notification(_:_:camelCase:)``.
+    static func item(_ version: Int64) -> InboxSnapshot.Item {
+        InboxSnapshot.Item(
+            id: NotificationID(high: 1, low: UInt64(version)), version: version, json: Array("{}".utf8),
+            awaitsProof: false, lane: .normal, isRead: false
+        )
     }
 
     static func notification(_ user: String, _ version: Int64, camelCase: String = "") -> NodeChange {

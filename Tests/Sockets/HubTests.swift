@@ -52,6 +52,32 @@ struct HubTests {
         #expect(wire.versions == [0])
     }
 
+    @Test("an answer tells nothing that changes have told while it was under way")
+    func overtaken() throws {
+        let harness = try HubHarness()
+        let (session, wire) = harness.open("a", .signalr)
+        session.opened(InboxSnapshot(version: 4, unread: 0, total: 0))
+        harness.deliver((5...6).map { HubHarness.notification("a", $0, camelCase: "{}") })
+        #expect(wire.versions == [5, 6])
+        for version in Int64(5)...6 {
+            let items = (5...version).map { HubHarness.item($0) }
+            session.filled(InboxSnapshot(version: version, unread: 9, total: 9, items: items))
+        }
+        #expect(wire.syncs == [4] && wire.unread == [0])
+        let deleted = [Int64(6), 8].map { InboxSnapshot.Deletion(id: HubHarness.item($0).id, version: $0) }
+        let later = InboxSnapshot(
+            version: 8, unread: 2, total: 2, items: [5, 7].map { HubHarness.item($0) }, deleted: deleted)
+        session.filled(later)
+        #expect(wire.syncs == [4, 8] && wire.rows == [7, 8] && wire.unread == [0, 2])
+        harness.deliver([HubHarness.notification("a", 8, camelCase: "{}")])
+        harness.deliver([HubHarness.notification("a", 9, camelCase: "{}")])
+        #expect(wire.versions == [5, 6, 9])
+        // A client that asks by itself says what it has.
+        session.filled(later, answering: Resumption(version: 4, reference: Array("1".utf8)))
+        #expect(wire.syncs == [4, 8, 8] && wire.rows == [7, 8, 5, 7, 6, 8])
+        #expect(session.lastVersion == 9)
+    }
+
     @Test("a loop that is too far behind gets nothing more until it has caught up")
     func backlog() {
         let backlog = LoopBacklog(limit: 10)

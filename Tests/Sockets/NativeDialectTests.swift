@@ -108,9 +108,9 @@ struct NativeDialectTests {
         let answer = Self.text(NativeDialect.sync(snapshot, reference: Array("[7]".utf8)))
         #expect(answer.hasSuffix(#""deleted":[],"ref":[7]}"#))
         snapshot.items = Self.ids.map {
-            .init(id: $0, json: Array(#"{"x":1}"#.utf8), awaitsProof: true, lane: .bulk, isRead: false)
+            .init(id: $0, version: 5, json: Array(#"{"x":1}"#.utf8), awaitsProof: true, lane: .bulk, isRead: false)
         }
-        snapshot.deleted = Self.ids
+        snapshot.deleted = Self.ids.map { .init(id: $0, version: 5) }
         snapshot.isReset = true
         snapshot.hasMore = true
         #expect(

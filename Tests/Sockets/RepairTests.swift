@@ -53,6 +53,30 @@ struct RepairTests {
         }
     }
 
+    @Test("what comes as a frame meanwhile is not said again")
+    func overtaken() async throws {
+        let gate = Gate()
+        let asked = Notes<Int64>()
+        var backend = ScriptedBackend()
+        backend.onChanges = { questions in
+            asked.note(questions.map(\.since))
+            await gate.wait()
+        }
+        backend.changed = { _ in
+            InboxSnapshot(version: 6, unread: 2, total: 2, items: [HubHarness.item(5), HubHarness.item(6)])
+        }
+        try await RunningHub.with(backend, gate: gate) { running in
+            let socket = try await running.open("a").synced()
+            running.hub.repair()
+            try await eventually("its inbox is asked for") { asked.all == [4] }
+            running.hub.deliver([HubHarness.notification("a", 5)])
+            try await eventually("the frame is sent") { try await socket.on { $1.versions == [5] } }
+            await gate.open()
+            try await eventually("the rest is sent") { try await socket.on { $1.syncs == [4, 6] } }
+            #expect(try await socket.on { $1.rows } == [6])
+        }
+    }
+
     @Test("a socket that leaves before its turn is not registered again")
     func turns() async throws {
         let gate = Gate()

@@ -14,6 +14,8 @@ struct ScriptedBackend: SocketBackend {
     }
     var onOpen: @Sendable () async throws -> Void = {}
     var onChanges: @Sendable ([InboxQuestion]) async throws -> Void = { _ in }
+    /// What changed, where it is not to be nothing.
+    var changed: (@Sendable (InboxQuestion) -> InboxSnapshot)?
     /// Called with the connections' names, as is the next.
     var onRegister: @Sendable ([String]) async throws -> Void = { _ in }
     var onClose: @Sendable ([String]) async throws -> Void = { _ in }
@@ -42,6 +44,7 @@ struct ScriptedBackend: SocketBackend {
     func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] {
         try await self.onChanges(questions)
         return questions.map { question in
+            if let changed { return changed(question) }
             let isUnchanged = question.since == Self.version && !question.wantsAnswer
             return isUnchanged ? nil : InboxSnapshot(version: Self.version, unread: 0, total: 0)
         }

@@ -55,13 +55,13 @@ struct SignalRDialectTests {
     func syncs() throws {
         var snapshot = InboxSnapshot(version: 9, unread: 2, total: 3)
         snapshot.items = [
-            .init(id: Self.ids[0], json: Array("3".utf8), awaitsProof: true, lane: .bulk, isRead: false),
-            .init(id: Self.ids[1], json: Array("2".utf8), awaitsProof: false, lane: .bulk, isRead: true),
-            .init(id: Self.ids[2], json: Array("1".utf8), awaitsProof: true, lane: .bulk, isRead: false),
+            .init(id: Self.ids[0], version: 9, json: Array("3".utf8), awaitsProof: true, lane: .bulk, isRead: false),
+            .init(id: Self.ids[1], version: 8, json: Array("2".utf8), awaitsProof: false, lane: .bulk, isRead: true),
+            .init(id: Self.ids[2], version: 7, json: Array("1".utf8), awaitsProof: true, lane: .bulk, isRead: false),
         ]
         let missed = ["ReceiveNotification 1", "ReceiveNotification 3", "UnreadCountChanged 2"]
         #expect(try Self.words(SignalRDialect.sync(snapshot, isFirst: true)) == missed)
-        snapshot.deleted = [Self.ids[0]]
+        snapshot.deleted = [.init(id: Self.ids[0], version: 9)]
         let later = try Self.words(SignalRDialect.sync(snapshot, isFirst: false))
         #expect(
             later == [

@@ -245,7 +245,7 @@ package struct SocketService: SocketBackend {
             unread: state.unread,
             total: state.total,
             items: changed.filter { $0.deletedAt == nil }.map { self.item($0, shape) },
-            deleted: changed.filter { $0.deletedAt != nil }.map(\.id)
+            deleted: changed.filter { $0.deletedAt != nil }.map { .init(id: $0.id, version: $0.version) }
         )
     }
 
@@ -279,6 +279,7 @@ package struct SocketService: SocketBackend {
             }
         return InboxSnapshot.Item(
             id: notification.id,
+            version: notification.version,
             json: json,
             awaitsProof: notification.status == .pending,
             lane: notification.lane,

@@ -8,18 +8,40 @@ package struct InboxSnapshot: Sendable {
     /// A notification in the shape of the dialect that asked.
     package struct Item: Sendable {
         package let id: NotificationID
+        /// The inbox version of its latest change.
+        package let version: Int64
         package let json: [UInt8]
         /// Whether nobody has proven its receipt yet.
         package let awaitsProof: Bool
         package let lane: Lane
         package let isRead: Bool
 
-        package init(id: NotificationID, json: [UInt8], awaitsProof: Bool, lane: Lane, isRead: Bool) {
+        package init(
+            id: NotificationID,
+            version: Int64,
+            json: [UInt8],
+            awaitsProof: Bool,
+            lane: Lane,
+            isRead: Bool
+        ) {
             self.id = id
+            self.version = version
             self.json = json
             self.awaitsProof = awaitsProof
             self.lane = lane
             self.isRead = isRead
+        }
+    }
+
+    /// A notification that is gone.
+    package struct Deletion: Sendable {
+        package let id: NotificationID
+        /// The inbox version of its deletion.
+        package let version: Int64
+
+        package init(id: NotificationID, version: Int64) {
+            self.id = id
+            self.version = version
         }
     }
 
@@ -29,7 +51,7 @@ package struct InboxSnapshot: Sendable {
     /// The newest unread; or all that changed, where changes were asked for.
     package var items: [Item]
     /// Notifications that are gone since the version that was asked for.
-    package var deleted: [NotificationID]
+    package var deleted: [Deletion]
     /// Whether the client must forget what it has.
     package var isReset: Bool
     package var hasMore: Bool
@@ -39,7 +61,7 @@ package struct InboxSnapshot: Sendable {
         unread: Int32,
         total: Int32,
         items: [Item] = [],
-        deleted: [NotificationID] = [],
+        deleted: [Deletion] = [],
         isReset: Bool = false,
         hasMore: Bool = false
     ) {
@@ -50,5 +72,13 @@ package struct InboxSnapshot: Sendable {
         self.deleted = deleted
         self.isReset = isReset
         self.hasMore = hasMore
+    }
+
+    /// What of it is news to a client that was told of all changes up to a version.
+    package func news(after version: Int64) -> InboxSnapshot {
+        var news = self
+        news.items.removeAll { $0.version <= version }
+        news.deleted.removeAll { $0.version <= version }
+        return news
     }
 }

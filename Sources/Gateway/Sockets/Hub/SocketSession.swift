@@ -141,7 +141,11 @@ final class SocketSession {
     func filled(_ snapshot: InboxSnapshot?, answering resumption: Resumption? = nil) {
         self.isFilling = false
         guard self.phase == .open else { return }
-        if let snapshot { self.take(snapshot, answering: resumption?.reference) } else { self.releaseHeld() }
+        if let snapshot, let news = self.news(snapshot, answering: resumption) {
+            self.take(news, answering: resumption?.reference)
+        } else {
+            self.releaseHeld()
+        }
         if snapshot?.isReset == true { self.isResyncing = false }
         if self.isResyncing { self.resync() }
         self.askNext()
@@ -191,6 +195,14 @@ final class SocketSession {
         guard self.phase == .open else { return }
         self.wire?.answer(answer, to: reference)
         self.flush()
+    }
+
+    /// What an answer has that the client was not told while it was under way; nil if that is nothing.
+    ///
+    /// Whoever asked by itself, or begins anew, gets all of it.
+    private func news(_ snapshot: InboxSnapshot, answering resumption: Resumption?) -> InboxSnapshot? {
+        guard resumption == nil, !snapshot.isReset, let last = self.sequence.last else { return snapshot }
+        return snapshot.version > last ? snapshot.news(after: last) : nil
     }
 
     private func take(_ snapshot: InboxSnapshot, answering reference: [UInt8]? = nil) {

@@ -88,7 +88,7 @@ enum NativeDialect {
             writer.endArray()
             writer.key("deleted")
             writer.beginArray()
-            for id in snapshot.deleted { writer.string(id.description) }
+            for deletion in snapshot.deleted { writer.string(deletion.id.description) }
             writer.endArray()
             self.write(reference, to: &writer)
         }

@@ -63,7 +63,7 @@ enum SignalRDialect {
             records = snapshot.items.reversed().filter(\.awaitsProof).map { Self.received($0.json) }
         } else {
             records = snapshot.items.map { $0.isRead ? Self.read($0.id.description) : Self.received($0.json) }
-            records += snapshot.deleted.map { Self.deleted($0.description) }
+            records += snapshot.deleted.map { Self.deleted($0.id.description) }
         }
         return records + [Self.unreadCount(snapshot.unread)]
     }

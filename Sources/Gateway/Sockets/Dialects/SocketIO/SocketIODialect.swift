@@ -143,7 +143,7 @@ enum SocketIODialect {
                 Event(name: "notification", arguments: item.json)
             }
         }
-        return changed + snapshot.deleted.map { Self.deleted($0.description) }
+        return changed + snapshot.deleted.map { Self.deleted($0.id.description) }
     }
 
     /// Why the connection ends.
