@@ -19,6 +19,7 @@ struct ScriptedBackend: SocketBackend {
     /// Called with the connections' names, as is the next.
     var onRegister: @Sendable ([String]) async throws -> Void = { _ in }
     var onClose: @Sendable ([String]) async throws -> Void = { _ in }
+    var onRegistered: @Sendable (String) async throws -> [String] = { _ in [] }
     var onSetStates: @Sendable ([PresenceChange]) async throws -> Void = { _ in }
     var onUnread: @Sendable () async throws -> Void = {}
 
@@ -34,7 +35,7 @@ struct ScriptedBackend: SocketBackend {
         try await self.onClose(connections.map(\.connection))
     }
 
-    func registered(user: String) async throws -> [String] { [] }
+    func registered(user: String) async throws -> [String] { try await self.onRegistered(user) }
 
     func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
     {

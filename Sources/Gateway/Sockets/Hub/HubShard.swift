@@ -71,6 +71,11 @@ final class HubShard {
         let key = ExactText(user)
         self.byUser[key]?.removeAll { $0 === socket }
         if self.byUser[key]?.isEmpty == true { self.byUser[key] = nil }
+        self.departed(socket, user: user)
+    }
+
+    /// Has the presence of a socket that is gone removed.
+    func departed(_ socket: SocketSession, user: String) {
         self.hub.disconnected(user: user, connection: socket.connection)
     }
 

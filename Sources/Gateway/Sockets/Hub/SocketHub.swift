@@ -240,14 +240,21 @@ package final class SocketHub: Service {
         while let batch = await self.openings.next(limit: Self.batchSize) {
             do {
                 let snapshots = try await self.backend.open(batch.map(\.0))
-                for ((_, reference), snapshot) in zip(batch, snapshots) {
-                    reference.call { $0.opened(snapshot) }
+                for ((opening, reference), snapshot) in zip(batch, snapshots) {
+                    reference.call({ $0.opened(snapshot) }, ifGone: { self.departed(opening) })
                 }
             } catch {
                 self.logger.warning("sockets cannot be opened", metadata: ["error": "\(error)"])
-                for (_, reference) in batch { reference.call { $0.failed() } }
+                for (opening, reference) in batch {
+                    reference.call({ $0.openingFailed() }, ifGone: { self.departed(opening) })
+                }
             }
         }
+    }
+
+    /// A socket left while it was being registered: its departure may have been recorded before.
+    private func departed(_ opening: SocketOpening) {
+        self.disconnected(user: opening.user, connection: opening.connection)
     }
 
     private func serve(_ requests: BatchQueue<Request>) async {

@@ -122,13 +122,25 @@ final class SocketSession {
 
     /// Presence is registered and the inbox read.
     func opened(_ snapshot: InboxSnapshot) {
-        guard self.phase == .opening else { return }
+        guard self.phase == .opening else { return self.takeBack() }
         self.phase = .open
         if self.state != .active, let identity { self.shard.presence(self, user: identity.user) }
         self.wire?.welcome(connection: self.connection, version: snapshot.version)
         self.take(snapshot)
         self.askNext()
         self.flush()
+    }
+
+    /// Presence could not be registered, or the inbox not be read.
+    func openingFailed() {
+        self.takeBack()
+        self.failed()
+    }
+
+    /// If it left while it was being registered, then its departure may have been recorded before.
+    private func takeBack() {
+        guard self.wire == nil, let identity else { return }
+        self.shard.departed(self, user: identity.user)
     }
 
     /// The gateway cannot serve this socket now.
