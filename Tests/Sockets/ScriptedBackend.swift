@@ -21,6 +21,7 @@ struct ScriptedBackend: SocketBackend {
     var onClose: @Sendable ([String]) async throws -> Void = { _ in }
     var onRegistered: @Sendable (String) async throws -> [String] = { _ in [] }
     var onSetStates: @Sendable ([PresenceChange]) async throws -> Void = { _ in }
+    var onMarkRead: @Sendable () async throws -> Void = {}
     var onUnread: @Sendable () async throws -> Void = {}
 
     func authenticate(token: String) async throws -> SocketIdentity { try await self.onAuthenticate(token) }
@@ -54,7 +55,10 @@ struct ScriptedBackend: SocketBackend {
     func confirm(_ proofs: [ReceiptProof]) async throws {}
     func setStates(_ changes: [PresenceChange]) async throws { try await self.onSetStates(changes) }
     func admits(messages: Int, of user: String) -> Bool { true }
-    func markRead(user: String, ids: [NotificationID]?) async throws -> Int32 { 0 }
+    func markRead(user: String, ids: [NotificationID]?) async throws -> Int32 {
+        try await self.onMarkRead()
+        return 0
+    }
 
     func unreadCount(user: String) async throws -> Int32 {
         try await self.onUnread()

@@ -45,6 +45,8 @@ extension SocketSession {
         case (.focus(let isActive), .some(let identity)):
             self.focus(isActive, identity)
             self.wire?.answer(.done, to: reference)
+        case (.read, .some) where self.phase == .opening, (.unread, .some) where self.phase == .opening:
+            if !self.hold(message, reference: reference) { self.sayBusy(reference) }
         case (.read(let ids), .some(let identity)):
             self.hand(.markRead(self, user: identity.user, ids: ids, reference: reference), reference)
         case (.unread, .some(let identity)):

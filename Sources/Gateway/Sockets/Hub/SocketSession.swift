@@ -24,6 +24,8 @@ final class SocketSession {
     private static let longestWait = 1_024
     /// Resumptions that may wait for the ones before them.
     private static let mostResumptions = 16
+    /// Calls that may wait for the first sync.
+    private static let mostEarlyCalls = 16
 
     let connection: String
     let openedAt: NIODeadline
@@ -42,6 +44,8 @@ final class SocketSession {
     private var isResyncing = false
     /// What the client asked for before it could be asked for here.
     private var resumptions: [Resumption] = []
+    /// Calls that came before the inbox was read, in their order.
+    private var earlyCalls: [(message: ClientMessage, reference: [UInt8]?)] = []
     private var mustProve = false
     var since: Int64?
     /// Tokens of this client that are being checked.
@@ -128,6 +132,9 @@ final class SocketSession {
         self.wire?.welcome(connection: self.connection, version: snapshot.version)
         self.take(snapshot)
         self.askNext()
+        let calls = self.earlyCalls
+        self.earlyCalls = []
+        for call in calls { self.obey(call.message, reference: call.reference) }
         self.flush()
     }
 
@@ -180,6 +187,15 @@ final class SocketSession {
         guard self.resumptions.count < Self.mostResumptions else { return false }
         self.resumptions.append(resumption)
         self.askNext()
+        return true
+    }
+
+    /// Keeps a call until the inbox was read, so that its answer follows the first sync.
+    ///
+    /// - Returns: false if too many wait.
+    func hold(_ message: ClientMessage, reference: [UInt8]?) -> Bool {
+        guard self.earlyCalls.count < Self.mostEarlyCalls else { return false }
+        self.earlyCalls.append((message, reference))
         return true
     }
 
