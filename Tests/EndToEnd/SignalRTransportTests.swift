@@ -70,6 +70,32 @@ struct SignalRTransportTests {
         }
     }
 
+    @Test("a connection goes on by the fresh tokens of its polls and POSTs when its first one is over")
+    func prolonged() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            // Tokens are taken for 30 seconds more, so that these end in 7 and in 10 seconds.
+            let short = try await Stack.token(user: "ada", lifetime: .seconds(-23))
+            let longer = try await Stack.token(user: "ada", lifetime: .seconds(-20))
+            let last = try await TestSocket.open(port: gateway.port, token: longer, path: TestSignalR.path)
+            try await eventually("it is up") { last.status == 101 }
+            try await last.send(opcode: 1, payload: TestSignalR.handshake)
+            let path = "\(TestSignalR.path)?id=\(try await TestSignalR.negotiate(gateway, user: "ada"))"
+            #expect(try await gateway.call(.get, path, token: short).status == 200)
+            try await gateway.say(TestSignalR.handshake, path, user: "ada")
+            var messages: [JSONValue] = []
+            while messages.counts.isEmpty { messages += try await gateway.poll(path, user: "ada") }
+            async let parked = gateway.poll(path, user: "ada")
+            // By then the first token has been over for three seconds.
+            #expect(try await last.waitForClose() == 4401)
+            try await gateway.say(TestSignalR.call("GetUnreadCount", id: "1"), path, user: "ada")
+            messages += try await parked
+            while messages.completion("1") == nil { messages += try await gateway.poll(path, user: "ada") }
+            #expect(messages.completion("1")?["result"]?.integer == 0)
+            #expect(messages.close == nil)
+        }
+    }
+
     @Test("an offer that nobody takes up, and a connection that nobody polls, are gone after fifteen seconds")
     func limits() async throws {
         try await Stack.with { stack in

@@ -86,7 +86,10 @@ final class HubHarness {
 
     /// A socket; of a client that has authenticated already if a user is given.
     func open(_ user: String?, _ dialect: Dialect) -> (session: SocketSession, wire: NotingWire) {
-        let identity = user.map { SocketIdentity(user: $0, expiresAt: nil) }
+        self.open(by: user.map { SocketIdentity(user: $0, expiresAt: nil) }, dialect)
+    }
+
+    func open(by identity: SocketIdentity?, _ dialect: Dialect) -> (session: SocketSession, wire: NotingWire) {
         let session = SocketSession(connection: "c", identity: identity, since: nil, shard: self.shard)
         let wire = NotingWire(dialect)
         session.begin(wire)

@@ -15,4 +15,11 @@ package struct SocketIdentity: Sendable, Equatable {
         self.issuedAt = issuedAt
         self.expiresAt = expiresAt
     }
+
+    /// Whether its token was made later than another's; where that does not tell, whether it lasts longer.
+    package func isNewer(than other: SocketIdentity) -> Bool {
+        if let own = self.issuedAt, let others = other.issuedAt, own != others { return own > others }
+        guard let end = other.expiresAt else { return false }
+        return self.expiresAt.map { $0 > end } ?? true
+    }
 }

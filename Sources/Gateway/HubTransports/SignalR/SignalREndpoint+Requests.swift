@@ -119,7 +119,10 @@ extension SignalREndpoint {
         case .connection(let session, _):
             exchange.onAbort = { session.call { $0.pollLost(number) } }
             let body = Array(exchange.body.readableBytesView)
-            session.ask { $0.serve(request, body, number: number, reply: reply) }.whenComplete { result in
+            session.ask { session in
+                session.renew(permit)
+                return session.serve(request, body, number: number, reply: reply)
+            }.whenComplete { result in
                 switch result {
                 case .success(let response): if let response { reply.send(response) }
                 case .failure: reply.send(.refusal(404, "No Connection with that ID"))

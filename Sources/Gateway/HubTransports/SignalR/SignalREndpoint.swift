@@ -75,7 +75,7 @@ package struct SignalREndpoint: TransportEndpoint {
                     number: self.node.directory.nextNumber(),
                     session: session,
                     eventLoop: eventLoop,
-                    isReplacement: true
+                    renewal: permit
                 )
             }
         case nil:
@@ -118,8 +118,7 @@ package struct SignalREndpoint: TransportEndpoint {
             return SignalRSocket(
                 number: self.node.directory.nextNumber(),
                 session: LoopReference(session, eventLoop: eventLoop),
-                eventLoop: eventLoop,
-                isReplacement: false
+                eventLoop: eventLoop
             )
         }
     }

@@ -26,6 +26,8 @@ package struct SignalRPermit: Sendable {
     package let owner: String
     /// Makes what speaks with a connection, on the connection's event loop; nil if the loop cannot serve it.
     package let open: @Sendable (SignalRSession) -> (any SignalRApplication)?
+    /// Has what speaks with a connection of the owner's go on by this caller's credential, on the connection's event loop.
+    package var renew: @Sendable (any SignalRApplication) -> Void = { _ in }
 
     package init(owner: String, open: @escaping @Sendable (SignalRSession) -> (any SignalRApplication)?) {
         self.owner = owner

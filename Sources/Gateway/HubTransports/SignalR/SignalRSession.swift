@@ -74,6 +74,11 @@ package final class SignalRSession {
 
     func begin(_ application: any SignalRApplication) { self.application = application }
 
+    /// Its owner has sent a credential that is good.
+    func renew(_ permit: SignalRPermit) {
+        if let application { permit.renew(application) }
+    }
+
     // MARK: What the application says
 
     /// Answers a call; nothing happens if it is not running any more.

@@ -10,15 +10,20 @@ final class SignalRSocket: WebSocketApplication {
     let number: UInt64
     private let session: LoopReference<SignalRSession>
     private let eventLoop: any EventLoop
-    /// Whether it takes the place of a socket that was lost.
-    private let isReplacement: Bool
+    /// By what it takes the place of a socket that was lost; nil if it does not.
+    private let renewal: SignalRPermit?
     private var socket: WebSocketHandler?
 
-    init(number: UInt64, session: LoopReference<SignalRSession>, eventLoop: any EventLoop, isReplacement: Bool) {
+    init(
+        number: UInt64,
+        session: LoopReference<SignalRSession>,
+        eventLoop: any EventLoop,
+        renewal: SignalRPermit? = nil
+    ) {
         self.number = number
         self.session = session
         self.eventLoop = eventLoop
-        self.isReplacement = isReplacement
+        self.renewal = renewal
     }
 
     // MARK: From the client
@@ -27,8 +32,12 @@ final class SignalRSocket: WebSocketApplication {
         self.socket = socket
         let reference = LoopReference(self, eventLoop: self.eventLoop)
         let number = self.number
-        guard self.isReplacement else { return self.session.call { $0.attach(reference, number) } }
-        self.session.ask { $0.reattach(reference, number) }.whenComplete { result in
+        guard let renewal else { return self.session.call { $0.attach(reference, number) } }
+        self.session.ask { session in
+            guard session.reattach(reference, number) else { return false }
+            session.renew(renewal)
+            return true
+        }.whenComplete { result in
             // The connection ended meanwhile.
             if (try? result.get()) != true { reference.call { $0.drop() } }
         }

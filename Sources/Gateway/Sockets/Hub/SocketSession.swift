@@ -117,6 +117,16 @@ final class SocketSession {
         self.flush()
     }
 
+    /// Goes on by another token of its user's, unless that is older than its own.
+    ///
+    /// Requests may overtake each other, so that one with an older token can come later.
+    func renew(_ identity: SocketIdentity) {
+        guard self.phase != .closing, let current = self.identity,
+            ExactText(identity.user) == ExactText(current.user), identity.isNewer(than: current)
+        else { return }
+        self.identity = identity
+    }
+
     /// Ends the socket if its token was made before a moment.
     func revoke(before: Timestamp) {
         guard let identity, identity.issuedAt.map({ $0 < before }) ?? true else { return }

@@ -58,11 +58,13 @@ package struct NotificationHub: SignalRHub {
             throw TransportRefusal.problem(HTTPResponseStatus(statusCode: refusal.status), refusal.reason)
         }
         let hub = self.hub
-        return SignalRPermit(owner: identity.user) { session in
+        var permit = SignalRPermit(owner: identity.user) { session in
             guard let shard = hub.shard(on: session.eventLoop) else { return nil }
             return SignalRWire(
                 session: SocketSession(connection: RandomName.make(), identity: identity, since: nil, shard: shard)
             )
         }
+        permit.renew = { application in (application as? SignalRWire)?.renew(identity) }
+        return permit
     }
 }

@@ -27,6 +27,9 @@ final class SignalRWire: SocketWire, SignalRApplication {
 
     // MARK: From the client
 
+    /// A request for the connection brought a token that is good.
+    func renew(_ identity: SocketIdentity) { self.session.renew(identity) }
+
     func signalROpened(_ transport: SignalRSession) {
         self.transport = transport
         self.session.begin(self)
