@@ -69,10 +69,12 @@ struct CrashBoundaryTests {
 
     private static let title = "boundary-title"
     private static let queued = ":deliveries:critical\r\n$1\r\n*"
+    /// A script with one key, the jobs' stream, and their group.
+    private static let acknowledged = "\r\n$1\r\n1\r\n$22\r\ncarillon:jobs:critical\r\n$11\r\ndispatchers\r\n"
 
     /// A boundary of what waits for its time: it is armed when all of it waits.
     struct LateBoundary: Sendable, CustomTestStringConvertible {
-        enum Wait: Sendable { case quietHours, digest, retry, replay }
+        enum Wait: Sendable { case quietHours, digest, gather, attention, email, retry, replay }
 
         let name: String
         let wait: Wait
@@ -89,6 +91,17 @@ struct CrashBoundaryTests {
             name: "quiet hours over, the push not queued", wait: .quietHours, server: .redis, words: Self.queued),
         LateBoundary(
             name: "quiet hours over, the push queued, still put off", wait: .quietHours, server: .postgres,
+            words: "DELETE FROM carillon.follow_ups f USING", mostPushes: 2),
+        LateBoundary(
+            name: "gathered for a summary, not acknowledged", wait: .gather, server: .redis, words: Self.acknowledged),
+        LateBoundary(
+            name: "an idle user's push due, not queued", wait: .attention, server: .redis, words: Self.queued),
+        LateBoundary(
+            name: "an idle user's push queued, still put off", wait: .attention, server: .postgres,
+            words: "DELETE FROM carillon.follow_ups f USING", mostPushes: 2),
+        LateBoundary(name: "a mail due, not queued", wait: .email, server: .redis, words: Self.queued),
+        LateBoundary(
+            name: "a mail queued, still put off", wait: .email, server: .postgres,
             words: "DELETE FROM carillon.follow_ups f USING", mostPushes: 2),
         LateBoundary(
             name: "a summary handed on, its window still there", wait: .digest, server: .postgres,
@@ -141,30 +154,46 @@ struct CrashBoundaryTests {
     @Test("what waited for its time is not lost either", arguments: Self.lateBoundaries)
     func killLater(at boundary: LateBoundary) async throws {
         try await Stack.with { stack in
-            let catalog = try stack.catalog(
+            var catalog = try stack.catalog(
                 """
                 types:
                   news: {severity: info, delivery: push}
                   comment: {severity: info, delivery: push, digest: {window: 1h}}
+                  look: {severity: info, delivery: push, attention_delay: 1h}
+                  reminder: {channels: [in_app, email], email_after: 1h}
                 """
             )
+            if boundary.wait == .email { catalog.merge(stack.mailSettings()) { $1 } }
             let gateway = try await stack.startGateway(environment: catalog)
             let phone = boundary.wait == .retry ? "unavailable-3x-phone" : "ada-phone"
             try await gateway.register(user: "ada", platform: "android", token: phone)
             let doomed = try await Self.startDoomed(stack, boundary.server, environment: catalog)
+            let socket =
+                boundary.wait == .attention ? try await TestSocket.synced(port: gateway.port, user: "ada") : nil
+            if let socket { try await stack.leaveIdle(socket, user: "ada") }
             try await Self.leaveWaiting(boundary.wait, stack, gateway)
             doomed.proxy.arm(boundary.words, .before)
             switch boundary.wait {
             case .quietHours: try await gateway.set(QuietNow.over, of: "ada")
             case .digest: try await stack.closeDigests()
+            case .gather: try await Self.gather("two", stack)
+            case .attention, .email: try await stack.query("UPDATE carillon.follow_ups SET due_at = now()")
             case .retry: break
             case .replay: try await stack.query("UPDATE carillon.dead_letters SET replay_at = now()")
             }
             try await eventually("the wire is tripped") { doomed.proxy.isTripped }
             doomed.process.send(SIGKILL)
             _ = try await stack.startDispatcher(name: "heir", environment: catalog)
+            if boundary.wait == .gather {
+                try await eventually("it is taken over", within: .seconds(90)) { try await Self.isIdle(stack) }
+                #expect(try await stack.query("SELECT 1 FROM carillon.digest_items").count == 2)
+                try await stack.closeDigests()
+            }
+            // What an idle user's socket took is there already; the phone is to ring all the same.
+            let expected = boundary.wait == .attention ? ["delivered", "sent"] : ["sent"]
             try await eventually("it reaches its user", within: .seconds(90)) {
-                try await Array(stack.statuses(user: "ada").values) == ["sent"]
+                let statuses = try await stack.statuses(user: "ada").values
+                return statuses.count == 1 && statuses.allSatisfy { expected.contains($0) }
             }
             try await eventually("nothing is left to do", within: .seconds(90)) {
                 let left = try await stack.query(
@@ -175,9 +204,17 @@ struct CrashBoundaryTests {
                 guard try left.first?.int8(0) == 0 else { return false }
                 return try await Self.isIdle(stack)
             }
-            #expect((1...boundary.mostPushes).contains(stack.pushed()[phone]?.count ?? 0))
+            let count = boundary.wait == .email ? try stack.mails().count : stack.pushed()[phone]?.count ?? 0
+            #expect((1...boundary.mostPushes).contains(count))
+            if let socket { #expect(socket.titles == [Self.title]) }
             await doomed.proxy.close()
         }
+    }
+
+    private static func gather(_ title: String, _ stack: Stack) async throws {
+        try await stack.append(
+            [("user", "ada"), ("type", "comment"), ("title", title), ("digest", "post")],
+            stream: "carillon:jobs:critical")
     }
 
     /// Has something wait for its time.
@@ -191,12 +228,23 @@ struct CrashBoundaryTests {
                 try await stack.statuses(user: "ada") == [Self.title: "deferred"]
             }
         case .digest:
-            for title in ["one", "two"] {
-                try await stack.append(
-                    [("user", "ada"), ("type", "comment"), ("title", title), ("digest", "post")], stream: stream)
-            }
+            for title in ["one", "two"] { try await Self.gather(title, stack) }
             try await eventually("both are gathered") {
                 try await stack.query("SELECT 1 FROM carillon.digest_items").count == 2
+            }
+        case .gather:
+            try await Self.gather("one", stack)
+            try await eventually("it is gathered and acknowledged") {
+                let isGathered = try await stack.query("SELECT 1 FROM carillon.digest_items").count == 1
+                return try await Self.isIdle(stack) && isGathered
+            }
+        case .attention, .email:
+            if wait == .email { try await stack.setAddress("ada@example.com", of: "ada", by: gateway) }
+            let type = wait == .email ? "reminder" : "look"
+            try await stack.append([("user", "ada"), ("type", type), ("title", Self.title)], stream: stream)
+            try await eventually("it is put off") {
+                let isWaiting = try await stack.query("SELECT 1 FROM carillon.follow_ups").count == 1
+                return try await Self.isIdle(stack) && isWaiting
             }
         case .replay:
             try await stack.append([("user", "ada"), ("type", "unheard"), ("title", Self.title)], stream: stream)
@@ -238,7 +286,9 @@ struct CrashBoundaryTests {
 
     /// Whether no stream and no set holds anything that somebody has yet to do.
     private static func isIdle(_ stack: Stack) async throws -> Bool {
-        for stream in ["carillon:jobs:critical", "carillon:{fcm}:deliveries:critical"] {
+        for stream in [
+            "carillon:jobs:critical", "carillon:{fcm}:deliveries:critical", "carillon:{email}:deliveries:critical",
+        ] {
             if try await stack.connection.send("XLEN", .text(stream)).integer() > 0 { return false }
         }
         for shard in 0..<16 {
