@@ -72,6 +72,7 @@ struct SocketFaultTests {
                     1008
                 ),
                 ("too many messages", (0..<200).flatMap { _ in TestSocket.frame(opcode: 1, payload: text) }, 1008),
+                ("pongs without a ping", (0..<200).flatMap { _ in TestSocket.frame(opcode: 10, payload: []) }, 1008),
             ]
             for (name, bytes, code) in cases {
                 let socket = try await TestSocket.synced(port: gateway.port, user: "rude")
@@ -99,14 +100,15 @@ struct SocketFaultTests {
             let gateway = try await stack.startGateway()
             let token = try await Stack.token(user: "rude")
             let join = #"40{"token":"\#(token)"}"#
-            // An event, an answer to nothing, a namespace that is not there, one that was never joined, a pong.
-            for packet in ["42[\"nonsense\"]", "439[]", "40/x,", "41/x,", "3"] {
+            // An event, an answer to nothing, a namespace that is not there, one that was never joined, a pong, and
+            // where there is nothing a WebSocket's own.
+            for packet in ["42[\"nonsense\"]", "439[]", "40/x,", "41/x,", "3", ""] {
                 let socket = try await TestSocket.open(
                     port: gateway.port, token: nil, query: "?EIO=4&transport=websocket", path: "/socket.io/")
                 try await eventually("the socket is up") { socket.status == 101 }
                 try await socket.send(opcode: 1, payload: Array(join.utf8))
                 try await eventually("it has joined") { socket.texts.contains { $0.hasPrefix(#"42["sync""#) } }
-                let frame = TestSocket.frame(opcode: 1, payload: Array(packet.utf8))
+                let frame = TestSocket.frame(opcode: packet.isEmpty ? 10 : 1, payload: Array(packet.utf8))
                 try await socket.send(raw: (0..<300).flatMap { _ in frame })
                 #expect(try await socket.waitForClose() == 1000, "\(packet)")
                 #expect(socket.texts.contains { $0.contains(#""code":"policy_violation""#) }, "\(packet)")
@@ -130,13 +132,15 @@ struct SocketFaultTests {
             #expect(answer.body.contains(#""code":"policy_violation""#), "\(answer.body)")
             #expect(answer.packets.suffix(2) == ["41", "1"])
 
-            let hub = try await TestSignalR.synced(gateway, user: "rude")
             let ping = TestSocket.frame(opcode: 1, payload: TestSignalR.record(#"{"type":6}"#))
-            try await hub.send(raw: (0..<300).flatMap { _ in ping })
-            #expect(try await hub.waitForClose() == 1008)
-            let close = try #require(hub.messages.close)
-            #expect(close["error"]?.string?.contains("too many messages") == true)
-            #expect(close["allowReconnect"]?.bool != true)
+            for frame in [ping, TestSocket.frame(opcode: 10, payload: [])] {
+                let hub = try await TestSignalR.synced(gateway, user: "rude")
+                try await hub.send(raw: (0..<300).flatMap { _ in frame })
+                #expect(try await hub.waitForClose() == 1008)
+                let close = try #require(hub.messages.close)
+                #expect(close["error"]?.string?.contains("too many messages") == true)
+                #expect(close["allowReconnect"]?.bool != true)
+            }
         }
     }
 

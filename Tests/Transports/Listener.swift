@@ -9,6 +9,8 @@ final class Listener: WebSocketApplication {
     private(set) var opened = 0
     private(set) var closed = 0
     private(set) var texts: [String] = []
+    private(set) var pings = 0
+    private(set) var pongs: [[UInt8]] = []
     private(set) var isTooSlow = false
     private(set) var socket: WebSocketHandler?
 
@@ -18,8 +20,11 @@ final class Listener: WebSocketApplication {
     }
     func webSocketReceived(text: String) { self.texts.append(text) }
     func webSocketReceived(binary: [UInt8]) {}
-    func webSocketReceivedPing() -> Bool { true }
-    func webSocketReceived(pong: [UInt8]) {}
+    func webSocketReceivedPing() -> Bool {
+        self.pings += 1
+        return true
+    }
+    func webSocketReceived(pong: [UInt8]) { self.pongs.append(pong) }
     func webSocketIsTooSlow() { self.isTooSlow = true }
     func webSocketReadComplete() {}
     func webSocketClosed() {

@@ -10,7 +10,10 @@ package protocol WebSocketApplication: AnyObject {
     func webSocketReceived(text: String)
     func webSocketReceived(binary: [UInt8])
     /// Whether a ping may be answered: clients that send too many are closed by the application.
+    ///
+    /// Called for a pong that answers no ping of ours too, as it counts the same.
     func webSocketReceivedPing() -> Bool
+    /// A pong came that answers a ping of ours, or several.
     func webSocketReceived(pong: [UInt8])
     /// More waits for the client than the limits allow; the application closes the socket in its own words.
     func webSocketIsTooSlow()

@@ -26,6 +26,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
     private var pingedAt: NIODeadline?
     /// A ping that proves what is written before it; one for all that is flushed at once.
     private var proofSequence: UInt64?
+    private var awaitedPongs = AwaitedPongs()
 
     package init(application: any WebSocketApplication, limits: WebSocketLimits) {
         self.application = application
@@ -100,7 +101,13 @@ package final class WebSocketHandler: ChannelInboundHandler {
         switch event {
         case .text(let text): self.application?.webSocketReceived(text: text)
         case .binary(let bytes): self.application?.webSocketReceived(binary: bytes)
-        case .pong(let payload): self.application?.webSocketReceived(pong: payload)
+        case .pong(let payload):
+            if self.awaitedPongs.settle(payload) {
+                self.application?.webSocketReceived(pong: payload)
+            } else {
+                // It is no fault, but it counts, or it could be sent without end.
+                _ = self.application?.webSocketReceivedPing()
+            }
         case .ping(let payload):
             guard self.application?.webSocketReceivedPing() ?? false else { return }
             self.write { WebSocketFraming.writePong(payload, to: &$0) }
@@ -170,6 +177,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
         guard let context else { return }
         if let proofSequence {
             self.proofSequence = nil
+            self.awaitedPongs.pinged(proofSequence)
             self.write { WebSocketFraming.writePing(sequence: proofSequence, to: &$0) }
         }
         guard let outbound = self.outbound else { return }
