@@ -30,6 +30,7 @@ struct MailTests {
                 case .replyLate(let reply): "late \(reply)"
                 case .startTLS: "[tls]"
                 case .close: "[close]"
+                case .closeLate: "late [close]"
                 }
             }
         }
