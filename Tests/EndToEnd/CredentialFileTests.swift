@@ -5,6 +5,7 @@ import Fixtures
 import Foundation
 import JSON
 import Model
+import Postgres
 import ProviderSandbox
 import Testing
 import Transfer

@@ -6,6 +6,7 @@ import Foundation
 import JSON
 import Model
 import ProviderSandbox
+import Services
 import Testing
 import Transfer
 

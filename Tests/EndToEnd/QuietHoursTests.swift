@@ -7,6 +7,7 @@ import JSON
 import Model
 import Postgres
 import ProviderSandbox
+import Redis
 import Services
 import Testing
 import Transfer

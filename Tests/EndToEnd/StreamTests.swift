@@ -6,6 +6,7 @@ import Foundation
 import JSON
 import Postgres
 import Redis
+import Services
 import Testing
 import Transfer
 
