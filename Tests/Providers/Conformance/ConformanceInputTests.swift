@@ -113,10 +113,14 @@ struct ConformanceInputTests {
         let secret = "hunter2-hunter2-hunter2"
         let contents = [secret, "", "-----BEGIN PRIVATE KEY-----\n\(secret)\n-----END PRIVATE KEY-----\n"]
         try await ProviderSandbox.with { sandbox in
-            let settings = profile.settings(sandbox)
+            var whole = profile.settings(sandbox)
+            profile.withoutSecrets?(&whole)
+            let wrong = profile.withoutSecrets == nil ? contents : contents.filter { $0 != secret }
             for name in try profile.kind.files {
+                if profile.withoutSecrets != nil { whole[name] = "secret-\(name)" }
+                let settings = whole
                 let path = try #require(settings[name])
-                for text in contents + profile.wrongFiles {
+                for text in wrong + profile.wrongFiles {
                     try await ProviderBench.withContext(
                         sandbox,
                         read: { (asked) throws(CredentialFault) in

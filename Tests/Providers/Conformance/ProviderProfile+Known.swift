@@ -194,6 +194,7 @@ extension ProviderProfile {
         ],
         delayed: ["limited-", "unavailable-"],
         bareSuccesses: ["huge-", "page-", "blank-", "torn-", "part200-"],
+        withoutSecrets: { $0["secret"] = nil },
         body: { $0["notification"]?["body"]?.string }
     )
 
@@ -263,6 +264,7 @@ extension ProviderProfile {
         refused: nil,
         reset: nil,
         takesAway: false,
+        withoutSecrets: { $0["url"] = $0["url"]?.replacing("pass%3Aword%2F1@", with: "@") },
         body: { $0["text"]?.string }
     )
 }

@@ -62,6 +62,8 @@ struct ProviderProfile: Sendable, CustomTestStringConvertible {
     var reset: String? = "reset-"
     var needsHTTP2 = false
     var takesAway = true
+    /// Takes secrets out of its usual settings that may be in files instead, of which any line will do.
+    var withoutSecrets: (@Sendable (inout [String: String]) -> Void)?
     /// Contents of its files that are of the wrong kind.
     var wrongFiles: [String] = []
     /// The text that a device shows.

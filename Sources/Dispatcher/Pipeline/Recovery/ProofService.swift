@@ -24,11 +24,11 @@ package struct ProofService: Service {
     package func run() async throws {
         while goesOn {
             // A batch of each in turn, so that none waits for all that is due in another.
-            var open = Array(0..<Keyspace.unconfirmedShards)
-            while !open.isEmpty, goesOn {
+            var shards = Array(0..<Keyspace.unconfirmedShards)
+            while !shards.isEmpty, goesOn {
                 var full: [Int] = []
-                for shard in open where await self.leavesMore(shard) { full.append(shard) }
-                open = full
+                for shard in shards where await self.leavesMore(shard) { full.append(shard) }
+                shards = full
             }
             // Redis tells nobody that a deadline has passed; four looks a second keep the push within six seconds.
             await pause(for: Self.interval)
