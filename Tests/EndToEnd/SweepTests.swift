@@ -70,6 +70,39 @@ struct SweepTests {
         }
     }
 
+    @Test("a push that one device has and another waits for when Redis is emptied comes to the other, once to each")
+    func forgottenBesideAccepted() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let dispatcher = try await stack.startDispatcher()
+            try await eventually("Redis is known to remember") {
+                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
+            try await gateway.register(user: "offline", platform: "android", token: "phone")
+            let tablet = "unavailable-3x-tablet"
+            try await gateway.register(user: "offline", platform: "android", token: tablet, name: "tablet")
+            try await stack.append([("user", "offline"), ("type", "payment_received"), ("title", Self.title)])
+            try await eventually("one device has it, and the next try for the other is planned") {
+                let tried = try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'")
+                let statuses = try await stack.statuses(user: "offline")
+                return !tried.isEmpty && statuses == [Self.title: "sent"]
+            }
+            #expect(stack.pushed() == ["phone": [Self.title]])
+            dispatcher.send(SIGKILL)
+            try await dispatcher.waitForExit()
+            try await stack.connection.send("FLUSHALL")
+
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("both devices have it on record") {
+                try await stack.query(
+                    "SELECT DISTINCT device_id FROM carillon.delivery_attempts WHERE outcome = 'accepted'"
+                ).count == 2
+            }
+            try await stack.waitForPushes()
+            #expect(stack.pushed() == ["phone": [Self.title], tablet: [Self.title]])
+        }
+    }
+
     @Test("mail beside the inbox and a push to an idle user that wait when Redis is emptied go out all the same")
     func forgottenBesideOthers() async throws {
         try await Stack.with { stack in

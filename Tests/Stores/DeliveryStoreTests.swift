@@ -87,6 +87,82 @@ struct DeliveryStoreTests {
         }
     }
 
+    @Test("what a device waits for while its notification is done with is found, on as many pages as it takes")
+    func lost() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let deliveries = DeliveryStore(pool: pool)
+            let devices = DeviceStore(pool: pool)
+            let phone = try await devices.register(Samples.device(user: "a", token: "phone", name: "phone"))
+            let tablet = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet"))
+            let late = try await devices.register(Samples.device(user: "a", token: "late", name: "late", at: 120))
+            let batch = (1...12).map { number in
+                Samples.notification(number, user: "a") {
+                    $0.channels = [.push]
+                    if number == 6 { $0.expiresAt = Samples.start + .seconds(150) }
+                }
+            }
+            _ = try await store.store(batch, areRepeats: false)
+            try await pool.query(
+                "UPDATE carillon.notifications SET stored_at = $1",
+                .timestamptz((Samples.start + .seconds(60)).microseconds))
+            func settle(
+                _ number: Int,
+                _ device: Device,
+                _ outcome: DeliveryStore.Outcome,
+                _ reason: String? = nil
+            ) async throws {
+                let id = batch[number - 1].id
+                var settlement = DeliveryStore.Settlement()
+                settlement.attempts = [
+                    DeliveryStore.Attempt(
+                        at: Samples.start + .seconds(61), user: "a", notification: id, device: device.id,
+                        provider: .fcm, kind: "push", attempt: 1, outcome: outcome, reason: reason)
+                ]
+                if outcome == .accepted { settlement.accepted = [("a", id, "fcm")] }
+                if outcome == .failed { settlement.failed = [("a", id, "UNREGISTERED")] }
+                try await deliveries.settle(settlement)
+            }
+            // Tried, not tried, failed beside one that waits, and tried although it was registered afterwards.
+            for number in [1, 2, 4] { try await settle(number, phone, number == 4 ? .failed : .accepted) }
+            for number in [1, 4] { try await settle(number, tablet, .retry, "UNAVAILABLE") }
+            try await settle(3, phone, .accepted)
+            try await settle(3, tablet, .accepted)
+            try await settle(3, late, .retry, "UNAVAILABLE")
+            // Ended, expired, read, by socket, put off to the end of quiet hours, waiting itself, refused.
+            for number in [5, 6, 7, 9, 11] { try await settle(number, phone, .accepted) }
+            try await store.mark([("a", batch[7].id, .sent, nil, "socket")])
+            for number in [5, 6, 7, 8, 10] { try await settle(number, tablet, .retry, "UNAVAILABLE") }
+            try await settle(5, tablet, .accepted)
+            try await pool.query(
+                "UPDATE carillon.notifications SET read_at = now() WHERE id = $1", .uuid(batch[6].id.halves))
+            try await settle(9, tablet, .skipped, "quiet_hours")
+            let release = FollowUpStore.Item(user: "a", notification: batch[8].id, kind: .release)
+            try await FollowUpStore(pool: pool).put([(release, Samples.start, "quiet_hours")], now: Samples.start)
+            try await settle(11, tablet, .skipped, "opted_out")
+
+            func found(until: Duration) async throws -> [String] {
+                var found: [String] = []
+                var place = DeliveryStore.Place(Samples.start)
+                while true {
+                    let page = try await deliveries.lost(
+                        after: place, until: Samples.start + until, now: Samples.start + .seconds(200), limit: 2)
+                    for one in page.lost {
+                        let number = batch.firstIndex { $0.id == one.notification }.map { $0 + 1 } ?? 0
+                        found.append("\(number) \(one.device.token)")
+                    }
+                    guard let last = page.last else { return found.sorted() }
+                    place = last
+                }
+            }
+            #expect(try await found(until: .seconds(60)) == ["1 tablet", "2 tablet", "3 late", "4 tablet"])
+            #expect(try await found(until: .seconds(59)).isEmpty)
+            // One that its user has silenced gets nothing.
+            try await pool.query("UPDATE carillon.devices SET silenced = true WHERE token = 'tablet'")
+            #expect(try await found(until: .seconds(60)) == ["3 late"])
+        }
+    }
+
     @Test("a failure on one device does not undo another's acceptance, and the other way round")
     func outcomes() async throws {
         try await Samples.withStores { pool in

@@ -43,6 +43,14 @@ enum DeliverySQL {
         """
     }
 
+    /// Whether an attempt ends the delivery to its device: it is neither tried nor looked at again, nor in another entry's
+    /// hands.
+    ///
+    /// - Parameter row: the attempt.
+    static func isEnd(_ row: String) -> String {
+        "\(row).outcome <> 'retry' AND coalesce(\(row).reason, '') NOT IN ('quiet_hours', 'under_way')"
+    }
+
     static let attempts = """
         INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, device_id, provider, kind, attempt, outcome,
             reason, provider_id, duration_ms)

@@ -111,7 +111,7 @@ package struct DeliveryStore: Sendable {
         package var addresses: Set<ExactText> = []
     }
 
-    private let pool: PostgresPool
+    let pool: PostgresPool
 
     package init(pool: PostgresPool) {
         self.pool = pool

@@ -245,8 +245,8 @@ package struct FollowUpStore: Sendable {
                 SELECT FROM carillon.devices d
                 WHERE d.user_id = e.user_id AND d.active AND NOT d.silenced AND NOT EXISTS (
                     SELECT FROM carillon.delivery_attempts a
-                    WHERE a.notification_id = e.id AND a.device_id = d.id AND a.kind = 'push' AND a.outcome <> 'retry'
-                        AND coalesce(a.reason, '') NOT IN ('\(Self.quietHours)', 'under_way'))))
+                    WHERE a.notification_id = e.id AND a.device_id = d.id AND a.kind = 'push'
+                        AND \(DeliverySQL.isEnd("a")))))
         """
 
     private static let insert = """

@@ -267,6 +267,20 @@ struct Router: Sendable {
         return batch
     }
 
+    /// Appends again what may be lost of deliveries, for the devices that can be served: as repeats, so that what has been
+    /// accepted meanwhile is not sent again.
+    func deliverAgain(_ lost: [DeliveryStore.Lost]) async throws {
+        let deliveries = lost.filter { self.dispatcher.channels.serves($0.device) }.map { one in
+            RoutePlan.Delivery(
+                provider: one.device.provider,
+                lane: one.lane,
+                work: DeliveryWork(
+                    notification: one.notification, device: one.device.id, user: one.user, attempt: 0, isRepeat: true)
+            )
+        }
+        try await self.deliver(deliveries)
+    }
+
     private func deliver(_ deliveries: [RoutePlan.Delivery]) async throws {
         guard !deliveries.isEmpty else { return }
         var isSecondTry = false

@@ -20,6 +20,8 @@ package struct SweepService: Service {
     /// How far back deliveries may have waited in Redis, and in which steps their rows are looked for.
     private static let memory: Duration = .seconds(7 * 24 * 3_600)
     private static let memoryStep: Duration = .seconds(3_600)
+    /// How far back pushes may still be tried for one device when another has them: whatever is bulk gives up after a day.
+    private static let tries: Duration = .seconds(2 * 24 * 3_600)
 
     private let dispatcher: Dispatcher
 
@@ -83,16 +85,50 @@ package struct SweepService: Service {
             after = until
         }
         try await self.dispatcher.followUps.recall(now: now)
+        try await self.repeatLost(now: now)
         // Last, so that a round that was cut short is begun again.
         try await self.dispatcher.redis.send("SET", key, .text(self.dispatcher.name))
+    }
+
+    /// Hands on again what waited for one device while the notification was done with for another, page by page.
+    ///
+    /// It may be long, so the turn is held meanwhile. Where it was lost all the same, another dispatcher appends the same once
+    /// more, and claims and attempts tell.
+    private func repeatLost(now: Timestamp) async throws {
+        var place = DeliveryStore.Place(now + (.zero - Self.tries))
+        var until = place.storedAt
+        while until < now {
+            until = min(until + Self.memoryStep, now)
+            while true {
+                // Begun again by whoever sweeps next.
+                guard goesOn else { throw CancellationError() }
+                let page = try await self.dispatcher.deliveries.lost(
+                    after: place, until: until, now: now, limit: Self.batchSize)
+                guard let last = page.last else { break }
+                place = last
+                try await self.holdTurn()
+                guard !page.lost.isEmpty else { continue }
+                self.dispatcher.logger.info("lost deliveries found", metadata: ["count": "\(page.lost.count)"])
+                try await Router(dispatcher: self.dispatcher).deliverAgain(page.lost)
+            }
+        }
     }
 
     /// Two that sweep at once would publish twice, which nodes notice, and push twice, which the attempts tell; a turn a
     /// round spares both.
     private func takeTurn() async throws -> Bool {
+        try await self.setTurn("NX")
+    }
+
+    /// Begins the turn anew.
+    private func holdTurn() async throws {
+        _ = try await self.setTurn("XX")
+    }
+
+    private func setTurn(_ condition: RedisArgument) async throws -> Bool {
         let milliseconds = Self.interval.inMicroseconds / 1_000 - 1_000
         let reply = try await self.dispatcher.redis.send(
-            "SET", .text(self.dispatcher.keys.sweepTurn), .text(self.dispatcher.name), "NX", "PX",
+            "SET", .text(self.dispatcher.keys.sweepTurn), .text(self.dispatcher.name), condition, "PX",
             .integer(milliseconds)
         )
         return try reply.string() != nil
