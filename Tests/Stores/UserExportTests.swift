@@ -67,6 +67,54 @@ struct UserExportTests {
         }
     }
 
+    @Test(
+        "a name that is escaped in a list is found as well",
+        arguments: [
+            (#"a"da"#, #"["bob","a\"da"]"#), (#"a\da"#, #"["bob","a\\da"]"#), ("a/da", #"["bob","a\/da"]"#),
+            ("zoé", #"["bob","zo\u00e9"]"#), ("😀", #"["bob","\ud83d\ude00"]"#), ("ada", #"["bob","\u0061da"]"#),
+            ("zoé", #"["bob","zoé"]"#),
+        ]
+    )
+    func escaped(user: String, list: String) async throws {
+        try await Samples.withStores { pool in
+            let letters = DeadLetterStore(pool: pool)
+            let schedules = ScheduleStore(pool: pool)
+            // Whoever is named by none is left alone, escapes or not.
+            let jobs: [[(name: String, value: String)]] = [
+                [("users", list)], [("topic", "news"), ("except", list)], [("users", #"["bob","\u00e9ve"]"#)],
+            ]
+            try await letters.add(
+                jobs.enumerated().map { number, fields in
+                    (
+                        stream: "jobs", entry: "\(number)", reason: "r", at: Samples.start,
+                        fields: fields.map { (name: $0.name, value: ArraySlice($0.value.utf8)) }
+                    )
+                })
+            _ = try await schedules.add(
+                jobs.enumerated().map { number, fields in
+                    var schedule = Schedule(
+                        id: NotificationID(high: 1, low: UInt64(number)),
+                        fields: fields.map { (name: $0.name, value: Array($0.value.utf8)) },
+                        dueAt: Samples.start,
+                        createdAt: Samples.start
+                    )
+                    schedule.source = "jobs/\(number)"
+                    schedule.content = Int64(number)
+                    return schedule
+                })
+            let own = String(decoding: JSONWriter.bytes(of: .array([.string(user)])), as: UTF8.self)
+            let shown: [[String: JSONValue]] = [["users": .string(own)], ["except": .string(own)]]
+            #expect(try await Self.fields(.deadLetters, user, pool) == shown)
+            #expect(try await Self.fields(.schedules, user, pool) == shown)
+            #expect(try await letters.erase(user: user) == 2)
+            #expect(try await schedules.erase(user: user) == 2)
+            for section in [UserExportStore.Section.deadLetters, .schedules] {
+                #expect(try await Self.fields(section, user, pool).isEmpty)
+                #expect(try await Self.fields(section, "bob", pool).count == 3)
+            }
+        }
+    }
+
     @Test("schedules come also where they are for several, without the names of others, on as many pages as it takes")
     func schedules() async throws {
         try await Samples.withStores { pool in

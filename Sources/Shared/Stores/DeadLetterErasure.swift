@@ -14,6 +14,8 @@ enum DeadLetterErasure: Equatable {
 
     /// The condition of rows that may name a user, as SQL: all that do, and a few more.
     ///
+    /// JSON may escape any character of a name in a list (RFC 8259 section 7), so a list with an escape may name anybody.
+    ///
     /// - Parameters:
     ///   - fields: the column.
     ///   - user: the parameter.
@@ -22,6 +24,7 @@ enum DeadLetterErasure: Equatable {
         EXISTS (
             SELECT FROM jsonb_array_elements(\(fields)) f
             WHERE f ->> 0 IN ('user', 'users', 'except', 'd') AND position(\(user)::text IN f ->> 1) > 0
+                OR f ->> 0 IN ('users', 'except') AND position('\\' IN f ->> 1) > 0
         )
         """
     }
