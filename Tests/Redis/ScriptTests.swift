@@ -41,6 +41,22 @@ struct ScriptTests {
         }
     }
 
+    @Test("forgotten scripts of a batch run in their order")
+    func order() async throws {
+        try await TestRedis.with { redis, prefix in
+            let source = "return redis.call('RPUSH', KEYS[1], ARGV[1]) -- \(prefix)"
+            let digest = try #require(try await redis.text("SCRIPT", "LOAD", .text(source)))
+            try await redis.send("SCRIPT", "FLUSH")
+            let script = RedisScript(name: "push", source: source, digest: digest)
+            let words = (0..<20).map { "\($0)" }
+            var batch = RedisBatch()
+            for word in words { batch.append(script, keys: [.text(prefix)], arguments: [.text(word)]) }
+            try await redis.send(batch)
+            #expect(try await redis.send("LRANGE", .text(prefix), "0", "-1").strings() == words)
+            try await redis.send("DEL", .text(prefix))
+        }
+    }
+
     @Test
     func errorOfAScriptIsThrown() async throws {
         try await TestRedis.with { redis, prefix in

@@ -27,8 +27,8 @@ package struct RedisBatch: Sendable {
     /// How many commands it holds, which is how many replies it gets.
     package private(set) var count = 0
     private(set) var bytes = ByteBuffer()
-    /// The scripts among the commands, by position, so that a `NOSCRIPT` can be mended.
-    private(set) var scripts: [Int: ScriptCall] = [:]
+    /// The scripts among the commands, in their order, so that a `NOSCRIPT` can be mended.
+    private(set) var scripts: [(position: Int, call: ScriptCall)] = []
 
     /// What it takes to send a script call again with its source.
     struct ScriptCall: Sendable {
@@ -100,7 +100,7 @@ package struct RedisBatch: Sendable {
         keys: [RedisArgument],
         arguments: [RedisArgument] = []
     ) {
-        self.scripts[self.count] = ScriptCall(script: script, keys: keys, arguments: arguments)
+        self.scripts.append((self.count, ScriptCall(script: script, keys: keys, arguments: arguments)))
         self.append(["EVALSHA", .text(script.digest), .integer(Int64(keys.count))] + keys + arguments)
     }
 }

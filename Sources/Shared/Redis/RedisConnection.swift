@@ -106,7 +106,7 @@ package actor RedisConnection {
 
     /// Sends the batch in one write and awaits all replies; error replies stand among them.
     ///
-    /// A script that Redis has forgotten is sent again with its source, after the rest of the batch.
+    /// Scripts that Redis has forgotten are sent again with their source, in their order, after the rest of the batch.
     ///
     /// - Parameter timeout: how long it may take; the configuration's if nil.
     @discardableResult
