@@ -141,7 +141,7 @@ struct SweepTests {
             try await eventually("both have come", within: .seconds(60)) {
                 try await stack.hurryMail()
                 let mails = try stack.mails().map(\.recipient)
-                return mails == [address] && stack.pushed() == ["unavailable-3x-phone": ["Push"]]
+                return mails == [address] && stack.pushed()["unavailable-3x-phone"] == ["Push"]
             }
             try await eventually("nothing is remembered of them") {
                 try await stack.query("SELECT 1 FROM carillon.follow_ups").isEmpty

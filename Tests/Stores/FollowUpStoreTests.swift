@@ -265,6 +265,23 @@ struct FollowUpStoreTests {
         }
     }
 
+    @Test("what two devices of a user put off is put off once, until the earlier moment")
+    func twice() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let notification = Samples.notification(1, user: "a")
+            _ = try await NotificationStore(pool: pool).store([notification], areRepeats: false)
+            let item = Self.item(notification)
+            try await store.put(
+                [(item, Self.now + .seconds(60), "quiet_hours"), (item, Self.now + .seconds(30), "quiet_hours")],
+                now: Self.now)
+            let until = Self.now + .seconds(90)
+            #expect(try await store.take(now: Self.now + .seconds(29), until: until, limit: 10).isEmpty)
+            let taken = try await store.take(now: Self.now + .seconds(30), until: until, limit: 10)
+            #expect(taken.map(\.item) == [item])
+        }
+    }
+
     @Test("what is hastened is due by then, unless it has been put off again meanwhile")
     func hasten() async throws {
         try await Samples.withStores { pool in

@@ -28,7 +28,7 @@ struct ImportCommand: AsyncParsableCommand {
             others are stored, and the exit code is 65. The same file may be imported
             again. Needs DATABASE_URL and CATALOG, and a database that is migrated. A file
             that cannot be opened ends with 66. With REDIS_URL a device may also have a
-            provider that only dispatchers know. WEBPUSH_ORIGINS holds as for a gateway.
+            provider that only dispatchers know. WEBPUSH_ORIGINS and APPS hold as for a gateway.
 
             Example line:
               {"user_id":"u1","settings":{"zone":"Europe/Zurich"},"topics":["news"]}
@@ -58,12 +58,15 @@ struct ImportCommand: AsyncParsableCommand {
             let catalog = await CommandClients.catalog(reader, isRequired: true)
             var redis: RedisConfiguration?
             if reader.text("REDIS_URL") != nil { redis = await CommandClients.redis(reader, name: "import") }
-            let origins = WebPushSettings(reader).origins
+            let webPush = WebPushSettings(reader)
+            let appOrigins = await reader.load("APPS", isSet: webPush.appsFile != nil) {
+                try AppsFile.webPushOrigins(path: webPush.appsFile ?? "")
+            }
             try reader.finish()
             guard let catalog else { return }
             let providers = await self.providers(redis)
             try await CommandClients.withDatabase(configuration) { pool in
-                try await self.take(catalog, origins, providers, pool)
+                try await self.take(catalog, webPush.origins, appOrigins ?? [:], providers, pool)
             }
         }
     }
@@ -87,6 +90,7 @@ struct ImportCommand: AsyncParsableCommand {
     private func take(
         _ catalog: Catalog,
         _ origins: WebPushOrigins,
+        _ appOrigins: [String: WebPushOrigins],
         _ providers: KnownProviders,
         _ pool: PostgresPool
     ) async throws {
@@ -94,7 +98,8 @@ struct ImportCommand: AsyncParsableCommand {
             Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
         }
         let fields = UserFields(
-            catalogs: CatalogRegister(catalog, now: now), now: now, webPushOrigins: origins, providers: providers)
+            catalogs: CatalogRegister(catalog, now: now), now: now, webPushOrigins: origins, appOrigins: appOrigins,
+            providers: providers)
         let isTerminal = isatty(STDERR_FILENO) == 1
         var lines: LineReader
         do {

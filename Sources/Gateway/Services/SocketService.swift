@@ -277,11 +277,16 @@ package struct SocketService: SocketBackend {
                     now: self.now()
                 )
             }
+        // What was settled beside its way to sockets, or rests in the inbox instead of a push, may still be proven.
+        let isSettledUnproven =
+            notification.status == .sent
+            && (notification.statusReason == "unproven"
+                || notification.decision != nil && notification.statusReason == notification.decision)
         return InboxSnapshot.Item(
             id: notification.id,
             version: notification.version,
             json: json,
-            awaitsProof: notification.status == .pending,
+            awaitsProof: notification.status == .pending || isSettledUnproven,
             lane: notification.lane,
             isRead: notification.readAt != nil
         )

@@ -86,7 +86,9 @@ private func pushing(_ facts: DecisionFacts) -> [Step] {
     func rest(_ reason: Reason) -> [Step] {
         // E-mail, if it is on its way, settles what has no other channel.
         if channels.contains(.inApp) { return [.settle(status: .sent, reason: reason, via: "inbox")] }
-        return channels.contains(.email) ? [] : [.settle(status: .failed, reason: reason, via: nil)]
+        guard channels.contains(.email) else { return [.settle(status: .failed, reason: reason, via: nil)] }
+        // Mail leaves a deferred one as it is, for its push.
+        return facts.notification.status == .deferred ? [.settle(status: .sent, reason: reason, via: "email")] : []
     }
     guard channels.contains(.push) else { return rest(.offline) }
     let quietEnd = facts.quietEnd

@@ -126,6 +126,7 @@ package struct DigestStore: Sendable {
         let named = items.map(\.notification).filter { $0.jobID != nil }
         if !named.isEmpty {
             let users = PostgresArray(texts: ExactText.distinct(named.map(\.user)))
+            statements.append(PostgresStatement(StoreSQL.makeInboxes, [.array(users)]))
             statements.append(PostgresStatement(StoreSQL.lockInboxes, [.array(users)]))
         }
         statements.append(PostgresStatement(DigestSQL.gatherItems, parameters))

@@ -249,9 +249,14 @@ package struct FollowUpStore: Sendable {
                         AND \(DeliverySQL.isEnd("a")))))
         """
 
+    /// One notification may come twice, for two of its user's devices.
+    ///
+    /// $1 to $6: users, ids, kinds, moments, reasons, whether they are critical.
     private static let insert = """
         INSERT INTO carillon.follow_ups AS f (user_id, notification_id, kind, due_at, reason, critical)
-        SELECT * FROM unnest($1, $2, $3, $4, $5, $6)
+        SELECT DISTINCT ON (i.user_id, i.id, i.kind) i.user_id, i.id, i.kind, i.due_at, i.reason, i.critical
+        FROM unnest($1, $2, $3, $4, $5, $6) AS i (user_id, id, kind, due_at, reason, critical)
+        ORDER BY i.user_id, i.id, i.kind, i.due_at
         ON CONFLICT (user_id, notification_id, kind) DO UPDATE
         SET due_at = CASE f.kind WHEN 'email' THEN least(f.due_at, excluded.due_at) ELSE excluded.due_at END, held = false,
             reason = excluded.reason, critical = excluded.critical

@@ -24,7 +24,7 @@ package struct OutboxStore: Sendable {
 
     /// Rows that stay where they are, as their lanes are full.
     package struct Held: Sendable {
-        fileprivate let lanes: Set<Lane>
+        package let lanes: Set<Lane>
         fileprivate let typesByLane: [Lane: [String]]
 
         /// - Parameters:
@@ -79,17 +79,16 @@ package struct OutboxStore: Sendable {
         _ body: (_ database: String, _ rows: [Row]) async throws -> Void
     ) async throws -> Int {
         try await self.pool.transaction { transaction in
+            let lock = try await transaction.query("SELECT pg_try_advisory_xact_lock($1)", .int8(Self.lock))
+            guard let isMine = try lock.first?.bool(0), isMine else { return 0 }
             let results = try await transaction.run([
-                PostgresStatement("SELECT pg_try_advisory_xact_lock($1)", [.int8(Self.lock)]),
                 PostgresStatement("SELECT id::text FROM carillon.outbox_database"),
-                // A statement of its own: it sees what whoever had the lock before has deleted.
+                // After the lock's own statement: it sees what whoever had the lock before has deleted.
                 Self.oldest(limit: limit, leaving: held),
             ])
-            guard results.count == 3, let isMine = try results[0].first?.bool(0), isMine,
-                let database = try results[1].first?.text(0)
-            else { return 0 }
+            guard results.count == 2, let database = try results[0].first?.text(0) else { return 0 }
             var rows: [Row] = []
-            for row in results[2] {
+            for row in results[1] {
                 rows.append(
                     Row(
                         id: try row.int8(0),

@@ -126,8 +126,6 @@ struct Router: Sendable {
                 plan.note(notification, reason)
             case .settle(let status, let reason, let via):
                 plan.mark(notification, status, reason: reason.rawValue, via: via)
-                // Its proof is told as delivered, and may be told before this would be.
-                if via == socketWay, facts.mayBeProven { continue }
                 if self.dispatcher.events.isOn, let kind = LifecycleEvent.Kind(ending: status) {
                     let channel: Channel? = status == .sent ? .inApp : nil
                     plan.tell(kind, notification, at: facts.now, channel: channel, reason: reason.rawValue)

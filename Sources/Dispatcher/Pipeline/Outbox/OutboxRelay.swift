@@ -92,6 +92,7 @@ package struct OutboxRelay: Service {
     private func move(_ store: OutboxStore) async throws {
         while goesOn {
             let held = try await self.held()
+            if let held, held.lanes.count == Lane.allCases.count { return self.metrics.held.increment() }
             let count = try await store.move(limit: Self.batchSize, leaving: held) { database, rows in
                 try await self.append(rows, of: database)
             }
