@@ -114,7 +114,18 @@ package struct OutboxRelay: Service {
 
     /// Returns when Redis has all of them.
     private func append(_ rows: [OutboxStore.Row], of database: String) async throws {
+        let content = self.read(rows, of: database)
+        try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(content.dead)
+        guard !content.jobs.isEmpty else { return }
         let stream = JobStream(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        _ = try await stream.append(content.jobs)
+    }
+
+    /// What rows hold: jobs, and what is none.
+    private func read(
+        _ rows: [OutboxStore.Row],
+        of database: String
+    ) -> (jobs: [(lane: Lane, fields: [(name: String, value: [UInt8])])], dead: [DeadLetter]) {
         var jobs: [(lane: Lane, fields: [(name: String, value: [UInt8])])] = []
         var dead: [DeadLetter] = []
         for row in rows {
@@ -134,8 +145,7 @@ package struct OutboxRelay: Service {
                 )
             }
         }
-        try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(dead)
-        if !jobs.isEmpty { _ = try await stream.append(jobs) }
+        return (jobs, dead)
     }
 
     /// The lane is the job's, or else its type's; what else may be wrong with it is the intake's to say.
