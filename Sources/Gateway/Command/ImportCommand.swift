@@ -28,7 +28,8 @@ struct ImportCommand: AsyncParsableCommand {
             others are stored, and the exit code is 65. The same file may be imported
             again. Needs DATABASE_URL and CATALOG, and a database that is migrated. A file
             that cannot be opened ends with 66. With REDIS_URL a device may also have a
-            provider that only dispatchers know. WEBPUSH_ORIGINS and APPS hold as for a gateway.
+            provider that only dispatchers know. WEBPUSH_ORIGINS and APPS hold as for a
+            gateway.
 
             Example line:
               {"user_id":"u1","settings":{"zone":"Europe/Zurich"},"topics":["news"]}
