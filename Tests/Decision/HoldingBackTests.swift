@@ -59,6 +59,26 @@ struct HoldingBackTests {
         #expect(steps == expected)
     }
 
+    @Test("What is over its cap at the end of quiet hours is done with, also where only its mail went out")
+    func cappedRelease() {
+        func release(_ channels: Channels) -> [Step] {
+            Self.steps(.due(.release)) {
+                $0.notification.channels = channels
+                $0.notification.status = .deferred
+                $0.cap = .type
+            }
+        }
+        #expect(
+            release([.inApp, .push]) == [
+                .note(.cappedByType), .settle(status: .sent, reason: .cappedByType, via: "inbox"),
+            ])
+        #expect(
+            release([.push, .email]) == [
+                .note(.cappedByType), .settle(status: .sent, reason: .cappedByType, via: "email"),
+            ])
+        #expect(release([.push]) == [.note(.cappedByType), .settle(status: .failed, reason: .cappedByType, via: nil)])
+    }
+
     @Test("What is dropped in quiet hours is not kept, but what would not ring is")
     func drop() {
         func stored(_ change: (inout DecisionFacts) -> Void) -> [Step] {

@@ -200,6 +200,7 @@ struct MailClientTests {
             $0.idleTime = .milliseconds(50)
         } _: { client in
             _ = await client.send(Self.mail(to: Self.address("ada")))
+            // Nobody is told when an idle connection is closed.
             while client.snapshot().connections > 0 { try await Task.sleep(for: .milliseconds(5)) }
             let outcome = await client.send(Self.mail(to: Self.address("ada")))
             guard case .answered(let reply) = outcome else { return #expect(Bool(false), "\(outcome)") }
