@@ -104,6 +104,19 @@ struct ImportTests {
             #expect(try await stack.query("SELECT FROM carillon.devices").count == 0)
             let (taken, _) = try await Self.run(stack, line, environment: ["WEBPUSH_ORIGINS": stack.sandbox.url])
             #expect(taken.output().contains("imported 1 users, 1 devices"))
+
+            // An app's own list counts in its place.
+            let apps = "\(stack.directory.path)/apps.yaml"
+            let key = stack.sandbox.vapidKeyPath
+            try """
+            apps:
+              web:
+                webpush: {key: \(key), subject: "mailto:ops@example.com", origins: "\(stack.sandbox.url)"}
+            """.write(toFile: apps, atomically: true, encoding: .utf8)
+            let named = #"{"user_id":"bob","devices":[{"platform":"web","app":"web","token":\#(token)}]}"#
+            let (own, _) = try await Self.run(
+                stack, named, environment: ["WEBPUSH_ORIGINS": "https://*.push.apple.com", "APPS": apps])
+            #expect(own.output().contains("imported 1 users, 1 devices"), "\(own.errors())")
         }
     }
 
