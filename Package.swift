@@ -433,8 +433,8 @@ let package = Package(
         .testTarget(
             name: "SocketsTests",
             dependencies: [
-                "Fixtures", "JSON", "Model", "SignalR", "SocketIO", "Sockets", "WebSocket", logging, nioCore,
-                nioEmbedded, nioPosix,
+                "Fixtures", "JSON", "Model", "SignalR", "SocketIO", "Sockets", "Transfer", "Transports", "WebSocket",
+                hummingbirdCore, logging, nioCore, nioEmbedded, nioPosix,
             ],
             path: "Tests/Sockets"
         ),

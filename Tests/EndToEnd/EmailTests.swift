@@ -64,7 +64,7 @@ struct EmailTests {
             #expect(mail.text.contains("Unsubscribe: \(link)"))
             let click = TransferRequest(
                 .post, url: link, headers: [("content-type", "application/x-www-form-urlencoded")],
-                body: Array("List-Unsubscribe=One-Click".utf8), timeout: .seconds(10))
+                body: Array("List-Unsubscribe=One-Click".utf8), timeout: .seconds(240))
             guard case .answered(let answer) = await stack.http.perform(click) else { return #expect(Bool(false)) }
             #expect(answer.status == 200)
             try await stack.append([("user", "ada"), ("type", "paid"), ("title", "Second")])

@@ -64,8 +64,8 @@ struct SocketIOBrowserTests {
             }
             try await browser.run(
                 """
-                client.timeout(10000).emitWithAck('mark_read', { notification_id: all('sync')[0].notifications[0].id })
-                    .then(() => client.timeout(10000).emitWithAck('get_unread_count'))
+                client.timeout(60000).emitWithAck('mark_read', { notification_id: all('sync')[0].notifications[0].id })
+                    .then(() => client.timeout(60000).emitWithAck('get_unread_count'))
                     .then((answer) => { window.unread = answer.count; });
                 """)
             try await browser.wait(for: "both are answered", "window.unread === 30")

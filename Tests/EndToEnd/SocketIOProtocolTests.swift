@@ -193,11 +193,14 @@ struct SocketIOProtocolTests {
     func expiry() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            // Tokens are taken for 30 seconds more.
-            let token = try await Stack.token(user: "ada", lifetime: .seconds(-27))
-            let socket = try await Self.webSocket(gateway)
-            try await Self.send(socket, #"40{"token":"\#(token)"}"#)
-            _ = try await Self.first(socket, #"42["sync""#)
+            let socket = try await Stack.withExpiringToken(user: "ada") { token in
+                let socket = try await Self.webSocket(gateway)
+                try await Self.send(socket, #"40{"token":"\#(token)"}"#)
+                try await eventually("it joins or is refused") {
+                    socket.texts.contains { $0.hasPrefix(#"42["sync""#) || $0.hasPrefix("44") } || socket.isClosed
+                }
+                return socket.texts.contains { $0.hasPrefix(#"42["sync""#) } ? socket : nil
+            }
             #expect(try await socket.waitForClose() == 1000)
             #expect(socket.texts.suffix(2).first?.contains(#""code":"unauthorized""#) == true)
             #expect(socket.texts.last == "41")

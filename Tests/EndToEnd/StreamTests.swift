@@ -172,9 +172,11 @@ struct StreamTests {
     func expiry() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
-            // Tokens are taken for 30 seconds more.
-            let stream = try await TestStream.open(port: gateway.port, user: "ada", lifetime: .seconds(-25))
-            _ = try await stream.first("sync")
+            let stream = try await Stack.withExpiringToken(user: "ada") { token in
+                let stream = try await TestStream.open(port: gateway.port, user: "ada", token: token)
+                try await eventually("it is answered") { stream.status != nil }
+                return stream.status == 200 ? stream : nil
+            }
             let goodbye = try JSONParser.parse(Array(try await stream.first("goodbye").data.utf8))
             #expect(goodbye["code"]?.integer == 4401)
             #expect(goodbye["reason"]?.string == "the token has expired")

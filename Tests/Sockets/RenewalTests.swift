@@ -1,6 +1,8 @@
 // Carillon · RenewalTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Fixtures
+import JSON
 import Model
 import NIOCore
 import Testing
@@ -59,5 +61,58 @@ struct RenewalTests {
         #expect(wire.end == nil)
         session.revoke(before: Timestamp(seconds: 160))
         #expect(wire.end == .unauthorized("the token was revoked"))
+    }
+
+    @Test("a token over a native socket counts from then on, unless it is another user's")
+    func native() throws {
+        for (other, end) in [(Self.identity(from: 150, to: 300), 300), (Self.identity("eve", from: 150, to: 300), 200)]
+        {
+            let harness = try HubHarness()
+            let (session, wire) = harness.open(by: Self.identity(from: 100, to: 200), .native)
+            session.opened(InboxSnapshot(version: 0, unread: 0, total: 0))
+            session.obey(.auth(token: "t"), reference: nil)
+            session.authenticated(other, reference: nil)
+            #expect(wire.answers == [other.user == "ada" ? .done : .error("the token is another user's")])
+            session.tick(now: .now(), wallClock: Timestamp(seconds: Int64(end) - 1))
+            #expect(wire.end == nil)
+            session.tick(now: .now(), wallClock: Timestamp(seconds: Int64(end)))
+            #expect(wire.end == .unauthorized("the token has expired"))
+        }
+    }
+
+    @Test("over long polling a connection goes on by the fresh tokens of its polls and of its POSTs")
+    func requests() async throws {
+        let clock = HandClock(150)
+        var backend = ScriptedBackend()
+        // A token says whose it is, when it was made and when it expires.
+        backend.onAuthenticate = { token in
+            let parts = token.split(separator: ".")
+            let seconds = parts.dropFirst().compactMap { Int64($0) }
+            guard seconds.count == 2 else { throw SocketRefusal(status: 401, reason: "no token") }
+            return Self.identity(String(parts[0]), from: seconds[0], to: seconds[1])
+        }
+        let scripted = backend
+        try await RunningHub.with(scripted, now: { clock.now }) { running in
+            try await HubClient.withListener(running, scripted) { http, url in
+                let (first, fresh) = ("ada.100.200", "ada.150.400")
+                var polled = try await HubClient.open(http, url, token: first)
+                var posted = try await HubClient.open(http, url, token: first)
+                var stale = try await HubClient.open(http, url, token: first)
+                try await polled.sync(token: fresh)
+                try await posted.sync(token: first)
+                try await posted.post(#"{"type":6}"#, token: fresh)
+                try await stale.sync(token: first)
+                clock.set(300)
+                try await stale.pollUntilClosed(token: first)
+                #expect(stale.close?["error"]?.string == "the token has expired")
+                for var client in [polled, posted] {
+                    try await client.post(
+                        #"{"type":1,"invocationId":"1","target":"GetUnreadCount","arguments":[]}"#, token: fresh)
+                    try await client.poll(until: "an answer", token: fresh) { $0.completion("1") != nil }
+                    #expect(client.completion("1")?["result"]?.integer == 0)
+                    #expect(client.close == nil)
+                }
+            }
+        }
     }
 }

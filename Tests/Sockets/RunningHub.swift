@@ -12,9 +12,11 @@ import NIOPosix
 /// A hub of one loop whose tasks run, over a backend that a test gives it.
 final class RunningHub: Sendable {
     let hub: SocketHub
-    private let eventLoop: any EventLoop
+    let eventLoop: any EventLoop
 
-    private init(_ backend: ScriptedBackend, _ configuration: SocketConfiguration) {
+    private init(
+        _ backend: ScriptedBackend, _ configuration: SocketConfiguration, now: @escaping @Sendable () -> Timestamp
+    ) {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         self.eventLoop = eventLoop
         self.hub = SocketHub(
@@ -22,7 +24,7 @@ final class RunningHub: Sendable {
             configuration: configuration,
             backend: backend,
             logger: Logger(label: "test"),
-            now: { Timestamp(seconds: 1_795_000_000) }
+            now: now
         )
     }
 
@@ -30,12 +32,13 @@ final class RunningHub: Sendable {
     static func with(
         _ backend: ScriptedBackend,
         gate: Gate = Gate(),
+        now: @escaping @Sendable () -> Timestamp = { Timestamp(seconds: 1_795_000_000) },
         _ change: (inout SocketConfiguration) -> Void = { _ in },
         _ body: (RunningHub) async throws -> Void
     ) async throws {
         var configuration = SocketConfiguration()
         change(&configuration)
-        let running = RunningHub(backend, configuration)
+        let running = RunningHub(backend, configuration, now: now)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await running.hub.run() }
             do {

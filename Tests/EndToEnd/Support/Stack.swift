@@ -176,6 +176,21 @@ final class Stack: Sendable {
         )
     }
 
+    /// Opens something by a token that expires soon.
+    ///
+    /// - Parameter open: Returns nil if the token expired too early for it; a token that lasts twice as
+    ///   long is tried then, so that it works however slow the machine is.
+    static func withExpiringToken<Opened>(
+        user: String, _ open: (String) async throws -> Opened?
+    ) async throws -> Opened {
+        for seconds in [2, 4, 8, 16, 32, 64] {
+            // Tokens are accepted for 30 seconds after their end.
+            let token = try await Self.token(user: user, lifetime: .seconds(seconds - 30))
+            if let opened = try await open(token) { return opened }
+        }
+        throw FixtureError("every token expired before something could be opened by it")
+    }
+
     /// Appends a job as an upstream app does.
     @discardableResult
     func append(_ fields: [(String, String)], stream: String = "carillon:jobs") async throws -> String {
@@ -256,13 +271,19 @@ struct Gateway: Sendable {
         }
     }
 
-    /// Calls the API; `json` is the body's text.
+    /// Calls the API.
+    ///
+    /// - Parameters:
+    ///   - json: The body's text.
+    ///   - patience: How long the answer may take; longer than any wait of a test, so that a slow
+    ///     machine ends no call before its answer. A poll is parked for 90 s.
     func call(
         _ method: TransferRequest.Method,
         _ path: String,
         token: String?,
         json: String? = nil,
-        headers: [(name: String, value: String)] = []
+        headers: [(name: String, value: String)] = [],
+        patience: Duration = .seconds(240)
     ) async throws -> Answer {
         let authorization = token.map { [(name: "authorization", value: "Bearer \($0)")] } ?? []
         let request = TransferRequest(
@@ -270,7 +291,7 @@ struct Gateway: Sendable {
             url: "http://127.0.0.1:\(self.port)\(path)",
             headers: authorization + headers + [(name: "content-type", value: "application/json")],
             body: json.map { Array($0.utf8) } ?? [],
-            timeout: .seconds(10),
+            timeout: patience,
             maximumResponseBytes: 16 * 1024 * 1024
         )
         switch await self.http.perform(request) {

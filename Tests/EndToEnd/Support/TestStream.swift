@@ -36,7 +36,7 @@ final class TestStream: Sendable {
         port: Int,
         user: String,
         lastEventID: String? = nil,
-        lifetime: Duration = .seconds(600),
+        token: String? = nil,
         path: String = "/v1/stream"
     ) async throws -> TestStream {
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -44,9 +44,9 @@ final class TestStream: Sendable {
             .connect(host: "127.0.0.1", port: port).get()
         let stream = TestStream(channel: channel, state: State())
         try await channel.pipeline.addHandler(TestStreamHandler(stream: stream)).get()
-        let token = try await Stack.token(user: user, lifetime: lifetime)
+        let own = try await Stack.token(user: user)
         var headers: HTTPHeaders = [
-            "host": "127.0.0.1", "authorization": "Bearer \(token)",
+            "host": "127.0.0.1", "authorization": "Bearer \(token ?? own)",
             "accept": "text/event-stream",
         ]
         if let lastEventID { headers.add(name: "last-event-id", value: lastEventID) }
