@@ -17,6 +17,7 @@ struct WebFilesTests {
             let types = [
                 "/": "text/html", "/admin": "text/html", "/carillon.js": "text/javascript", "/sw.js": "text/javascript",
                 "/web/inbox.js": "text/javascript", "/web/page.css": "text/css", "/web/icon.svg": "image/svg+xml",
+                "/manifest.webmanifest": "application/manifest+json", "/web/badge.png": "image/png",
             ]
             for (path, type) in types {
                 let answer = try await gateway.call(.get, path, token: nil)
@@ -37,6 +38,13 @@ struct WebFilesTests {
                 #expect(policy.contains("default-src 'none'"))
                 #expect(policy.contains("script-src 'self';"))
                 #expect(!policy.contains("unsafe"))
+            }
+            let icons = try await gateway.call(.get, "/manifest.webmanifest", token: nil).body["icons"]?.array ?? []
+            #expect(icons.count == 3)
+            for icon in icons {
+                let answer = try await gateway.call(.get, try #require(icon["src"]?.string), token: nil)
+                #expect(answer.status == 200)
+                #expect(answer.type == icon["type"]?.string)
             }
             #expect(try await gateway.call(.get, "/web/no-such.js", token: nil).status == 404)
             #expect(try await gateway.call(.post, "/", token: nil, json: "{}").status == 405)

@@ -31,7 +31,12 @@ struct WebInboxTests {
                 "return [...\(InboxPage.root).querySelectorAll('a.title')].map((a) => a.href)")
             #expect(links.strings == ["https://example.com/task"])
             try await browser.run(
-                "addEventListener('carillon-action', ({ detail }) => { window.acted = detail.action.id; })")
+                """
+                addEventListener('carillon-action', (event) => {
+                  window.acted = event.detail.action.id;
+                  event.preventDefault();
+                })
+                """)
             try await browser.click("\(InboxPage.item("Water the plants")).querySelector('.action')")
             try await browser.wait(for: "the page hears of the button", "window.acted === 'done'")
             try await page.waitForUnread(1)
@@ -303,6 +308,152 @@ struct WebInboxTests {
             try await browser.wait(
                 for: "the form is back", "document.querySelector('.sign-in .fault')?.textContent.includes('refused')")
             #expect(try await browser.run("return sessionStorage.length + localStorage.length") == .number("0"))
+        }
+    }
+
+    @Test("buttons of a row never cover the day's heading; the row names its type, not a category of a platform")
+    func rows() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            for number in 1...20 { try await stack.notify("ada", "n\(number)", [("category", "TASK_ACTIONABLE")]) }
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await ada.waitForCount(20)
+            try await page.open(user: "ada")
+            try await eventually("all are listed") { try await page.titles().count == 20 }
+            let covering = try await browser.run(
+                """
+                const list = \(InboxPage.part(".list"));
+                const tools = \(InboxPage.root).querySelectorAll(".tools")[3].getBoundingClientRect();
+                const day = \(InboxPage.part(".day")).getBoundingClientRect();
+                list.scrollTop = tools.top + tools.height / 2 - (day.top + day.height / 2);
+                const found = \(InboxPage.root).elementFromPoint(tools.left + tools.width / 2, day.top + day.height / 2);
+                return [list.scrollTop > 0, found.className];
+                """)
+            #expect(covering == .array([.bool(true), .string("day")]))
+            let label = try await browser.run("return \(InboxPage.part(".item .type")).textContent")
+            #expect(label == .string("Invoice created"))
+        }
+    }
+
+    @Test("a button that the page does not handle follows the link; without one it says that it cannot be done here")
+    func unhandledButtons() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            let data = #"{"actions":[{"id":"done","title":"Done"}]}"#
+            try await stack.notify("ada", "plain", [("data", data)])
+            try await stack.notify("ada", "linked", [("data", data), ("url", "\(page.url)/web/icon.svg")])
+            try await page.open(user: "ada")
+            try await page.waitForTitles(["linked", "plain"])
+            try await browser.click("\(InboxPage.item("plain")).querySelector('.action')")
+            try await browser.wait(
+                for: "it says so",
+                "\(InboxPage.part(".toast.shown"))?.textContent === '“Done” cannot be done on this page.'")
+            try await browser.click("\(InboxPage.item("linked")).querySelector('.action')")
+            try await browser.wait(for: "the link is followed", "location.pathname === '/web/icon.svg'")
+        }
+    }
+
+    @Test("quiet hours without a day are refused, and nothing changes")
+    func noDay() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let hours = #"{"start":"21:00","end":"06:00","weekdays":[1]}"#
+            #expect(try await ada.send(.put, "/v1/preferences/quiet-hours", hours).status == 200)
+            try await page.open(user: "ada")
+            try await browser.wait(for: "the settings are there", InboxPage.part(".quiet-form"))
+            try await browser.run("\(InboxPage.part(".quiet-form [name=day]:checked")).click()")
+            try await browser.click(InboxPage.part(".quiet-form button"))
+            try await browser.wait(
+                for: "it says why",
+                "\(InboxPage.part(".quiet-form .status.fault"))?.textContent.includes('at least one day')")
+            let kept = try await ada.get("/v1/settings").body["quiet_hours"]
+            #expect(kept?["start"]?.string == "21:00")
+            #expect(kept?["weekdays"]?.array?.count == 1)
+        }
+    }
+
+    @Test("the page speaks the browser's language, right to left where it runs so")
+    func languages() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            for (languages, word, direction) in [
+                ("fr-CH,en", "Se connecter", "ltr"), ("xx,de", "Anmelden", "ltr"), ("ar", "تسجيل الدخول", "rtl"),
+                ("xx", "Sign in", "ltr"),
+            ] {
+                try await browser.setLanguages(languages)
+                try await browser.open(page.url)
+                try await browser.wait(for: "the form is there", "document.querySelector('.sign-in button')")
+                #expect(
+                    try await browser.run("return document.querySelector('.sign-in button').textContent")
+                        == .string(word))
+                #expect(try await browser.run("return document.documentElement.dir") == .string(direction))
+            }
+            try await browser.setLanguages("de")
+            try await page.open(user: "ada")
+            try await browser.wait(
+                for: "the inbox speaks it too", "\(InboxPage.part(".state.empty h3"))?.textContent === 'Alles ruhig'")
+        }
+    }
+
+    @Test("a click on a push counts as opened although no page was open; the bell has its header's colour")
+    func clickWithoutPage() async throws {
+        let host = try FreePort.next()
+        try await Stack.withBrowser(environment: ["ALLOWED_ORIGINS": "http://127.0.0.1:\(host)"]) {
+            stack, gateway, browser in
+            let gatewayURL = "http://127.0.0.1:\(gateway.port)"
+            try await stack.notify("ada", "Invoice 9")
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await ada.waitForCount(1)
+            let found = try await ada.get("/v1/notifications").body["notifications"]?.array?.first?["id"]?.string
+            let id = try #require(found)
+            // The worker clicks in the user's place.
+            let worker = """
+                importScripts("\(gatewayURL)/sw.js");
+                addEventListener("message", async ({ data, source }) => {
+                  if (data !== "click") return;
+                  const [notification] = await registration.getNotifications();
+                  dispatchEvent(new NotificationEvent("notificationclick", { notification }));
+                });
+                """
+            let plain = HTTPStub.Answer(body: "<!DOCTYPE html><title>Shop</title>", type: "text/html")
+            try await HTTPStub.with(plain, port: host) { stub in
+                try await browser.open(stub.url)
+                try await browser.grantNotifications()
+                stub.answer(HTTPStub.Answer(body: worker, type: "text/javascript"))
+                try await browser.run("navigator.serviceWorker.register('/worker.js')")
+                try await browser.wait(
+                    for: "the service worker is ready",
+                    "await navigator.serviceWorker.ready.then((one) => one.active.state === 'activated')")
+                try await browser.run(
+                    """
+                    return (async () => {
+                      const worker = await navigator.serviceWorker.ready;
+                      await worker.showNotification("Invoice 9", { data: { id: "\(id)" } });
+                      worker.active.postMessage("click");
+                    })()
+                    """)
+                try await browser.wait(
+                    for: "the click is kept",
+                    "await caches.open('carillon clicks').then((one) => one.keys()).then((keys) => keys.length === 1)")
+                #expect(try await ada.get("/v1/notifications/unread-count").body["unread"]?.integer == 1)
+                let token = try await Stack.token(user: "ada")
+                let html = """
+                    <!DOCTYPE html><html lang="en"><head><title>Shop</title>
+                    <script type="module" src="\(gatewayURL)/carillon.js"></script></head>
+                    <body><header style="background: #000; color: #fff"><carillon-inbox token="\(token)"></carillon-inbox></header></body></html>
+                    """
+                stub.answer(HTTPStub.Answer(body: html, type: "text/html"))
+                try await browser.open(stub.url)
+                try await eventually("it counts as opened") {
+                    try await stack.query("SELECT FROM carillon.notifications WHERE opened_at IS NOT NULL").count == 1
+                }
+                try await browser.wait(
+                    for: "no click is left",
+                    "await caches.open('carillon clicks').then((one) => one.keys()).then((keys) => keys.length === 0)")
+                let colour = try await browser.run("return getComputedStyle(\(InboxPage.part(".bell"))).color")
+                #expect(colour == .string("rgb(255, 255, 255)"))
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ struct WebFile: Sendable {
     /// notifications from anywhere.
     private static let pagePolicy = """
         default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https: data:; connect-src 'self'; \
-        worker-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; \
+        worker-src 'self'; manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'; \
         require-trusted-types-for 'script'; trusted-types carillon
         """
     private static let permissions = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"

@@ -11,6 +11,7 @@ package enum WebRouter {
     private static let script = "text/javascript; charset=utf-8"
     private static let style = "text/css; charset=utf-8"
     private static let picture = "image/svg+xml"
+    private static let bitmap = "image/png"
 
     /// Adds the routes.
     package static func add<Context: RequestContext>(to router: Router<Context>) {
@@ -28,6 +29,7 @@ package enum WebRouter {
             ("carillon.js", PackageResources.carillon_js, Self.script),
             // At the root, as a service worker is in charge of what stands below it.
             ("sw.js", PackageResources.sw_js, Self.script),
+            ("manifest.webmanifest", PackageResources.manifest_webmanifest, "application/manifest+json"),
         ]
     }
 
@@ -35,6 +37,9 @@ package enum WebRouter {
     private static var parts: [(name: String, bytes: [UInt8], type: String)] {
         [
             ("icon.svg", PackageResources.icon_svg, Self.picture),
+            ("icon-192.png", PackageResources.icon_192_png, Self.bitmap),
+            ("icon-512.png", PackageResources.icon_512_png, Self.bitmap),
+            ("badge.png", PackageResources.badge_png, Self.bitmap),
             ("page.css", PackageResources.page_css, Self.style),
             ("admin.css", PackageResources.admin_css, Self.style),
             ("dom.js", PackageResources.dom_js, Self.script),

@@ -185,6 +185,9 @@ package final class Browser: Sendable {
         try await eventually("\(expression) is clicked", file: file, line: line) {
             let element = try await self.element(expression, file: file, line: line)
             do {
+                // The driver's own scrolling would leave it under a sticky heading.
+                let place = JSONValue.dictionary([(Element.key, .string(element.id))])
+                try await self.run("arguments[0].scrollIntoView({ block: 'center', behavior: 'instant' })", place)
                 try await self.command(.post, "/element/\(element.id)/click", .object([]))
                 return true
             } catch let error as FixtureError
@@ -244,6 +247,15 @@ package final class Browser: Sendable {
         let name = JSONValue.dictionary([("name", .string("notifications"))])
         try await self.command(
             .post, "/permissions", .dictionary([("descriptor", name), ("state", .string("granted"))]))
+    }
+
+    /// Makes pages believe that the user prefers these languages, such as `de-CH,en`.
+    package func setLanguages(_ languages: String) async throws {
+        let agent = try await self.run("return navigator.userAgent")
+        let parameters = JSONValue.dictionary([("userAgent", agent), ("acceptLanguage", .string(languages))])
+        try await self.command(
+            .post, "/goog/cdp/execute",
+            .dictionary([("cmd", .string("Emulation.setUserAgentOverride")), ("params", parameters)]))
     }
 
     /// Hands a push message to the first service worker that this browser registered, as a push service does.

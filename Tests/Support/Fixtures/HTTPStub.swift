@@ -12,12 +12,15 @@ package final class HTTPStub: Sendable {
     package struct Answer: Sendable {
         package var status: Int
         package var body: [UInt8]
+        /// The media type of the body; no header if nil.
+        package var type: String?
         /// Whether it says nothing at all, and keeps the connection.
         package var isSilent: Bool
 
-        package init(status: Int = 200, body: String, isSilent: Bool = false) {
+        package init(status: Int = 200, body: String, type: String? = nil, isSilent: Bool = false) {
             self.status = status
             self.body = Array(body.utf8)
+            self.type = type
             self.isSilent = isSilent
         }
     }
@@ -127,8 +130,10 @@ package final class HTTPStub: Sendable {
                 return state.answer
             }
             if answer.isSilent { return }
+            let type = answer.type.map { "content-type: \($0)\r\n" } ?? ""
             let head =
-                "HTTP/1.1 \(answer.status) Said\r\ncontent-length: \(answer.body.count)\r\nconnection: close\r\n\r\n"
+                "HTTP/1.1 \(answer.status) Said\r\n\(type)content-length: \(answer.body.count)\r\n"
+                + "connection: close\r\n\r\n"
             let bytes = ByteBuffer(bytes: Array(head.utf8) + answer.body)
             let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
             context.writeAndFlush(self.wrapOutboundOut(bytes)).whenComplete { _ in bound.value.close(promise: nil) }

@@ -1,7 +1,7 @@
 // Carillon · carillon.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { h, icon } from "./web/dom.js";
+import { h, icon, safeURL } from "./web/dom.js";
 import { Inbox } from "./web/inbox.js";
 import { Panel } from "./web/inbox-panel.js";
 import { Push } from "./web/inbox-push.js";
@@ -27,8 +27,9 @@ export class CarillonInbox extends HTMLElement {
   #bell = null;
   #popover = null;
   #lastUnread = null;
-  /** A click on what the service worker showed. */
+  /** The service worker keeps clicks on pushes until a signed-in page takes them. */
   #clicked = ({ data }) => {
+    if (data?.kind === "carillon-clicks" && this.#inbox.store.isLoaded) takeClicks();
     if (data?.kind !== "carillon-clicked" || !data.id) return;
     const item = this.#inbox.store.find(data.id);
     if (data.action && item) this.#fire("carillon-action", { notification: item, action: { id: data.action } });
@@ -115,7 +116,11 @@ export class CarillonInbox extends HTMLElement {
     navigator.serviceWorker?.addEventListener("message", this.#clicked);
     push.register().catch((error) => console.warn("carillon:", error.message));
     // Whoever makes the element may go on setting it up until the next task.
-    queueMicrotask(() => { if (this.#inbox === inbox) inbox.open(); });
+    queueMicrotask(async () => {
+      if (this.#inbox !== inbox) return;
+      await inbox.open();
+      if (this.#inbox === inbox && inbox.store.isLoaded) takeClicks();
+    });
   }
 
   #stop() {
@@ -185,16 +190,26 @@ export class CarillonInbox extends HTMLElement {
     if (!this.#fire("carillon-open", { notification: item, url })) event.preventDefault();
   }
 
+  /** A button: the page may take it over, or else the notification's link is followed, where it can be acted on. */
   #act(item, action, texts) {
     const isLeft = this.#fire("carillon-action", { notification: item, action });
     this.#inbox.opened(item.id);
-    if (isLeft) this.#panel.tell(texts.noApp);
+    if (!isLeft) return;
+    const url = safeURL(item.url);
+    if (url) location.assign(url);
+    else this.#panel.tell(texts.noAction(action.title));
   }
 
   /** False where a listener took it over. */
   #fire(name, detail) {
     return this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true, cancelable: true }));
   }
+}
+
+/** Asks the service worker for the clicks that it keeps. */
+async function takeClicks() {
+  const registration = await navigator.serviceWorker?.getRegistration().catch(() => null);
+  registration?.active?.postMessage({ kind: "carillon-take-clicks" });
 }
 
 if (!customElements.get("carillon-inbox")) customElements.define("carillon-inbox", CarillonInbox);

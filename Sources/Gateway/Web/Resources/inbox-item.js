@@ -49,7 +49,7 @@ export class ItemView {
     return h("div", { class: "content" },
       h("p", { class: "about" },
         severity ? h("span", { class: "severity" }, severity) : null,
-        h("span", { class: "type" }, readable(item.category || item.type)),
+        h("span", { class: "type" }, readable(item.type)),
         this.#time(item)),
       h("h4", null, main),
       item.body ? h("p", { class: "body" }, item.body) : null,

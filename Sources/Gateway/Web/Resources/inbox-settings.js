@@ -49,17 +49,15 @@ export class SettingsView {
       h("h3", { id }, symbol ? icon(symbol) : null, title), ...children);
   }
 
-  /** A switch with its label; `change` says whether it was saved. */
+  /** A switch with its label; `change` returns false if it was not saved, null if it has said why itself. */
   #toggle(label, isOn, change, attributes) {
     const input = h("input", { type: "checkbox", role: "switch", ...attributes });
     input.checked = isOn;
     input.addEventListener("change", async () => {
       input.disabled = true;
       const isSaved = await change(input.checked).catch(() => false);
-      if (isSaved === false) {
-        input.checked = !input.checked;
-        this.#context.tell("refused");
-      }
+      if (isSaved === false || isSaved === null) input.checked = !input.checked;
+      if (isSaved === false) this.#context.tell("refused");
       input.disabled = false;
     });
     return h("label", { class: "toggle" }, input, h("span", null, label));
@@ -98,8 +96,11 @@ export class SettingsView {
     const save = async (isOn) => {
       const data = new FormData(form);
       const chosen = data.getAll("day").map(Number);
-      if (isOn && (!data.get("start") || !data.get("end"))) return false;
-      const hours = isOn && chosen.length
+      const fault = isOn && (!chosen.length ? texts.noDay : form.checkValidity() ? null : texts.noTime);
+      status.classList.toggle("fault", Boolean(fault));
+      status.textContent = fault || "";
+      if (fault) return null;
+      const hours = isOn
         ? { start: data.get("start"), end: data.get("end"), weekdays: chosen } : { start: "00:00", end: "00:00" };
       const { opted_out, locale, email } = this.#settings;
       if (isOn && this.#settings.zone !== data.get("zone")) {
@@ -110,11 +111,14 @@ export class SettingsView {
       status.textContent = texts.saved;
       return true;
     };
-    form.addEventListener("input", () => { status.textContent = texts.unsaved; });
+    form.addEventListener("input", () => {
+      status.classList.remove("fault");
+      status.textContent = texts.unsaved;
+    });
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       const isSaved = await save(true).catch(() => false);
-      if (!isSaved) {
+      if (isSaved === false) {
         status.textContent = "";
         this.#context.tell("refused");
       }

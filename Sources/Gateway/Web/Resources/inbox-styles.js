@@ -21,7 +21,6 @@ const css = `
   display: inline-block;
   color-scheme: light dark;
   font: 400 .9375rem/1.45 var(--carillon-font, ui-sans-serif, system-ui, -apple-system, "Segoe UI", "Inter", "Noto Sans", sans-serif);
-  color: var(--text);
 }
 :host([theme="light"]) { color-scheme: light; }
 :host([theme="dark"]) { color-scheme: dark; }
@@ -38,16 +37,17 @@ button:disabled { cursor: default; }
 .icon { inline-size: 1.25rem; block-size: 1.25rem; fill: none; stroke: currentColor; stroke-width: 1.7; stroke-linecap: round; stroke-linejoin: round; flex: none; display: block; }
 .spoken { position: absolute; inline-size: 1px; block-size: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 
-.bell { position: relative; display: grid; place-items: center; inline-size: 2.75rem; block-size: 2.75rem; border-radius: 50%; color: var(--text); transition: background-color .15s; }
-.bell:hover, .bell[aria-expanded="true"] { background: var(--raised); }
+.bell { position: relative; display: grid; place-items: center; inline-size: 2.75rem; block-size: 2.75rem; border-radius: 50%; color: var(--carillon-bell, inherit); transition: background-color .15s; }
+.bell:hover, .bell[aria-expanded="true"] { background: color-mix(in srgb, currentColor 12%, transparent); }
+.bell:focus-visible { border-radius: 50%; box-shadow: 0 0 0 2px currentColor; }
 .bell .icon { inline-size: 1.5rem; block-size: 1.5rem; }
-.badge { position: absolute; inset-block-start: .1rem; inset-inline-start: 1.45rem; min-inline-size: 1.2rem; padding-inline: .3rem; border-radius: 1rem; background: var(--badge); color: var(--on-badge); font-size: .7rem; font-weight: 700; line-height: 1.2rem; text-align: center; font-variant-numeric: tabular-nums; box-shadow: 0 0 0 2px var(--surface); }
+.badge { position: absolute; inset-block-start: .1rem; inset-inline-start: 1.45rem; min-inline-size: 1.2rem; padding-inline: .3rem; border-radius: 1rem; background: var(--badge); color: var(--on-badge); font-size: .7rem; font-weight: 700; line-height: 1.2rem; text-align: center; font-variant-numeric: tabular-nums; }
 .popover { position: fixed; inset: var(--top) var(--right) auto var(--left); margin: 0; padding: 0; border: 1px solid var(--line); border-radius: var(--radius); background: var(--surface); color: var(--text); box-shadow: var(--shadow); inline-size: min(27rem, calc(100vw - 1rem)); block-size: min(42rem, calc(100dvh - var(--top) - .75rem)); overflow: clip; }
 @media (max-width: 30rem) { .popover { inset-inline: .5rem; inline-size: auto; } }
 .popover:popover-open { animation: rise .16s ease-out; }
 @keyframes rise { from { opacity: 0; transform: translateY(-6px); } }
 
-.panel { position: relative; block-size: 100%; background: var(--surface); overflow: clip; }
+.panel { position: relative; block-size: 100%; background: var(--surface); color: var(--text); overflow: clip; }
 .main, .side { display: flex; flex-direction: column; block-size: 100%; min-block-size: 0; }
 .side { display: none; }
 .shows-settings > .main { display: none; }
@@ -77,9 +77,9 @@ button:disabled { cursor: default; }
 .banner { display: flex; align-items: center; justify-content: space-between; gap: .75rem; padding: .55rem 1.15rem; background: light-dark(#fdf1d5, #382c12); color: light-dark(#5c4100, #f6d999); font-size: .875rem; }
 .banner .plain { border-color: currentColor; padding: .2rem .6rem; flex: none; }
 
-.list { container-type: inline-size; flex: 1; min-block-size: 0; overflow-y: auto; overscroll-behavior: contain; scrollbar-width: thin; scrollbar-color: var(--control) transparent; padding-block-end: .75rem; }
+.list { container-type: inline-size; flex: 1; min-block-size: 0; overflow-y: auto; overscroll-behavior: contain; scroll-padding-block-start: 2.5rem; scrollbar-width: thin; scrollbar-color: var(--control) transparent; padding-block-end: .75rem; }
 .list:focus-visible { box-shadow: inset 0 0 0 2px var(--accent); border-radius: 0; }
-.day { position: sticky; inset-block-start: 0; z-index: 1; padding: .65rem 1.15rem .35rem; background: var(--surface); color: var(--muted); font-size: .78rem; font-weight: 650; letter-spacing: .02em; }
+.day { position: sticky; inset-block-start: 0; z-index: 2; padding: .65rem 1.15rem .35rem; background: var(--surface); color: var(--muted); font-size: .78rem; font-weight: 650; letter-spacing: .02em; }
 .item { position: relative; display: flex; gap: .25rem; padding: .7rem .6rem .75rem 1.15rem; padding-inline: 1.15rem .6rem; transition: background-color .12s; }
 .item + .item::before { content: ""; position: absolute; inset-block-start: 0; inset-inline: 1.15rem 1.15rem; border-block-start: 1px solid var(--line); }
 .item:hover, .item:focus-within { background: var(--raised); }
@@ -156,6 +156,7 @@ button:disabled { cursor: default; }
 .days-field input:focus-visible + span { box-shadow: var(--focus); }
 .row { display: flex; align-items: center; gap: .75rem; }
 .status { color: var(--muted); font-size: .85rem; }
+.status.fault { color: var(--danger); font-weight: 550; }
 .category { border-block-start: 1px solid var(--line); margin-inline: -1rem; padding-inline: 1rem; }
 .category:first-of-type { margin-block-start: .6rem; }
 .category:last-child { margin-block-end: -.6rem; }

@@ -4,31 +4,34 @@
 import "../carillon.js";
 import { h } from "./dom.js";
 import { Session } from "./session.js";
+import { language } from "./texts.js";
 
 const session = new Session("inbox");
 const place = document.getElementById("place");
 const who = document.getElementById("who");
 const tabs = new BroadcastChannel("carillon session");
+// The page speaks the reader's language; the element takes it from the document.
+const { tag, texts, direction } = language();
+Object.assign(document.documentElement, { lang: tag, dir: direction });
+document.getElementById("leave").textContent = texts.signOut;
+document.title = texts.notifications;
 
 function showInbox() {
   document.getElementById("name").textContent = session.user ?? "";
   who.hidden = false;
-  const inbox = h("carillon-inbox", { view: "page", worker: "/sw.js", token: session.token });
+  const inbox = h("carillon-inbox", { view: "page", worker: "/sw.js?icons", token: session.token });
   inbox.addEventListener("carillon-unread", ({ detail }) => {
-    document.title = detail.unread ? `(${detail.unread}) Notifications` : "Notifications";
+    document.title = detail.unread ? `(${detail.unread}) ${texts.notifications}` : texts.notifications;
   });
-  inbox.addEventListener("carillon-signed-out", () => leave("The token is refused or has expired."), { once: true });
+  inbox.addEventListener("carillon-signed-out", () => leave(texts.tokenRefused), { once: true });
   place.replaceChildren(inbox);
 }
 
 function showForm(refused) {
   who.hidden = true;
-  document.title = "Notifications";
+  document.title = texts.notifications;
   place.replaceChildren(session.form({
-    title: "Your notifications",
-    text: "A token of your app says who you are.",
-    hint: "For a try: gateway token --user ada",
-    refused,
+    title: texts.signInTitle, text: texts.signInText, hint: texts.tokenHint, texts, refused,
   }, showInbox));
 }
 

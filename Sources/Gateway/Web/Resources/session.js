@@ -3,6 +3,7 @@
 
 import { h } from "./dom.js";
 import { claim } from "./inbox-client.js";
+import { language } from "./texts.js";
 
 /** Who is signed in on a page of the gateway's own: a token, for this tab or for this browser. */
 export class Session {
@@ -40,8 +41,8 @@ export class Session {
     localStorage.removeItem(this.#name);
   }
 
-  /** A form that asks for a token. */
-  form({ title, text, hint, refused }, signedIn) {
+  /** A form that asks for a token, in English unless it is given other texts. */
+  form({ title, text, hint, refused, texts = language("en").texts }, signedIn) {
     const field = h("textarea", {
       id: "token", name: "token", rows: 3, required: true, spellcheck: "false", autocomplete: "off", autocapitalize: "off",
       "aria-describedby": "token-hint token-fault",
@@ -49,14 +50,14 @@ export class Session {
     const remember = h("input", { type: "checkbox", name: "remember" });
     const fault = h("p", { class: "fault", id: "token-fault", role: "alert" }, refused ?? "");
     const form = h("form", { class: "sign-in", novalidate: true }, h("h1", null, title), h("p", null, text),
-      h("label", { for: "token" }, "Token"), field, h("p", { class: "hint", id: "token-hint" }, hint), fault,
-      h("label", { class: "remember" }, remember, " Stay signed in on this browser"),
-      h("button", { type: "submit", class: "primary" }, "Sign in"));
+      h("label", { for: "token" }, texts.token), field, h("p", { class: "hint", id: "token-hint" }, hint), fault,
+      h("label", { class: "remember" }, remember, " ", texts.stay),
+      h("button", { type: "submit", class: "primary" }, texts.signIn));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       const token = field.value.trim();
       if (!/^[\w-]+\.[\w-]+\.[\w-]+$/.test(token)) {
-        fault.textContent = "That is no token: it has three parts with dots between them.";
+        fault.textContent = texts.notAToken;
         field.focus();
         return;
       }

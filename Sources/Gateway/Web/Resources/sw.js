@@ -2,8 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Shows what Web Push brings, opens what is clicked, and takes off the screen what was read elsewhere.
+//
+// A worker of another site that imports this one may set `self.carillon = { icon, badge }` first.
 
 const mostActions = 2;
+/** The cache that keeps clicks until a signed-in page reports them, and how many it keeps. */
+const clickCache = "carillon clicks";
+const mostClicks = 50;
+/** The gateway's own page registers `sw.js?icons`; other sites have icons of their own, or none. */
+const look = self.carillon ?? (new URL(self.location.href).searchParams.has("icons")
+  ? { icon: "web/icon-192.png", badge: "web/badge.png" } : {});
 
 self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
@@ -30,6 +38,8 @@ async function show(message) {
   const { title, body } = message.notification ?? message;
   const own = {
     body: body ?? "",
+    icon: safe(look.icon) ?? undefined,
+    badge: safe(look.badge) ?? undefined,
     image: safe(message.image) ?? undefined,
     tag,
     renotify: Boolean(tag && message.severity === "alert"),
@@ -70,23 +80,45 @@ self.addEventListener("notificationclick", (event) => {
   event.waitUntil(open(event.notification.data ?? {}, event.action));
 });
 
-/** Goes to the page that shows it: one that is open already, if there is one. */
+/**
+ * Goes to the page that shows it: one that is open already, if there is one.
+ *
+ * The click is kept first: a page that opens only now, or later, reports it as well.
+ */
 async function open({ id, url }, action) {
+  if (id) await keepClick({ kind: "carillon-clicked", id, action });
   const pages = await self.clients.matchAll({ type: "window", includeUncontrolled: true });
   const goal = safe(url) ?? self.registration.scope;
-  const message = { kind: "carillon-clicked", id, action };
   const page = pages.find((client) => client.url === goal) ?? (url ? null : pages[0]);
-  if (!page) {
-    await self.clients.openWindow(goal);
-    for (const client of pages) client.postMessage(message);
-    return;
-  }
-  await page.focus().catch(() => null);
-  page.postMessage(message);
+  await (page ? page.focus() : self.clients.openWindow(goal)).catch(() => null);
+  for (const client of pages) client.postMessage({ kind: "carillon-clicks" });
+}
+
+async function keepClick(click) {
+  const cache = await caches.open(clickCache);
+  await cache.put(clickAddress(click.id), new Response(JSON.stringify(click)));
+  for (const oldest of (await cache.keys()).slice(0, -mostClicks)) await cache.delete(oldest);
+}
+
+function clickAddress(id) { return new URL(`carillon-click/${encodeURIComponent(id)}`, self.registration.scope).href; }
+
+/** Hands each click to one page only, so that two open tabs do not act on it twice. */
+let handedOut = Promise.resolve();
+function handOutClicks(page) {
+  handedOut = handedOut.then(async () => {
+    const cache = await caches.open(clickCache);
+    for (const request of await cache.keys()) {
+      const click = await (await cache.match(request))?.json();
+      await cache.delete(request);
+      if (click) page.postMessage(click);
+    }
+  }).catch((error) => console.warn("carillon:", error.message));
+  return handedOut;
 }
 
 self.addEventListener("message", (event) => {
   if (event.data?.kind === "close") event.waitUntil(close(event.data.ids));
+  if (event.data?.kind === "carillon-take-clicks" && event.source) event.waitUntil(handOutClicks(event.source));
 });
 
 /** Closes those of some notifications; all of them where `ids` is null. */

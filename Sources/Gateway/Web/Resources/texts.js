@@ -14,10 +14,10 @@ const en = {
   offline: "You are offline. This may not be the latest.", connecting: "Connecting…",
   displaced: "This inbox is open in too many places. It does not update here.",
   notSaved: "That could not be saved: no connection.", refused: "That did not work.",
-  arrived: (title) => `New: ${title}`, noApp: "Open the app to do this.", dismiss: "Dismiss",
+  arrived: (title) => `New: ${title}`, noAction: (title) => `“${title}” cannot be done on this page.`,
   settings: "Settings", back: "Back to notifications", close: "Close",
   quietHours: "Quiet hours", quietSwitch: "Keep quiet hours", quietText: "Nothing rings or buzzes in these hours. What arrives waits in your inbox.",
-  from: "From", until: "Until", days: "Days", zone: "Time zone", save: "Save", saved: "Saved", unsaved: "Not saved yet",
+  from: "From", until: "Until", days: "Days", zone: "Time zone", save: "Save", saved: "Saved", unsaved: "Not saved yet", noDay: "Choose at least one day, or switch quiet hours off.", noTime: "Give a start and an end.",
   browserPush: "On this browser", pushSwitch: "Push notifications", browserPushText: "Tells you of new notifications while this page is closed.",
    pushDenied: "This browser blocks notifications from this site. Its settings can change that.",
   pushUnavailable: "Not offered here.", pushUnsupported: "This browser cannot do it.", pushFailed: "That could not be switched on.",
@@ -25,6 +25,9 @@ const en = {
   required: "Always on", other: "Other", preferencesFailed: "Your settings are out of reach.",
   pauseAll: "Pause everything", pauseSwitch: "Send me nothing", pauseAllText: "Stops everything but what you cannot refuse.",
   signedOutTitle: "You are signed out", signedOutText: "Sign in again to see your notifications.",
+  signInTitle: "Your notifications", signInText: "A token of your app says who you are.", tokenHint: "For a try: gateway token --user ada",
+  token: "Token", notAToken: "This is not a token: a token has three parts with dots between them.", stay: "Stay signed in on this browser",
+  signIn: "Sign in", signOut: "Sign out", tokenRefused: "The token is refused or has expired.",
 };
 
 const de = {
@@ -40,11 +43,12 @@ const de = {
   offline: "Sie sind offline. Das ist vielleicht nicht der letzte Stand.", connecting: "Verbinde…",
   displaced: "Der Eingang ist an zu vielen Stellen offen. Hier wird er nicht aktualisiert.",
   notSaved: "Das ließ sich nicht speichern: keine Verbindung.", refused: "Das hat nicht geklappt.",
-  arrived: (title) => `Neu: ${title}`, noApp: "Das geht in der App.", dismiss: "Schließen",
+  arrived: (title) => `Neu: ${title}`, noAction: (title) => `„${title}“ geht auf dieser Seite nicht.`,
   settings: "Einstellungen", back: "Zurück zu den Mitteilungen", close: "Schließen",
   quietHours: "Ruhezeiten", quietSwitch: "Ruhezeiten einhalten", quietText: "In diesen Stunden klingelt nichts. Was eintrifft, wartet im Eingang.",
   from: "Von", until: "Bis", days: "Tage", zone: "Zeitzone", save: "Speichern", saved: "Gespeichert",
-  unsaved: "Noch nicht gespeichert", browserPush: "In diesem Browser", pushSwitch: "Push-Mitteilungen",
+  unsaved: "Noch nicht gespeichert", noDay: "Wählen Sie mindestens einen Tag, oder schalten Sie die Ruhezeiten aus.",
+  noTime: "Geben Sie Beginn und Ende an.", browserPush: "In diesem Browser", pushSwitch: "Push-Mitteilungen",
   browserPushText: "Meldet Neues, auch wenn diese Seite geschlossen ist.",   pushDenied: "Dieser Browser blockiert Mitteilungen dieser Seite. Das lässt sich in seinen Einstellungen ändern.",
   pushUnavailable: "Wird hier nicht angeboten.", pushUnsupported: "Dieser Browser kann das nicht.",
   pushFailed: "Das ließ sich nicht einschalten.", whatYouGet: "Was Sie bekommen",
@@ -52,6 +56,41 @@ const de = {
   preferencesFailed: "Ihre Einstellungen sind nicht erreichbar.", pauseAll: "Alles anhalten", pauseSwitch: "Nichts schicken",
   pauseAllText: "Hält alles an, was sich ablehnen lässt.",
   signedOutTitle: "Sie sind abgemeldet", signedOutText: "Melden Sie sich wieder an, um Ihre Mitteilungen zu sehen.",
+  signInTitle: "Ihre Mitteilungen", signInText: "Ein Token Ihrer App sagt, wer Sie sind.", tokenHint: "Zum Ausprobieren: gateway token --user ada",
+  token: "Token", notAToken: "Das ist kein Token: Ein Token hat drei Teile mit Punkten dazwischen.", stay: "In diesem Browser angemeldet bleiben",
+  signIn: "Anmelden", signOut: "Abmelden", tokenRefused: "Das Token wurde abgelehnt oder ist abgelaufen.",
+};
+
+const fr = {
+  notifications: "Notifications", inbox: "Boîte de réception",
+  bell: (unread) => (unread ? `Notifications, ${unread} non lues` : "Notifications"),
+  all: "Toutes", unread: "Non lues", unreadCount: (count) => `${count} non lues`,
+  markAllRead: "Tout marquer comme lu", markRead: "Marquer comme lu", remove: "Supprimer", removeRead: "Supprimer tout ce qui est lu",
+  loadMore: "Afficher les plus anciennes", loading: "Chargement…", justNow: "à l’instant", isUnread: "Non lue", open: "Ouvrir",
+  severity: { alert: "Urgent", warning: "Attention", info: "" },
+  emptyTitle: "Tout est calme", emptyText: "Les nouveautés apparaissent ici dès leur arrivée.",
+  emptyUnreadTitle: "Plus rien à lire", emptyUnreadText: "Vous avez tout lu.",
+  failedTitle: "Vos notifications sont injoignables", failedText: "Nous continuons d’essayer.", tryNow: "Réessayer",
+  offline: "Vous êtes hors ligne. Cette liste n’est peut-être pas à jour.", connecting: "Connexion…",
+  displaced: "Cette boîte est ouverte à trop d’endroits. Elle n’est plus mise à jour ici.",
+  notSaved: "Enregistrement impossible : pas de connexion.", refused: "Cela n’a pas fonctionné.",
+  arrived: (title) => `Nouveau : ${title}`, noAction: (title) => `« ${title} » n’est pas possible sur cette page.`,
+  settings: "Réglages", back: "Retour aux notifications", close: "Fermer",
+  quietHours: "Heures calmes", quietSwitch: "Respecter les heures calmes",
+  quietText: "Rien ne sonne ni ne vibre pendant ces heures. Ce qui arrive attend dans votre boîte.",
+  from: "De", until: "À", days: "Jours", zone: "Fuseau horaire", save: "Enregistrer", saved: "Enregistré", unsaved: "Pas encore enregistré",
+  noDay: "Choisissez au moins un jour, ou désactivez les heures calmes.", noTime: "Indiquez le début et la fin.",
+  browserPush: "Dans ce navigateur", pushSwitch: "Notifications push", browserPushText: "Vous prévient des nouveautés quand cette page est fermée.",
+  pushDenied: "Ce navigateur bloque les notifications de ce site. Ses réglages permettent de le changer.",
+  pushUnavailable: "Non proposé ici.", pushUnsupported: "Ce navigateur ne le permet pas.", pushFailed: "L’activation a échoué.",
+  whatYouGet: "Ce que vous recevez", channels: { in_app: "Boîte", push: "Push", email: "E-mail" },
+  required: "Toujours actif", other: "Autres", preferencesFailed: "Vos réglages sont injoignables.",
+  pauseAll: "Tout mettre en pause", pauseSwitch: "Ne rien m’envoyer", pauseAllText: "Arrête tout ce qui peut être refusé.",
+  signedOutTitle: "Vous êtes déconnecté", signedOutText: "Reconnectez-vous pour voir vos notifications.",
+  signInTitle: "Vos notifications", signInText: "Un jeton de votre application dit qui vous êtes.",
+  tokenHint: "Pour essayer : gateway token --user ada", token: "Jeton",
+  notAToken: "Ce n’est pas un jeton : un jeton a trois parties séparées par des points.", stay: "Rester connecté dans ce navigateur",
+  signIn: "Se connecter", signOut: "Se déconnecter", tokenRefused: "Le jeton est refusé ou a expiré.",
 };
 
 const ar = {
@@ -67,19 +106,22 @@ const ar = {
   offline: "أنت غير متصل. قد لا يكون هذا الأحدث.", connecting: "جارٍ الاتصال…",
   displaced: "الوارد مفتوح في أماكن كثيرة جدًا. لا يُحدَّث هنا.",
   notSaved: "تعذّر الحفظ: لا يوجد اتصال.", refused: "لم ينجح ذلك.",
-  arrived: (title) => `جديد: ${title}`, noApp: "افتح التطبيق للقيام بذلك.", dismiss: "إغلاق",
+  arrived: (title) => `جديد: ${title}`, noAction: (title) => `لا يمكن تنفيذ «${title}» في هذه الصفحة.`,
   settings: "الإعدادات", back: "العودة إلى الإشعارات", close: "إغلاق",
   quietHours: "ساعات الهدوء", quietSwitch: "الالتزام بساعات الهدوء", quietText: "لا يرنّ شيء في هذه الساعات. ما يصل ينتظر في الوارد.",
-  from: "من", until: "إلى", days: "الأيام", zone: "المنطقة الزمنية", save: "حفظ", saved: "تم الحفظ", unsaved: "لم يُحفظ بعد",
+  from: "من", until: "إلى", days: "الأيام", zone: "المنطقة الزمنية", save: "حفظ", saved: "تم الحفظ", unsaved: "لم يُحفظ بعد", noDay: "اختر يومًا واحدًا على الأقل، أو أوقف ساعات الهدوء.", noTime: "حدّد البداية والنهاية.",
   browserPush: "في هذا المتصفح", pushSwitch: "إشعارات الدفع", browserPushText: "يخبرك بالجديد عندما تكون هذه الصفحة مغلقة.",   pushDenied: "يحظر هذا المتصفح إشعارات هذا الموقع. يمكن تغيير ذلك من إعداداته.",
   pushUnavailable: "غير متاح هنا.", pushUnsupported: "لا يدعم هذا المتصفح ذلك.", pushFailed: "تعذّر التفعيل.",
   whatYouGet: "ما يصلك", channels: { in_app: "الوارد", push: "دفع", email: "بريد" }, required: "دائمًا", other: "أخرى",
   preferencesFailed: "تعذّر الوصول إلى إعداداتك.", pauseAll: "إيقاف الكل", pauseSwitch: "لا ترسل شيئًا",
   pauseAllText: "يوقف كل ما يمكن رفضه.",
   signedOutTitle: "تم تسجيل خروجك", signedOutText: "سجّل الدخول مجددًا لرؤية إشعاراتك.",
+  signInTitle: "إشعاراتك", signInText: "رمز من تطبيقك يحدّد هويتك.", tokenHint: "للتجربة: gateway token --user ada",
+  token: "الرمز", notAToken: "هذا ليس رمزًا: للرمز ثلاثة أجزاء تفصل بينها نقاط.", stay: "البقاء مسجّلًا في هذا المتصفح",
+  signIn: "تسجيل الدخول", signOut: "تسجيل الخروج", tokenRefused: "رُفض الرمز أو انتهت صلاحيته.",
 };
 
-const languages = { en, de, ar };
+const languages = { en, de, fr, ar };
 const rightToLeft = new Set(["ar", "fa", "he", "ur"]);
 
 /** Which of the languages that there are comes next to what the reader wants, and which way it runs. */
