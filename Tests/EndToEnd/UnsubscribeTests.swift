@@ -49,7 +49,13 @@ struct UnsubscribeTests {
             #expect(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"))
             #expect(page.header("referrer-policy") == "no-referrer")
             #expect(page.header("x-content-type-options") == "nosniff")
-            #expect(String(decoding: page.response.body, as: UTF8.self).contains("invoice_created"))
+            let html = String(decoding: page.response.body, as: UTF8.self)
+            #expect(html.contains("invoice_created") && html.contains("“Invoice created”"))
+            #expect(html.contains("href=\"../web/page.css\"") && policy.contains("style-src 'self';"))
+            let german = try await gateway.call(
+                .get, "/v1/unsubscribe?token=\(token)", token: nil,
+                headers: [(name: "accept-language", value: "xx, de-CH;q=0.9, en;q=0.8")])
+            #expect(String(decoding: german.response.body, as: UTF8.self).contains("<html lang=\"de\">"))
             let before = try await stack.query("SELECT email FROM carillon.preferences").first?.bool(0)
             #expect(before == true)
             for _ in 0..<2 {

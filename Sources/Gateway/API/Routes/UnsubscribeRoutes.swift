@@ -33,26 +33,28 @@ struct UnsubscribeRoutes {
         return target
     }
 
-    /// Asks; programs that only look at links must not unsubscribe anyone.
+    /// Asks first: mail programs that only look at links must not unsubscribe anyone.
     private func page(_ request: Request, _ context: APIContext) async throws -> Response {
         let target = try self.target(request)
-        let choices =
-            if let type = target.type {
-                """
-                <p><button name="scope" value="type">Stop e-mail of the kind \(HTMLPage.escaped(type))</button></p>
-                <p><button name="scope" value="all">Stop all e-mail</button></p>
-                """
-            } else {
-                """
-                <p><button name="scope" value="all">Stop all e-mail</button></p>
-                """
-            }
+        let texts = Texts(request)
+        let all = "<button class=\"plain\" name=\"scope\" value=\"all\">\(texts.stopAll)</button>"
+        var choices = ["<p class=\"hint\">\(texts.explanation)</p>"]
+        if let type = target.type {
+            let name = HTMLPage.escaped(Self.readable(type))
+            choices += [
+                "<button class=\"primary\" name=\"scope\" value=\"type\">\(texts.stopType(name))</button>", all,
+                "<p class=\"hint\">\(texts.type): <code>\(HTMLPage.escaped(type))</code></p>",
+            ]
+        } else {
+            choices.append(all)
+        }
         return HTMLPage.response(
-            title: "Unsubscribe",
+            title: texts.question,
+            language: texts.language,
             body: """
                 <form method="post">
                 <input type="hidden" name="List-Unsubscribe" value="One-Click">
-                \(choices)
+                \(choices.joined(separator: "\n"))
                 </form>
                 """
         )
@@ -61,8 +63,30 @@ struct UnsubscribeRoutes {
     private func unsubscribe(_ request: Request, _ context: APIContext) async throws -> Response {
         let target = try self.target(request)
         let isAll = try await self.isForAll(request)
+        let texts = Texts(request)
         try await self.services.preferences.stopEmail(user: target.user, type: isAll ? nil : target.type)
-        return HTMLPage.response(title: "Unsubscribed", body: "<p>You will get no more of this e-mail.</p>")
+        let name = isAll ? nil : target.type.map { HTMLPage.escaped(Self.readable($0)) }
+        let done = name.map { texts.stoppedType($0) } ?? texts.stoppedAll
+        return HTMLPage.response(
+            title: texts.done,
+            language: texts.language,
+            body: "<p>\(done)</p><p class=\"hint\">\(texts.wayBack)</p>"
+        )
+    }
+
+    /// A type's name as people read it: `invoice_created` and `InvoiceCreated` are `Invoice created`.
+    private static func readable(_ type: String) -> String {
+        var text = ""
+        var wasLowercase = false
+        for character in type {
+            let isSeparator = !(character.isLetter || character.isNumber)
+            if isSeparator || character.isUppercase && wasLowercase, !text.isEmpty, text.last != " " {
+                text.append(" ")
+            }
+            if !isSeparator { text += text.isEmpty ? character.uppercased() : character.lowercased() }
+            wasLowercase = character.isLowercase || character.isNumber
+        }
+        return text.isEmpty ? type : text
     }
 
     /// Reads the form: whether it asks to stop all e-mail.
@@ -87,5 +111,74 @@ struct UnsubscribeRoutes {
         let reason = "must be One-Click (RFC 8058 section 3.2)"
         throw Problem(
             .unprocessableContent, "List-Unsubscribe \(reason)", faults: [JobFault("List-Unsubscribe", reason)])
+    }
+}
+
+extension UnsubscribeRoutes {
+    /// The page's own words, in the language that the browser asks for; English if there is none of it.
+    private struct Texts {
+        let language: String
+        let question: String
+        let explanation: String
+        let type: String
+        let stopAll: String
+        let done: String
+        let stoppedAll: String
+        let wayBack: String
+        private let quotes: (String, String)
+        private let stop: (String, String)
+        private let stopped: (String, String)
+
+        func stopType(_ name: String) -> String { self.sentence(self.stop, name) }
+        func stoppedType(_ name: String) -> String { self.sentence(self.stopped, name) }
+
+        private func sentence(_ parts: (String, String), _ name: String) -> String {
+            parts.0 + self.quotes.0 + name + self.quotes.1 + parts.1
+        }
+
+        init(_ request: Request) {
+            // The order of the header counts and its weights do not: browsers send the best language first.
+            let wanted = (request.headers[.acceptLanguage] ?? "").lowercased().split(separator: ",").map { part in
+                part.drop { $0 == " " }.prefix { $0.isLetter }
+            }
+            switch wanted.first(where: { ["en", "de", "fr"].contains($0) }) {
+            case "de":
+                self.language = "de"
+                self.question = "E-Mails abbestellen?"
+                self.explanation = "Ihre Mitteilungen in der App und auf Ihren Geräten bleiben, wie sie sind."
+                self.type = "Art der Mitteilung"
+                self.stopAll = "Alle E-Mails abbestellen"
+                self.done = "Abbestellt"
+                self.stoppedAll = "Sie bekommen keine E-Mails mehr, außer solchen, die sein müssen."
+                self.wayBack = "In den Einstellungen Ihrer Mitteilungen können Sie das jederzeit ändern."
+                self.quotes = ("„", "“")
+                self.stop = ("E-Mails zu ", " abbestellen")
+                self.stopped = ("Sie bekommen keine E-Mails mehr zu ", ".")
+            case "fr":
+                self.language = "fr"
+                self.question = "Ne plus recevoir d’e-mails ?"
+                self.explanation = "Vos notifications dans l’application et sur vos appareils restent inchangées."
+                self.type = "Type de notification"
+                self.stopAll = "Arrêter tous les e-mails"
+                self.done = "Désabonné"
+                self.stoppedAll = "Vous ne recevrez plus d’e-mails, sauf ceux qui sont indispensables."
+                self.wayBack = "Vous pouvez revenir sur ce choix dans les réglages de vos notifications."
+                self.quotes = ("« ", " »")
+                self.stop = ("Arrêter les e-mails ", "")
+                self.stopped = ("Vous ne recevrez plus d’e-mails ", ".")
+            default:
+                self.language = "en"
+                self.question = "Unsubscribe from e-mail?"
+                self.explanation = "Your notifications in the app and on your devices stay as they are."
+                self.type = "Type of notification"
+                self.stopAll = "Stop all e-mail"
+                self.done = "Unsubscribed"
+                self.stoppedAll = "You get no more e-mail, except what is required."
+                self.wayBack = "You can change this at any time in your notification settings."
+                self.quotes = ("“", "”")
+                self.stop = ("Stop e-mail about ", "")
+                self.stopped = ("You get no more e-mail about ", ".")
+            }
+        }
     }
 }
