@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Catalog
+import Model
 import Templates
 import Testing
 
@@ -41,6 +42,38 @@ struct ActionTests {
         #expect(buttons[0].title(for: "de-CH", default: .english) == "Bearbeiten")
         #expect(buttons[0].title(for: "fr", default: .english) == "Edit")
         #expect(actions.rule(for: nil)?.buttons.first?.title(for: "de", default: .english) == "bare")
+    }
+
+    @Test("buttons are registered for the job's category or the rule's; the type's needs a rule that names none")
+    func buttonCategories() throws {
+        let text = """
+            types:
+              task: {actions: tasks, category: chores}
+              news: {actions: news, category: world}
+              plain: {category: chores}
+            actions:
+              tasks:
+                buttons: {edit: {}}
+                rules: [{states: [overdue], category: TASK_ACTIONABLE, buttons: [edit]}]
+              news: {buttons: {save: {}}, default: {buttons: [save]}}
+            """
+        let catalog = try CatalogLoader.parse([("c.yaml", text)])
+        func category(_ type: String, state: String? = nil, own: String? = nil) -> String? {
+            let moment = Timestamp(seconds: 1_795_168_800)
+            var notification = Notification(
+                id: NotificationID(high: 1, low: 2), user: "u", type: type, createdAt: moment)
+            notification.category = own ?? catalog[type]?.category
+            notification.extras.state = state
+            return catalog.buttonCategory(of: notification)
+        }
+        #expect(category("task", state: "overdue") == "TASK_ACTIONABLE")
+        #expect(category("task", state: "overdue", own: "MINE") == "MINE")
+        #expect(category("task") == nil)
+        #expect(category("task", state: "elsewhere") == nil)
+        #expect(category("news") == "world")
+        #expect(category("plain") == nil)
+        #expect(category("plain", own: "MINE") == "MINE")
+        #expect(category("removed from the catalog", own: "MINE") == "MINE")
     }
 
     @Test(

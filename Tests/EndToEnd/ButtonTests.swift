@@ -40,7 +40,9 @@ struct ButtonTests {
                 stack.pushed()[phone]?.count == 7 && stack.pushed()["robot"]?.count == 7
             }
             let received = try stack.sandbox.received().map { ($0, try JSONParser.parse($0.payload)) }
-            for row in Self.table + [("new", "tasks", []), ("own", "MINE", [])] {
+            let rows: [(state: String, category: String?, buttons: [String])] =
+                Self.table.map { ($0.state, $0.category, $0.buttons) } + [("new", nil, []), ("own", "MINE", [])]
+            for row in rows {
                 for (message, payload) in received where Stack.title(message) == row.state {
                     switch message.provider {
                     case .apns:
@@ -56,6 +58,10 @@ struct ButtonTests {
                     }
                 }
             }
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            let inbox = try await ada.get("/v1/notifications").body["notifications"]
+            #expect(
+                Set(inbox?.texts("category") ?? []) == ["tasks", "MINE"], "the type's, for settings pages and caps")
             let cancel = received.compactMap { $0.1["actions"]?.array?.first { $0["id"]?.string == "cancel" } }.first
             #expect(cancel?["title"]?.string == "Cancel")
             #expect(cancel?["destructive"]?.bool == true)

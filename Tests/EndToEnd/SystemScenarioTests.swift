@@ -66,6 +66,7 @@ struct SystemScenarioTests {
             #expect(message?["apns"]?["payload"]?["aps"]?["sound"]?.string == "default")
             #expect(message?["apns"]?["payload"]?["aps"]?["badge"]?.integer == 1)
             #expect(message?["data"]?["storyId"]?.string == "s1")
+            #expect(message?["data"]?["category"]?.string == "politics")
             let actions = try JSONParser.parse(Array(try #require(message?["data"]?["actions"]?.string).utf8))
             #expect(actions.texts("id") == ["read", "save", "share"])
         }

@@ -63,6 +63,28 @@ struct PushShapeTests {
     }
 
     @Test(
+        "The job's data says what each system's back-end said in it; the rest is the notification's",
+        arguments: [
+            ("breaking-news", ["storyId": "s1", "category": "sport"]),
+            ("allowance", ["relatedEntityType": "Goal", "relatedEntityId": "g1"]),
+            ("task-reminders", ["task_id": "t1"]),
+            ("edge-scheduler", ["category": "sleep", "deeplink": "/notifications/sleep"]),
+        ] as [(String, [String: String])]
+    )
+    func ownData(name: String, said: [String: String]) throws {
+        var message = Self.message()
+        message.notification.data = JSONWriter.bytes(
+            of: .object(said.sorted { $0.key < $1.key }.map { JSONMember($0.key, .string($0.value)) }))
+        let shape = try #require(PushShape.named[name])
+        let request = FCMRequest.make(
+            message, device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            shape: shape)
+        let data = try Messages.json(request)["message"]?["data"]
+        for (key, value) in said { #expect(data?[key]?.string == value) }
+        #expect(data?["type"]?.string == (name == "allowance" ? "14" : "greeting"), "identifiers are Carillon's")
+    }
+
+    @Test(
         "A tap opens each system's app: no intent action is asked for, as none of them has a filter for the category",
         arguments: PushShape.named.keys.sorted()
     )

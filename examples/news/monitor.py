@@ -58,6 +58,8 @@ class Monitor:
             "entity_type": "story", "entity_id": story["id"],
             "data": {"storyId": story["id"], "category": story["category"], "priority": "breaking",
                      "sourceCount": str(story["source_count"])},
+            # Wakes an iPhone's app behind FCM, as `content_available` did.
+            "platform": {"fcm": {"apns": {"payload": {"aps": {"content-available": 1}}}}},
         }
 
     @staticmethod

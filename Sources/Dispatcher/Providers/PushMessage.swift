@@ -22,6 +22,8 @@ package struct PushMessage: Sendable {
     package var badgeVersion: Int64?
     /// The integer that clients know the type by.
     package var code: Int?
+    /// The category for which the app has registered buttons; nil shows none.
+    package var buttonCategory: String?
     /// What is asked of the device.
     package var purpose = Purpose.show
     /// By which it goes before others that wait for a connection.
@@ -36,6 +38,7 @@ package struct PushMessage: Sendable {
     package init(notification: Notification, unread: Int64, code: Int? = nil, now: Timestamp) {
         self.notification = notification
         self.code = code
+        self.buttonCategory = notification.category
         self.badge = notification.extras.badge ?? unread
         self.now = now
     }

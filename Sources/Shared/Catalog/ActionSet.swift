@@ -31,7 +31,7 @@ package struct ActionSet: Sendable {
 
     /// What holds for some states.
     package struct Rule: Sendable, Equatable {
-        /// The category that the client's app registered; the notification's own stays if nil.
+        /// The category that the client's app registered; nil for the type's.
         package var category: String?
         package var buttons: [Button] = []
     }

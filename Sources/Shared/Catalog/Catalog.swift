@@ -58,6 +58,17 @@ package struct Catalog: Sendable {
         self.content.types[type]?.actions.flatMap { self.content.actions[$0.value] }
     }
 
+    /// The category for which an app has registered buttons: the job's own, or that of the rule for the state.
+    ///
+    /// The type's category stands for buttons only where a rule applies that names none.
+    package func buttonCategory(of notification: Notification) -> String? {
+        guard let type = self[notification.type], notification.category == type.category else {
+            return notification.category
+        }
+        guard let rule = self.actions(of: type.name)?.rule(for: notification.extras.state) else { return nil }
+        return rule.category ?? type.category
+    }
+
     /// The files' contents as one hash, in hexadecimal digits; the same for two processes that have the same catalog.
     package var digest: String { self.content.digest }
 }

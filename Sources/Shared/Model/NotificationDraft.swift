@@ -5,24 +5,20 @@
 package struct NotificationDraft: Sendable {
     private let content: JobContent
     private let type: NotificationType
-    private let category: String?
     private let lane: Lane
     private let createdAt: Timestamp
 
     /// - Parameters:
-    ///   - actions: the category of the buttons that the entity's state picks.
     ///   - lane: that of the stream the job came by; the more urgent of it and the job's own counts.
     ///   - createdAt: when the job was appended.
     package init(
         _ content: JobContent,
         type: NotificationType,
-        actions: String? = nil,
         lane: Lane,
         createdAt: Timestamp
     ) {
         self.content = content
         self.type = type
-        self.category = content.category ?? actions ?? type.category
         self.lane = Lane.mostUrgent(content.lane ?? type.lane, lane)
         self.createdAt = createdAt
     }
@@ -39,7 +35,7 @@ package struct NotificationDraft: Sendable {
         notification.data = self.content.data
         notification.extras = self.content.extras
         notification.extras.sound = self.content.extras.sound ?? self.type.sound
-        notification.category = self.category
+        notification.category = self.content.category ?? self.type.category
         notification.entityType = self.content.entityType
         notification.entityID = self.content.entityID
         notification.collapseKey = self.content.collapseKey

@@ -245,6 +245,7 @@ struct DeliverySender: Sendable {
         )
         message.lane = lane
         message.isRefusable = type?.isRequired != true
+        message.buttonCategory = self.dispatcher.catalog.buttonCategory(of: facts.notification)
         if work.isRetraction { message.purpose = .retract }
         // What was read has no number of its own any more.
         let own = work.isRetraction ? nil : facts.notification.extras.badge

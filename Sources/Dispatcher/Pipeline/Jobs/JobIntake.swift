@@ -232,9 +232,7 @@ struct JobIntake: Sendable {
             throw JobFaults([JobFault("type", "is not in the catalog")])
         }
         let digest = EntryDigest(stream: origin.stream, entry: origin.entry, fields: origin.fields)
-        let draft = NotificationDraft(
-            content, type: type, actions: catalog.actions(of: type.name)?.rule(for: content.extras.state)?.category,
-            lane: lane, createdAt: createdAt)
+        let draft = NotificationDraft(content, type: type, lane: lane, createdAt: createdAt)
         return users.map { user in
             var notification = draft.notification(id: NotificationID(origin: digest, user: user), user: user)
             notification.jobEntry = origin.text

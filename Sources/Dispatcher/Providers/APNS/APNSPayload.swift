@@ -13,7 +13,7 @@ enum APNSPayload {
             writer.member("badge", badge)
         }
         writer.member("sound", notification.extras.sound ?? "default")
-        if let category = notification.category {
+        if let category = message.buttonCategory {
             writer.member("category", category)
         }
         if message.isUrgent {

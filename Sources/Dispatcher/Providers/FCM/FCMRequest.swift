@@ -23,8 +23,8 @@ package struct FCMRequest {
     /// - Parameters:
     ///   - shape: which data the app's clients read.
     ///   - channel: the Android channel that it belongs to, unless the job names one.
-    ///   - clickAction: the intent action that a tap asks for on Android, unless the job names one; `category` for the
-    ///     notification's own category, and nil for none, so that a tap opens the app.
+    ///   - clickAction: the intent action that a tap asks for on Android, unless the job names one; `category` for
+    ///     the message's button category, and nil for none, so that a tap opens the app.
     package static func make(
         _ message: PushMessage,
         device: Device,
@@ -72,7 +72,7 @@ package struct FCMRequest {
         var writer = FCMWriter(
             message: self.message, data: FCMData.strings(self.shape.data(of: self.message)),
             channel: self.overrides.channel ?? self.channel,
-            clickAction: self.clickAction == "category" ? self.message.notification.category : self.clickAction)
+            clickAction: self.clickAction == "category" ? self.message.buttonCategory : self.clickAction)
         var excess = writer.size + self.overrides.size - limit
         if excess > 0 {
             // What does not fit goes out as the id alone; the client fetches the rest.

@@ -20,10 +20,13 @@ package struct PushShape: Sendable, Equatable {
     package struct Member: Sendable, Equatable {
         package let key: String
         package let source: Source
+        /// Whether a member of the notification's data with this key comes first.
+        package let yieldsToData: Bool
 
-        package init(_ key: String, _ source: Source) {
+        package init(_ key: String, _ source: Source, yieldsToData: Bool = false) {
             self.key = key
             self.source = source
+            self.yieldsToData = yieldsToData
         }
     }
 
@@ -41,6 +44,8 @@ package struct PushShape: Sendable, Equatable {
         [Member("notification_id", .id), Member("type", .type), Member("url", .url)], hasData: true)
 
     /// The shapes that have a name: one for the clients of each known system.
+    ///
+    /// A key that the system's back-end put into its data yields to the job's data.
     package static let named: [String: PushShape] = [
         "standard": .standard,
         // A page and apps on Socket.IO open a notification by its id.
@@ -48,32 +53,33 @@ package struct PushShape: Sendable, Equatable {
         // A news app opens a story.
         "breaking-news": PushShape(
             [
-                Member("storyId", .entityID), Member("category", .category), Member("notification_id", .id),
-                Member("type", .type),
+                Member("storyId", .entityID, yieldsToData: true), Member("category", .category, yieldsToData: true),
+                Member("notification_id", .id), Member("type", .type),
             ],
             hasData: true
         ),
         // A family's app opens what the notification is about.
         "allowance": PushShape(
             [
-                Member("notificationId", .id), Member("type", .code), Member("relatedEntityType", .entityType),
-                Member("relatedEntityId", .entityID),
+                Member("notificationId", .id), Member("type", .code),
+                Member("relatedEntityType", .entityType, yieldsToData: true),
+                Member("relatedEntityId", .entityID, yieldsToData: true),
             ],
             hasData: true
         ),
         // A household's app shows buttons by category on iOS and by `actions` on Android.
         "task-reminders": PushShape(
             [
-                Member("notification_id", .id), Member("type", .type), Member("task_id", .entityID),
-                Member("url", .url),
+                Member("notification_id", .id), Member("type", .type),
+                Member("task_id", .entityID, yieldsToData: true), Member("url", .url),
             ],
             hasData: true
         ),
         // A baby log follows a route.
         "edge-scheduler": PushShape(
             [
-                Member("notification_id", .id), Member("type", .type), Member("category", .category),
-                Member("deeplink", .url),
+                Member("notification_id", .id), Member("type", .type),
+                Member("category", .category, yieldsToData: true), Member("deeplink", .url, yieldsToData: true),
             ],
             hasData: true
         ),
@@ -84,7 +90,8 @@ package struct PushShape: Sendable, Equatable {
         let own = message.dataMembers
         var members: [JSONMember] = []
         for member in self.members {
-            guard let value = self.value(of: member.source, message, own) else { continue }
+            let said = member.yieldsToData ? own.first { ExactText($0.key) == ExactText(member.key) }?.value : nil
+            guard let value = said ?? self.value(of: member.source, message, own) else { continue }
             members.append(JSONMember(member.key, value))
         }
         guard self.hasData else { return members }
