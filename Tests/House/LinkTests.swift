@@ -45,6 +45,22 @@ struct LinkTests {
         #expect(lost.isEmpty)
     }
 
+    @Test("No page or example makes a job's id of a type and an entity alone, which a second reminder would share")
+    func jobIDs() throws {
+        let sample = "'id': f'{notification.type}:{notification.entity_id}',"
+        let pattern = #/\{[\w.]*type\}:\{[\w.]*entity_id\}["'`]/#
+        #expect(sample.contains(pattern))
+        for folder in ["docs", "examples", "deploy/demo"] {
+            let root = House.root.appending(path: folder).path
+            for path in try FileManager.default.subpathsOfDirectory(atPath: root) {
+                guard let text = try? House.text("\(folder)/\(path)") else { continue }
+                for line in text.split(separator: "\n") where line.contains(pattern) {
+                    Issue.record("\(folder)/\(path): \(line)")
+                }
+            }
+        }
+    }
+
     /// The paths of the pages that a visitor of the checkout sees first.
     private static func front() throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: House.root.path).filter { $0.hasSuffix(".md") }
