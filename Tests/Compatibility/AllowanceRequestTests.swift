@@ -57,13 +57,20 @@ struct AllowanceRequestTests {
     @Test(
         "Quiet hours",
         arguments: [
-            (#"{"enabled":true,"startTime":"22:00","endTime":"07:00:00"}"#, QuietHours(start: 1_320, end: 420)),
-            (#"{"enabled":false,"startTime":"22:00:00","endTime":"07:00:00"}"#, nil),
-            (#"{"enabled":false,"startTime":null,"endTime":null}"#, nil),
-            (#"{"enabled":true,"startTime":"22:00","endTime":"22:00"}"#, nil),
-        ] as [(String, QuietHours?)]
+            (
+                #"{"enabled":true,"startTime":"22:00","endTime":"07:00:00"}"#,
+                .times(QuietHours(start: 1_320, end: 420), isOn: true)
+            ),
+            (
+                #"{"enabled":false,"startTime":"22:00:00","endTime":"07:00:00"}"#,
+                .times(QuietHours(start: 1_320, end: 420), isOn: false)
+            ),
+            (#"{"enabled":false,"startTime":null,"endTime":null}"#, .switched(on: false)),
+            (#"{"enabled":true}"#, .switched(on: true)),
+            (#"{"enabled":true,"startTime":"22:00","endTime":"22:00"}"#, .times(nil, isOn: true)),
+        ] as [(String, AllowanceRequests.QuietChange)]
     )
-    func quietHours(json: String, expected: QuietHours?) throws {
+    func quietHours(json: String, expected: AllowanceRequests.QuietChange) throws {
         var fields = try Self.fields(json)
         #expect(AllowanceRequests.quietHours(&fields) == expected)
         #expect(fields.faults.isEmpty)
@@ -73,7 +80,8 @@ struct AllowanceRequestTests {
         "Faults of quiet hours",
         arguments: [
             (#"{}"#, ["enabled"]), (#"{"enabled":"maybe"}"#, ["enabled"]),
-            (#"{"enabled":true,"startTime":null}"#, ["startTime", "endTime"]),
+            (#"{"enabled":true,"startTime":null,"endTime":"07:00"}"#, ["startTime"]),
+            (#"{"enabled":false,"startTime":"22:00"}"#, ["endTime"]),
             (#"{"enabled":true,"startTime":"25:00","endTime":"x"}"#, ["startTime", "endTime"]),
         ]
     )

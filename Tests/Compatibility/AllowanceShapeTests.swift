@@ -99,6 +99,7 @@ struct AllowanceShapeTests {
             registeredAt: Self.now
         )
         device.name = "Pixel"
+        device.registeredAt = Self.now + .seconds(60)
         var writer = JSONWriter()
         AllowanceShape.write(device, to: &writer)
         #expect(
@@ -116,11 +117,13 @@ struct AllowanceShapeTests {
             Self.type("uncoded", code: nil),
             Self.type("Security", code: 5) { $0.isRequired = true },
         ])
+        var settings = UserSettings()
+        settings.quietHours = QuietHours(start: 1_320, end: 450)
         let value = try Self.value { writer in
             AllowanceShape.write(
                 types,
                 wishes: ["BalanceAlert": TypePreference(push: false, email: true), "Security": .init(push: false)],
-                quietHours: QuietHours(start: 1_320, end: 450),
+                settings: settings,
                 to: &writer
             )
         }
@@ -134,6 +137,12 @@ struct AllowanceShapeTests {
         #expect(value["quietHoursEnabled"]?.bool == true)
         #expect(value["quietHoursStart"]?.string == "22:00:00")
         #expect(value["quietHoursEnd"]?.string == "07:30:00")
+        settings.pausedQuietHours = settings.quietHours
+        settings.quietHours = nil
+        let paused = try Self.value { AllowanceShape.write(types, wishes: [:], settings: settings, to: &$0) }
+        #expect(paused["quietHoursEnabled"]?.bool == false)
+        #expect(paused["quietHoursStart"]?.string == "22:00:00")
+        #expect(paused["quietHoursEnd"]?.string == "07:30:00")
     }
 
     @Test("Preferences: the word for a category holds for its types, channel by channel, unless they have their own")
@@ -146,7 +155,7 @@ struct AllowanceShapeTests {
             PreferenceKey.category("c"): TypePreference(inApp: false, push: false, email: true),
             "b": TypePreference(push: true),
         ]
-        let value = try Self.value { AllowanceShape.write(types, wishes: wishes, quietHours: nil, to: &$0) }
+        let value = try Self.value { AllowanceShape.write(types, wishes: wishes, settings: UserSettings(), to: &$0) }
         let items = try #require(value["preferences"]?.array)
         #expect(items.compactMap { $0["inAppEnabled"]?.bool } == [false, false, true, true])
         #expect(items.compactMap { $0["pushEnabled"]?.bool } == [false, true, true, true])

@@ -5,6 +5,7 @@ import API
 import HTTPTypes
 import JSON
 import Model
+import Stores
 import Testing
 
 @testable import Compatibility
@@ -24,6 +25,12 @@ struct EdgeTests {
             registeredAt: Timestamp(seconds: 1_795_168_800 + second)
         )
         device.deviceID = deviceID
+        if deviceID != nil {
+            device.appVersion = "2.1"
+            device.locale = "de-CH"
+        }
+        // Its token is newer than its row.
+        device.registeredAt = device.registeredAt + .seconds(30)
         device.lastUsedAt = Timestamp(seconds: 1_795_168_860 + second)
         return EdgeRow(device: device)
     }
@@ -51,7 +58,7 @@ struct EdgeTests {
         #expect(
             String(decoding: writer.bytes, as: UTF8.self)
                 == #"{"id":"01a1f866-0d7b-441c-8000-000000000000","user_id":"u1","platform":"ios","token":"a1","#
-                + #""device_id":"D1","last_seen_at":"2026-11-20T10:01:00.000Z","#
+                + #""device_id":"D1","app_version":"2.1","locale":"de-CH","last_seen_at":"2026-11-20T10:01:00.000Z","#
                 + #""created_at":"2026-11-20T10:00:00.000Z","updated_at":"2026-11-20T10:01:00.000Z"}"#)
         writer = JSONWriter()
         Self.rows[1].write(try EdgeQuery(Self.parameters("select=token, device_id")).columns, to: &writer)
@@ -64,7 +71,8 @@ struct EdgeTests {
             ("", ["a1", "b2", "c3"]), ("select=*", ["a1", "b2", "c3"]), ("token=eq.b2", ["b2"]),
             ("platform=eq.ios", ["a1", "c3"]), ("platform=eq.ios&token=eq.c3", ["c3"]),
             ("token=in.(a1,\"c3\")", ["a1", "c3"]), ("device_id=is.null", ["b2", "c3"]),
-            ("device_id=not.is.null", ["a1"]), ("user_id=eq.other", []),
+            ("device_id=not.is.null", ["a1"]), ("app_version=eq.2.1", ["a1"]), ("locale=in.(de-CH,fr)", ["a1"]),
+            ("user_id=eq.other", []),
             ("order=created_at.desc", ["c3", "b2", "a1"]), ("order=platform.asc,token.desc", ["b2", "c3", "a1"]),
             ("order=device_id.asc.nullslast&limit=1", ["a1"]), ("limit=1&offset=1", ["b2"]), ("offset=9", []),
             ("on_conflict=user_id,platform,token", ["a1", "b2", "c3"]),
@@ -88,7 +96,9 @@ struct EdgeTests {
             _ = try EdgeQuery(Self.parameters(query))
             Issue.record("not refused")
         } catch {
-            #expect((error as? Problem)?.faults.map(\.field) == names)
+            let problem = error as? Problem
+            #expect(problem?.faults.map(\.field) == names)
+            #expect(problem?.code == (["name", "or"].contains(names[0]) ? "42703" : "PGRST100"))
         }
     }
 
@@ -136,6 +146,9 @@ struct EdgeTests {
             user: "u1"
         )
         #expect(two.map(\.token) == ["x:1", "x:2"])
+        let targeted = try EdgeRequests.tokens(
+            try Self.json(#"{"platform":"android","token":"x:3","app_version":"2.1","locale":"pt_BR"}"#), user: "u1")
+        #expect(targeted == [.init(platform: .android, token: "x:3", appVersion: "2.1", locale: "pt_BR")])
         let foreign = try Self.json(#"{"user_id":"u2","platform":"android","token":"x"}"#)
         #expect(Self.problem { _ = try EdgeRequests.tokens(foreign, user: "u1") }?.status == .forbidden)
         #expect(Self.problem { _ = try EdgeRequests.change(foreign, user: "u1") }?.status == .forbidden)
@@ -147,6 +160,7 @@ struct EdgeTests {
             (#"{}"#, ["platform", "token"]), (#"{"platform":"web","token":"x"}"#, ["platform"]),
             (#"{"platform":"ios","token":"xyz"}"#, ["token"]),
             (#"[{"platform":"android","token":"x"},{"platform":"palm","token":7}]"#, ["[1].platform", "[1].token"]),
+            (#"{"platform":"android","token":"x","locale":"not a tag"}"#, ["locale"]),
             (#"[]"#, []), (#"["x"]"#, []), (#"7"#, []),
         ]
     )
@@ -158,7 +172,10 @@ struct EdgeTests {
     @Test("Changes and events")
     func changes() throws {
         let change = try EdgeRequests.change(try Self.json(#"{"token":"new","updated_at":"now()"}"#), user: "u1")
-        #expect(change == .init(token: "new", deviceID: nil))
+        #expect(change == .init(token: "new"))
+        let others = try EdgeRequests.change(
+            try Self.json(#"{"device_id":null,"app_version":"2.2","locale":""}"#), user: "u1")
+        #expect(others == .init(deviceID: .some(nil), appVersion: "2.2", locale: .some(nil)))
         let id = "01a1f866-0d7b-841c-a9a6-5597aa0575f3"
         let events = try EdgeRequests.events(
             try Self.json(#"[{"notification_id":"\#(id)","event":"opened","platform":"ios"}]"#))

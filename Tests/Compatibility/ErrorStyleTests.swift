@@ -55,8 +55,23 @@ struct ErrorStyleTests {
         let list = try Self.value(Self.faults, .hybrid)["errors"]?.array
         #expect(list?.compactMap { $0["field"]?.string } == ["fcm_token", "platform", "platform"])
         let edge = try Self.value(Self.faults, .edge)
-        #expect(edge["code"]?.string == "400")
+        #expect(edge["code"]?.string == "PGRST102")
         #expect(edge["details"] == .null)
         #expect(edge["hint"] == .null)
+    }
+
+    @Test(
+        "PostgREST's codes by status, unless the error says its own",
+        arguments: [
+            (401, "PGRST301"), (403, "42501"), (405, "PGRST117"), (406, "PGRST116"), (409, "23505"),
+            (429, "429"), (500, "XX000"), (503, "PGRST000"),
+        ]
+    )
+    func codes(status: Int, code: String) throws {
+        let status = HTTPResponse.Status(code: status)
+        #expect(try Self.value(Problem(status, "no"), .edge)["code"]?.string == code)
+        let own = try Self.value(Problem(status, "no", code: "42703", details: "Results contain 0 rows"), .edge)
+        #expect(own["code"]?.string == "42703")
+        #expect(own["details"]?.string == "Results contain 0 rows")
     }
 }

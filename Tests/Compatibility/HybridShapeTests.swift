@@ -83,8 +83,11 @@ struct HybridShapeTests {
         var type = NotificationType(name: "system_maintenance")
         type.isOnByDefault = false
         func value(_ wish: TypePreference, _ hours: QuietHours? = nil) throws -> JSONValue {
-            try JSONParser.parse(
-                Array(Self.text { HybridShape.write(type, wish: wish, quietHours: hours, to: &$0) }.utf8))
+            var settings = UserSettings()
+            settings.quietHours = hours
+            return try JSONParser.parse(
+                Array(
+                    Self.text { HybridShape.write(type, wishes: [type.name: wish], settings: settings, to: &$0) }.utf8))
         }
         let unsaid = try value(TypePreference())
         #expect(unsaid["type"]?.string == "system_maintenance")
@@ -96,8 +99,46 @@ struct HybridShapeTests {
         #expect(said["push_enabled"]?.bool == true)
         #expect(said["quiet_hours_start"]?.string == "22:00:00")
         #expect(said["quiet_hours_end"]?.string == "07:00:00")
+        // The type's own hours come before the user's.
+        let night = QuietHours(start: 1_320, end: 420)
+        let own = try value(TypePreference(quietHours: .hours(QuietHours(start: 60, end: 120))), night)
+        #expect(own["quiet_hours_start"]?.string == "01:00:00" && own["quiet_hours_end"]?.string == "02:00:00")
+        #expect(try value(TypePreference(quietHours: QuietOverride.none), night)["quiet_hours_start"] == .null)
+        #expect(try value(TypePreference(quietHours: .inherited), night)["quiet_hours_start"]?.string == "22:00:00")
         type.isRequired = true
         #expect(try value(TypePreference(push: false))["push_enabled"]?.bool == true)
+    }
+
+    private static let weekend = QuietHours(start: 1_320, end: 420, weekdays: 0x60)
+
+    @Test(
+        "A type's quiet hours: said, taken away, or as they were shown",
+        arguments: [
+            (#"{"quiet_hours_start":"23:00:00"}"#, .hours(QuietHours(start: 1_380, end: 420, weekdays: 0x60))),
+            (#"{"quiet_hours_start":"22:00","quiet_hours_end":"07:00:00"}"#, nil),
+            (#"{"quiet_hours_start":null,"quiet_hours_end":null}"#, QuietOverride.none),
+            (#"{"quiet_hours_start":"09:00","quiet_hours_end":"09:00"}"#, QuietOverride.none),
+        ] as [(String, QuietOverride?)]
+    )
+    func quietChanges(json: String, expected: QuietOverride?) throws {
+        var fields = RequestFields(try JSONParser.parse(Array(json.utf8)))
+        #expect(HybridShape.quietChange(&fields, shown: Self.weekend) == expected)
+        #expect(fields.faults.isEmpty)
+    }
+
+    @Test("A type's quiet hours where none were shown need both times, and null says nothing")
+    func firstQuietHours() throws {
+        func change(_ json: String) throws -> (QuietOverride?, [String]) {
+            var fields = RequestFields(try JSONParser.parse(Array(json.utf8)))
+            let change = HybridShape.quietChange(&fields, shown: nil)
+            return (change, fields.faults.map(\.field))
+        }
+        let both = try change(#"{"quiet_hours_start":"22:00","quiet_hours_end":"07:00"}"#)
+        #expect(both.0 == .hours(QuietHours(start: 1_320, end: 420)))
+        let none = try change(#"{"quiet_hours_start":null,"quiet_hours_end":null}"#)
+        #expect(none.0 == nil && none.1.isEmpty)
+        #expect(try change(#"{"quiet_hours_start":"22:00"}"#).1 == ["quiet_hours_end"])
+        #expect(try change(#"{"quiet_hours_end":"25:00"}"#).1 == ["quiet_hours_end"])
     }
 
     @Test("The id after an id")

@@ -66,6 +66,11 @@ struct NewsShapeTests {
                 == #"{"notifications_enabled":true,"has_token":true,"token_count":2,"platform":"android","#
                 + #""preferences":{"breaking_news":false,"daily_digest":true}}"#)
         #expect(Self.status(devices, isOptedOut: true).hasPrefix(#"{"notifications_enabled":false,"has_token":true"#))
+        var silenced = Self.device(.ios)
+        silenced.isSilenced = true
+        #expect(
+            Self.status([silenced], isOptedOut: false)
+                .hasPrefix(#"{"notifications_enabled":false,"has_token":true"#))
     }
 
     @Test("The word for the category holds for its types, unless they have their own")

@@ -36,6 +36,9 @@ struct TaskShapeTests {
             Self.text(Self.device("ab12", low: 0xA9A6_5597_FFFF_FFFF))
                 == #"{"id":2147483647,"name":null,"registration_id":"ab12","device_id":"D1","active":true,"#
                 + #""date_created":"2026-11-20T10:00:00.123Z"}"#)
+        var silenced = Self.device("ab12", low: 7)
+        silenced.isSilenced = true
+        #expect(Self.text(silenced).contains(#""active":false"#))
         #expect(Self.text(Self.device("t", low: 7, provider: .fcm)).hasSuffix(#""cloud_message_type":"FCM"}"#))
     }
 
@@ -57,18 +60,20 @@ struct TaskShapeTests {
     @Test(
         "Registrations",
         arguments: [
-            (#"{"registration_id":"AB12"}"#, nil, nil), (#"{"registration_id":"AB12","device_id":"D1"}"#, "D1", nil),
-            (#"{"registration_id":"AB12","device_id":12345,"active":true}"#, "12345", nil),
-            (#"{"registration_id":"AB12","name":"Ada","active":"true"}"#, nil, "Ada"),
-        ] as [(String, String?, String?)]
+            (#"{"registration_id":"AB12"}"#, nil, nil, nil),
+            (#"{"registration_id":"AB12","device_id":"D1","active":null}"#, "D1", nil, nil),
+            (#"{"registration_id":"AB12","device_id":12345,"active":true}"#, "12345", nil, false),
+            (#"{"registration_id":"AB12","name":"Ada","active":"false"}"#, nil, "Ada", true),
+        ] as [(String, String?, String?, Bool?)]
     )
-    func registrations(json: String, deviceID: String?, name: String?) throws {
+    func registrations(json: String, deviceID: String?, name: String?, isSilenced: Bool?) throws {
         var fields = RequestFields(try JSONParser.parse(Array(json.utf8)))
         let registration = TaskShape.registration(&fields, platform: .ios, provider: .apns)
         #expect(fields.faults.isEmpty)
         #expect(registration.token == "AB12")
         #expect(registration.deviceID == deviceID)
         #expect(registration.name == name)
+        #expect(registration.isSilenced == isSilenced)
     }
 
     @Test(
@@ -76,7 +81,7 @@ struct TaskShapeTests {
         arguments: [
             (#"{}"#, Provider.apns, ["registration_id"]), (#"{"registration_id":"xyz"}"#, .apns, ["registration_id"]),
             (#"{"registration_id":"abc"}"#, .apns, ["registration_id"]),
-            (#"{"registration_id":"xyz:1","active":false,"device_id":[]}"#, .fcm, ["device_id", "active"]),
+            (#"{"registration_id":"xyz:1","active":"maybe","device_id":[]}"#, .fcm, ["device_id", "active"]),
         ] as [(String, Provider, [String])]
     )
     func faults(json: String, provider: Provider, places: [String]) throws {

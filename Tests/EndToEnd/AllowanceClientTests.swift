@@ -119,7 +119,19 @@ struct AllowanceClientTests {
             let off = #"{"enabled":false,"startTime":null,"endTime":null}"#
             let loud = try await ada.send(.put, "\(preferences)/quiet-hours", off).body
             #expect(loud["quietHoursEnabled"]?.bool == false)
-            #expect(loud["quietHoursStart"] == .null)
+            #expect(loud["quietHoursStart"]?.string == "22:00:00", "the times stay for when they are switched on again")
+            #expect(loud["quietHoursEnd"]?.string == "07:00:00")
+            #expect(try await ada.get("/v1/settings").body["quiet_hours"] == .null, "none hold")
+            let on = try await ada.send(.put, "\(preferences)/quiet-hours", #"{"enabled":true}"#).body
+            #expect(on["quietHoursEnabled"]?.bool == true)
+            #expect(on["quietHoursEnd"]?.string == "07:00:00")
+            let other = #"{"enabled":false,"startTime":"23:00:00","endTime":"06:00:00"}"#
+            let changed2 = try await ada.send(.put, "\(preferences)/quiet-hours", other).body
+            #expect(changed2["quietHoursEnabled"]?.bool == false)
+            #expect(changed2["quietHoursStart"]?.string == "23:00:00")
+            let stranger = try await CompatibilityClient(gateway, user: "stranger")
+            let first = try await stranger.send(.put, "\(preferences)/quiet-hours", #"{"enabled":true}"#)
+            #expect(first.status == 400, "there are no times to switch on")
 
             // Operators' test sends: the refused type stays off the phone, the other one comes.
             let test = #"{"userId":"ada","type":TYPE,"title":"test TYPE","body":"b"}"#

@@ -51,6 +51,30 @@ struct DescriptionTests {
         }
     }
 
+    @Test("a method or a path that another system's clients call in vain is refused in the form that they read")
+    func compatibleRefusals() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "ada")
+            let cases: [(TransferRequest.Method, String, Int, String?)] = [
+                (.put, "/api/notifications", 405, nil), (.get, "/api/push/register/", 405, nil),
+                (.patch, "/api/push/apns/", 405, nil), (.put, "/api/v1/devices", 405, nil),
+                (.get, "/device-token/register", 405, nil),
+                (.put, "/rest/v1/user_push_tokens", 405, "PGRST117"),
+                (.get, "/api/notifications/a/b/c", 404, nil), (.get, "/rest/v1/profiles", 404, "PGRST205"),
+            ]
+            for (method, path, status, code) in cases {
+                let answer = try await gateway.call(method, path, token: token)
+                #expect(answer.status == status, "\(method) \(path)")
+                #expect(answer.type == "application/problem+json")
+                #expect((answer.header("allow") != nil) == (status == 405))
+                let detail = try #require(answer.body["detail"]?.string)
+                #expect(answer.body["error"]?.string == detail && answer.body["message"]?.string == detail)
+                #expect(answer.body["code"]?.string == code)
+            }
+        }
+    }
+
     @Test("faults of a call that brings jobs name what is at fault")
     func jobs() async throws {
         try await Stack.with { stack in

@@ -48,6 +48,28 @@ struct EdgeClientTests {
                 headers: [(name: "Accept", value: "application/vnd.pgrst.object+json")]
             )
             #expect(single.body["token"]?.string == "f:1")
+            let missing = try await gateway.call(
+                .get, "\(Self.table)?token=eq.none", token: ada.token,
+                headers: [(name: "Accept", value: "application/vnd.pgrst.object+json")])
+            #expect(missing.status == 406)
+            #expect(missing.body["code"]?.string == "PGRST116")
+            #expect(missing.body["details"]?.string?.hasPrefix("Results contain 0 rows") == true)
+
+            // For targeting, as the table may have it.
+            let about = #"{"platform":"android","token":"f:2","app_version":"2.1","locale":"de-CH"}"#
+            #expect(try await ada.send(.post, Self.table, about).status == 201)
+            let seen = #"{"platform":"android","token":"f:2"}"#
+            #expect(try await ada.send(.post, Self.table, seen).status == 201)
+            let columns = "\(Self.table)?token=eq.f:2&select=app_version,locale,created_at"
+            let row = try await ada.get(columns).body.array?.first
+            #expect(row?["app_version"]?.string == "2.1" && row?["locale"]?.string == "de-CH")
+            #expect(
+                try await ada.send(.patch, "\(Self.table)?token=eq.f:2", #"{"token":"f:2b","locale":null}"#).status
+                    == 204)
+            let after = try await ada.get(columns.replacing("f:2&", with: "f:2b&")).body.array?.first
+            #expect(after?["locale"] == .null && after?["app_version"]?.string == "2.1")
+            #expect(after?["created_at"] == row?["created_at"])
+            #expect(try await ada.send(.patch, "\(Self.table)?token=eq.f:2b", #"{"token":"f:2"}"#).status == 204)
 
             // The token is refreshed: the row keeps its id.
             let before = try await ada.get("\(Self.table)?token=eq.f:1").body.texts("id")
@@ -64,7 +86,7 @@ struct EdgeClientTests {
             #expect(left.texts("token") == [Self.apnsToken, "f:2"])
             let anonymous = try await gateway.call(.get, Self.table, token: nil)
             #expect(anonymous.status == 401)
-            #expect(anonymous.body["code"]?.string == "401")
+            #expect(anonymous.body["code"]?.string == "PGRST301")
 
             try await stack.append([("user", "ada"), ("type", "scheduled_reminder"), ("title", "water the plants")])
             try await eventually("both tokens got it") { stack.pushed().count == 2 }

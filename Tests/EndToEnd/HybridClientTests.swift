@@ -96,6 +96,35 @@ struct HybridClientTests {
             #expect(enabled(after, "system_maintenance") == true)
             #expect(try await ada.send(.put, "/api/notifications/preferences", #"{"type":"x"}"#).status == 422)
 
+            // An imported type has quiet hours of its own; the others have the user's.
+            let settings = #"{"quiet_hours":{"start":"22:00","end":"07:00"}}"#
+            #expect(try await ada.send(.put, "/v1/settings", settings).status == 200)
+            let imported = #"{"types":[{"type":"invoice_created","quiet_hours":{"start":"09:00","end":"10:00"}}]}"#
+            #expect(try await ada.send(.put, "/v1/preferences", imported).status == 200)
+            func hours(_ type: String) async throws -> [JSONValue?] {
+                let list = try await ada.get("/api/notifications/preferences").body["preferences"]?.array
+                let entry = list?.first { $0["type"]?.string == type }
+                return [entry?["quiet_hours_start"], entry?["quiet_hours_end"]]
+            }
+            #expect(try await hours("invoice_created") == [.string("09:00:00"), .string("10:00:00")])
+            #expect(try await hours("profile_updated") == [.string("22:00:00"), .string("07:00:00")])
+            let own = #"{"type":"profile_updated","quiet_hours_start":"23:00:00","quiet_hours_end":"06:30:00"}"#
+            let answer = try await ada.send(.put, "/api/notifications/preferences", own)
+            #expect(answer.body["quiet_hours_start"]?.string == "23:00:00")
+            #expect(try await hours("profile_updated") == [.string("23:00:00"), .string("06:30:00")])
+            let none = #"{"type":"profile_updated","quiet_hours_start":null,"quiet_hours_end":null}"#
+            #expect(try await ada.send(.put, "/api/notifications/preferences", none).status == 200)
+            #expect(try await hours("profile_updated") == [.null, .null])
+            // What it was shown, sent back, goes on following the user's.
+            let shown = #"{"type":"invoice_overdue","quiet_hours_start":"22:00:00","quiet_hours_end":"07:00:00"}"#
+            #expect(try await ada.send(.put, "/api/notifications/preferences", shown).status == 200)
+            #expect(try await ada.send(.put, "/v1/settings", #"{"quiet_hours":null}"#).status == 200)
+            #expect(try await hours("invoice_overdue") == [.null, .null])
+            let half = #"{"type":"invoice_overdue","quiet_hours_start":"22:00:00"}"#
+            let refused = try await ada.send(.put, "/api/notifications/preferences", half)
+            #expect(refused.status == 422)
+            #expect(refused.body["errors"]?.texts("field") == ["quiet_hours_end"])
+
             // What they refused is not pushed; what they left on is, and says what the client's tap reads.
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "refused")])
             try await stack.append([("user", "ada"), ("type", "invoice_overdue"), ("title", "overdue")])

@@ -58,6 +58,16 @@ struct NewsClientTests {
             #expect(gone.body["success"]?.bool == true)
             #expect(try await ada.get("/device-token/status").body["notifications_enabled"]?.bool == false)
             #expect(try await gateway.call(.get, "/device-token/status", token: nil).status == 401)
+
+            // As the app does it: unregistering names no token, and registering switches on what was off.
+            let register = #"{"fcm_token":"third","platform":"ios","app_version":"1.0"}"#
+            #expect(try await ada.send(.post, "/device-token/register", register).status == 200)
+            #expect(try await ada.send(.post, "/device-token/unregister").body["success"]?.bool == true)
+            #expect(try await ada.get("/device-token/status").body["has_token"]?.bool == false)
+            #expect(try await ada.send(.put, "/v1/settings", #"{"opted_out":true}"#).status == 200)
+            #expect(try await ada.send(.post, "/device-token/register", register).status == 200)
+            #expect(try await ada.get("/device-token/status").body["notifications_enabled"]?.bool == true)
+            #expect(try await ada.get("/v1/settings").body["opted_out"]?.bool == false)
         }
     }
 }

@@ -41,11 +41,22 @@ struct TaskClientTests {
             #expect(try await ada.get("/api/push/gcm/").body.texts("registration_id") == ["f:x"])
             #expect(try await eve.get("/api/push/gcm/").body.array?.isEmpty == true)
 
+            // A device that is not to be sent to is registered all the same.
+            let off = #"{"registration_id":"off","active":false}"#
+            let silenced = try await ada.send(.post, "/api/push/gcm/", off)
+            #expect(silenced.status == 201)
+            #expect(silenced.body["active"]?.bool == false)
+
             let test = #"{"title":"Test","message":"Hello"}"#
             #expect(try await ada.send(.post, "/api/push/test/", #"{"title":"Test"}"#).status == 400)
             #expect(try await ada.send(.post, "/api/push/test/", test).status == 200)
             try await eventually("both devices got it") { stack.pushed().count == 2 }
             #expect(stack.pushed() == [Self.apnsToken: ["Test"], "f:x": ["Test"]])
+            let on = try await ada.send(.post, "/api/push/gcm/", #"{"registration_id":"off","active":true}"#)
+            #expect(on.body["active"]?.bool == true)
+            #expect(on.body["id"] == silenced.body["id"])
+            #expect(on.body["date_created"] == silenced.body["date_created"])
+            #expect(try await ada.send(.delete, "/api/push/gcm/off/").status == 204)
             let inbox = try await ada.get("/v1/notifications/unread-count").body
             #expect(inbox["total"]?.integer == 0)
 

@@ -73,13 +73,13 @@ struct DeviceStoreTests {
             // Seen, without and with a new token.
             for token in [nil, "t", "w"] {
                 _ = try await devices.touch(
-                    user: "b", id: first.id, token: token, deviceID: nil, at: Samples.start + .seconds(5))
+                    user: "b", id: first.id, change: .init(token: token), at: Samples.start + .seconds(5))
             }
             expected += ["b registered new_token"]
             #expect(try await Self.audit(pool) == expected)
             // The token of another one of the user's: that one goes.
             _ = try await devices.touch(
-                user: "b", id: first.id, token: "v", deviceID: nil, at: Samples.start + .seconds(6))
+                user: "b", id: first.id, change: .init(token: "v"), at: Samples.start + .seconds(6))
             expected += ["b registered new_token", "b removed replaced"]
             #expect(try await Self.audit(pool) == expected)
 

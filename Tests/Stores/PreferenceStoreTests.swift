@@ -47,6 +47,47 @@ struct PreferenceStoreTests {
         }
     }
 
+    @Test("quiet hours that are switched off do not hold, and come back as they were")
+    func paused() async throws {
+        try await Samples.withStores { (pool) async throws in
+            let store = PreferenceStore(pool: pool)
+            let hours = QuietHours(start: 60, end: 120, weekdays: 3)
+            func holds() async throws -> QuietHours? {
+                try await RecipientStore(pool: pool).wishes([.init(user: "a", type: "x", category: nil)]).first?
+                    .settings.quietHours
+            }
+            #expect(try await store.switchQuietHours(user: "a", isOn: true) == UserSettings())
+            var settings = UserSettings()
+            settings.pausedQuietHours = hours
+            #expect(try await store.set(user: "a", settings: settings) == settings)
+            #expect(try await holds() == nil)
+            #expect(try await store.switchQuietHours(user: "a", isOn: true).quietHours == hours)
+            #expect(try await holds() == hours)
+            #expect(try await store.switchQuietHours(user: "a", isOn: false).pausedQuietHours == hours)
+            #expect(try await holds() == nil)
+            // What says nothing of quiet hours leaves them as they are.
+            let kept = try await store.set(user: "a", settings: UserSettings(), keeping: [.quietHours])
+            #expect(kept.pausedQuietHours == hours)
+            #expect(try await store.set(user: "a", settings: UserSettings()) == UserSettings())
+        }
+    }
+
+    @Test("opting in takes back the opt-out alone")
+    func optingIn() async throws {
+        try await Samples.withStores { pool in
+            let store = PreferenceStore(pool: pool)
+            var settings = UserSettings()
+            settings.isOptedOut = true
+            settings.zone = "Europe/Zurich"
+            try await store.set(user: "a", settings: settings)
+            try await store.set(user: "b", settings: settings)
+            try await store.optIn(user: "a")
+            settings.isOptedOut = false
+            #expect(try await store.settings(user: "a") == settings)
+            #expect(try await store.settings(user: "b").isOptedOut)
+        }
+    }
+
     @Test("channels of which nothing is said are as by default, or stay as they are if that is wanted")
     func unsaid() async throws {
         try await Samples.withStores { pool in

@@ -8,15 +8,18 @@ import Services
 package enum APIRouter {
     /// - Parameters:
     ///   - refusesOtherMethods: false for the routes alone, as the description lists them.
+    ///   - errors: turns errors of the routes that stand beside the canonical ones into another form.
     ///   - extend: adds routes that stand beside the canonical ones.
     package static func make(
         _ services: APIServices,
         refusesOtherMethods: Bool = true,
+        errors: (any MiddlewareProtocol<Request, Response, APIContext>)? = nil,
         extend: (Router<APIContext>, APIServices) -> Void = { _, _ in }
     ) -> Router<APIContext> {
         let router = Router(context: APIContext.self, options: .autoGenerateHeadEndpoints)
         router.add(middleware: RequestMiddleware())
         router.add(middleware: ProblemMiddleware())
+        if let errors { router.add(middleware: errors) }
         OperationRoutes(services: services).add(to: router)
         UnsubscribeRoutes(services: services).add(to: router)
         let version = router.group("v1")

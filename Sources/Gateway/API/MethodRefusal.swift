@@ -19,11 +19,10 @@ enum MethodRefusal {
         for (path, known) in allowed.values {
             let names = known.union(known.contains(.get) ? [.head] : []).map(\.rawValue).sorted()
             for method in Self.methods where !known.contains(method) {
-                router.on(path, method: method) { request, context -> Response in
-                    var response = try Problem(.methodNotAllowed, "the method \(method.rawValue) is not for this path")
-                        .response(from: request, context: context)
-                    response.headers[.allow] = names.joined(separator: ", ")
-                    return response
+                router.on(path, method: method) { _, _ -> Response in
+                    var problem = Problem(.methodNotAllowed, "the method \(method.rawValue) is not for this path")
+                    problem.allowed = names
+                    throw problem
                 }
             }
         }

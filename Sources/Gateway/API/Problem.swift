@@ -15,17 +15,27 @@ package struct Problem: HTTPResponseError {
     package let faults: [JobFault]
     /// Seconds after which it may work.
     package let retryAfter: Int?
+    /// The methods that the path has, with 405.
+    package var allowed: [String] = []
+    /// What clients of other systems tell errors by; those of this API go by the status.
+    package var code: String?
+    /// What such a client reads beside the message.
+    package var details: String?
 
     package init(
         _ status: HTTPResponse.Status,
         _ detail: String,
         faults: [JobFault] = [],
-        retryAfter: Int? = nil
+        retryAfter: Int? = nil,
+        code: String? = nil,
+        details: String? = nil
     ) {
         self.status = status
         self.detail = detail
         self.faults = faults
         self.retryAfter = retryAfter
+        self.code = code
+        self.details = details
     }
 
     /// Why a credential is not accepted.
@@ -54,14 +64,16 @@ package struct Problem: HTTPResponseError {
             self.writeFaults(to: &writer)
         }
         writer.endObject()
+        return self.response(writer.bytes, status: self.status)
+    }
+
+    /// The answer with a body in another form, and the same headers.
+    package func response(_ body: [UInt8], status: HTTPResponse.Status) -> Response {
         var headers: HTTPFields = [.contentType: "application/problem+json"]
-        if self.status == .unauthorized { headers[.wwwAuthenticate] = "Bearer" }
+        if status == .unauthorized { headers[.wwwAuthenticate] = "Bearer" }
         if let retryAfter { headers[.retryAfter] = String(retryAfter) }
-        return Response(
-            status: self.status,
-            headers: headers,
-            body: ResponseBody(byteBuffer: ByteBuffer(bytes: writer.bytes))
-        )
+        if !self.allowed.isEmpty { headers[.allow] = self.allowed.joined(separator: ", ") }
+        return Response(status: status, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(bytes: body)))
     }
 
     /// Writes the faults as an array of objects that name the field and the reason.

@@ -118,16 +118,24 @@ package struct UserFields: Sendable {
 
     /// A language tag such as `de-CH`; an underscore passes for the hyphen, as phones write it.
     private static func locale(_ body: inout JSONBody) -> String? {
-        guard let text = body.text("locale", limit: 35) else { return nil }
+        guard let text = body.text("locale", limit: Self.longestLocale) else { return nil }
+        if !Self.isLanguageTag(text) { body.fault("locale", Self.noLanguageTag) }
+        return text
+    }
+
+    package static let longestLocale = 35
+    /// What is wrong with a text that is not ``isLanguageTag(_:)``.
+    package static let noLanguageTag = "must be a language tag such as de or de-CH"
+
+    /// Whether a text has the form of a language tag; an underscore passes for the hyphen.
+    package static func isLanguageTag(_ text: String) -> Bool {
         let parts = text.utf8.split(omittingEmptySubsequences: false) {
             $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: "_")
         }
-        let isTag = parts.allSatisfy { part in
+        return parts.allSatisfy { part in
             (1...8).contains(part.count)
                 && part.allSatisfy { Self.isDigit($0) || (0x61...0x7A).contains($0 | 0x20) }
         }
-        if !isTag { body.fault("locale", "must be a language tag such as de or de-CH") }
-        return text
     }
 
     // MARK: Preferences

@@ -237,7 +237,8 @@ enum GatewayComposition {
                 clientReports: ClientReportStore(pool: pool),
                 providers: providers,
                 inboxPages: inboxPages
-            )
+            ),
+            errors: CompatibilityRouter.errors
         ) { router, services in
             let environment: ProviderEnvironment = settings.apnsEnvironment == .sandbox ? .sandbox : .production
             CompatibilityRouter.add(to: router, services: services, defaults: .init(environment: environment))

@@ -20,6 +20,11 @@ package enum CompatibilityRouter {
         }
     }
 
+    /// Turns the errors of all paths below theirs into the forms that the systems' clients read.
+    package static var errors: any MiddlewareProtocol<Request, Response, APIContext> {
+        ErrorMiddleware(ErrorStyle.paths)
+    }
+
     /// Adds all of them, and their description.
     package static func add(to router: Router<APIContext>, services: APIServices, defaults: Defaults) {
         DescriptionRoute.add(try? CompatibilityDocument.make(), at: "openapi/compatibility.json", to: router)
@@ -27,10 +32,10 @@ package enum CompatibilityRouter {
         let devices = DeviceKeeper(services: services, defaults: defaults)
         HybridInboxRoutes(services: services).add(to: groups)
         HybridDeviceRoutes(devices: devices).add(to: groups)
-        let inbox = groups.group("api/v1/notifications", style: .allowance)
+        let inbox = groups.group("api/v1/notifications")
         AllowanceInboxRoutes(services: services).add(to: inbox)
         AllowancePreferenceRoutes(services: services).add(to: inbox)
-        AllowanceDeviceRoutes(devices: devices).add(to: groups.group("api/v1/devices", style: .allowance))
+        AllowanceDeviceRoutes(devices: devices).add(to: groups.group("api/v1/devices"))
         NewsDeviceRoutes(devices: devices).add(to: groups)
         TaskDeviceRoutes(devices: devices).add(to: groups)
         EdgeTokenRoutes(devices: devices).add(to: groups)

@@ -24,6 +24,9 @@ package struct Device: Sendable, Equatable {
     /// Whether its user has switched it off.
     package var isSilenced = false
     package var deactivatedReason: String?
+    /// When the user first registered it.
+    package var createdAt: Timestamp
+    /// When the user last registered it.
     package var registeredAt: Timestamp
     package var lastUsedAt: Timestamp
 
@@ -44,9 +47,13 @@ package struct Device: Sendable, Equatable {
         self.app = app
         self.environment = environment
         self.token = token
+        self.createdAt = registeredAt
         self.registeredAt = registeredAt
         self.lastUsedAt = registeredAt
     }
+
+    /// Whether pushes go to it: neither Carillon nor its user has switched it off.
+    package var getsPushes: Bool { self.isActive && !self.isSilenced }
 
     /// Whether a token stands for a topic of FCM's: who registers one passes a user's notifications on to others.
     package static func isTopic(_ token: String) -> Bool { token.utf8.starts(with: Self.topicPrefix.utf8) }

@@ -56,6 +56,8 @@ package struct UserSettings: Sendable, Equatable {
     package var locale: String?
     package var email: String?
     package var quietHours: QuietHours?
+    /// Quiet hours that the user has switched off; they do not hold.
+    package var pausedQuietHours: QuietHours?
     /// Refuses everything that is not required.
     package var isOptedOut = false
     /// Refuses e-mail of everything that is not required.

@@ -10,13 +10,14 @@ enum DeviceColumns {
     static let list = """
         d.id, d.user_id, d.platform, d.provider, d.app, d.environment, d.token, d.name, d.device_id, d.app_version, \
         d.locale, d.active, d.deactivated_reason, d.registered_at, d.last_used_at, \
-        d.silenced
+        d.silenced, d.created_at
         """
 
     /// The same with nulls for what no message is made of.
     static let messageList = """
         d.id, d.user_id, d.platform, d.provider, d.app, d.environment, d.token, NULL::text, NULL::text, NULL::text, \
-        d.locale, d.active, NULL::text, d.registered_at, d.last_used_at, d.silenced
+        d.locale, d.active, NULL::text, d.registered_at, d.last_used_at, d.silenced, \
+        NULL::timestamptz
         """
 
     /// Reads a device whose columns begin at `first`.
@@ -44,6 +45,9 @@ enum DeviceColumns {
         device.deactivatedReason = try row.optionalText(first + 12)
         device.isSilenced = try row.bool(first + 15)
         device.lastUsedAt = Timestamp(microseconds: try row.timestamptz(first + 14))
+        if !row.isNull(first + 16) {
+            device.createdAt = Timestamp(microseconds: try row.timestamptz(first + 16))
+        }
         return device
     }
 }

@@ -11,9 +11,10 @@ extension DeviceStore {
     /// A phone keeps its id when its token changes, so the older token would only bring the same message twice. Only older
     /// registrations go: of two at once, the later stays whichever ends first.
     ///
+    /// - Parameter silenced: as in ``register(_:silenced:)``.
     /// - Returns: the device as it is stored.
-    package func registerReplacing(_ device: Device) async throws(PostgresError) -> Device {
-        let stored = try await self.register(device)
+    package func registerReplacing(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Device {
+        let stored = try await self.register(device, silenced: silenced)
         guard let deviceID = device.deviceID else { return stored }
         // Afterwards, and on its own: a crash in between leaves one token too many, which the next registration removes.
         _ = try await self.pool.query(
@@ -33,17 +34,37 @@ extension DeviceStore {
     /// Devices whose token is another than before.
     private static let renamed = "changed x JOIN old o ON o.id = x.id AND o.token <> x.token"
 
-    /// Notes that a device was seen, with a new token if there is one; an older holder of that token loses it.
+    /// What a client changes of a device: nil for what stays, an inner nil for what is taken away.
+    package struct Change: Sendable, Equatable {
+        package var token: String?
+        package var deviceID: String??
+        package var appVersion: String??
+        package var locale: String??
+
+        package init(
+            token: String? = nil,
+            deviceID: String?? = nil,
+            appVersion: String?? = nil,
+            locale: String?? = nil
+        ) {
+            self.token = token
+            self.deviceID = deviceID
+            self.appVersion = appVersion
+            self.locale = locale
+        }
+    }
+
+    /// Notes that a device was seen, and what changes of it; an older holder of a new token loses it.
     ///
-    /// - Parameter token: nil to leave it as it is.
     /// - Returns: the device as it is now; nil if the user has none with that id.
     package func touch(
         user: String,
         id: NotificationID,
-        token: String?,
-        deviceID: String?,
+        change: Change = Change(),
         at: Timestamp
     ) async throws(PostgresError) -> Device? {
+        func isSaid(_ text: String??) -> PostgresValue { .bool(text != nil) }
+        func value(_ text: String??) -> PostgresValue { .text(text ?? nil) }
         let results = try await self.pool.run([
             PostgresStatement(
                 DeviceAudit.noting(
@@ -58,7 +79,7 @@ extension DeviceStore {
                         CASE WHEN x.user_id = $2 THEN '\(DeviceAudit.Reason.replaced.rawValue)'
                             ELSE '\(DeviceAudit.Reason.moved.rawValue)' END
                         """),
-                [.uuid(id.halves), .text(user), .text(token), .timestamptz(at.microseconds)]
+                [.uuid(id.halves), .text(user), .text(change.token), .timestamptz(at.microseconds)]
             ),
             PostgresStatement(
                 """
@@ -66,7 +87,11 @@ extension DeviceStore {
                     SELECT o.id, o.token FROM carillon.devices o WHERE o.id = $1 AND o.user_id = $2
                 ),
                 changed AS (
-                    UPDATE carillon.devices d SET token = coalesce($3, d.token), device_id = coalesce($4, d.device_id),
+                    UPDATE carillon.devices d SET token = coalesce($3, d.token),
+                        device_id = CASE WHEN $6 THEN $4 ELSE d.device_id END,
+                        app_version = CASE WHEN $8 THEN $7 ELSE d.app_version END,
+                        locale = CASE WHEN $10 THEN $9 ELSE d.locale END,
+                        created_at = coalesce(d.created_at, d.registered_at),
                         last_used_at = $5, registered_at = CASE WHEN $3 <> d.token THEN $5 ELSE d.registered_at END
                     WHERE d.id = $1 AND d.user_id = $2
                     RETURNING \(DeviceColumns.list)
@@ -77,7 +102,11 @@ extension DeviceStore {
                 )
                 SELECT \(DeviceColumns.list) FROM changed d
                 """,
-                [.uuid(id.halves), .text(user), .text(token), .text(deviceID), .timestamptz(at.microseconds)]
+                [
+                    .uuid(id.halves), .text(user), .text(change.token), value(change.deviceID),
+                    .timestamptz(at.microseconds), isSaid(change.deviceID), value(change.appVersion),
+                    isSaid(change.appVersion), value(change.locale), isSaid(change.locale),
+                ]
             ),
         ])
         guard let row = results.last?.first else { return nil }

@@ -20,9 +20,11 @@ package struct DeviceStore: Sendable {
     /// A token that is known for the app is moved to this user; another device of the same user, app, platform and name is
     /// replaced. Past the limit, the device that was used the longest ago is switched off.
     ///
+    /// - Parameter silenced: whether its user has switched it off; nil keeps what the user said before.
     /// - Returns: the device as it is stored, with the id that it keeps.
-    package func register(_ device: Device) async throws(PostgresError) -> Device {
-        let results = try await self.pool.run(Self.lock(user: device.user) + Self.registration(of: device))
+    package func register(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Device {
+        let results = try await self.pool.run(
+            Self.lock(user: device.user) + Self.registration(of: device, silenced: silenced))
         guard results.count == 5, let row = results[3].first else {
             throw PostgresError(.decoding, "a registration gave no row")
         }
@@ -38,7 +40,7 @@ package struct DeviceStore: Sendable {
     }
 
     /// Registers a device while its user is locked; the second result is its row.
-    static func registration(of device: Device) -> [PostgresStatement] {
+    static func registration(of device: Device, silenced: Bool? = nil) -> [PostgresStatement] {
         [
             PostgresStatement(
                 DeviceAudit.noting(
@@ -61,6 +63,7 @@ package struct DeviceStore: Sendable {
                     .text(device.provider.rawValue), .text(device.app), .text(device.environment.rawValue),
                     .text(device.token), .text(device.name), .text(device.deviceID), .text(device.appVersion),
                     .text(device.locale), .timestamptz(device.registeredAt.microseconds),
+                    silenced.map { .bool($0) } ?? .null(.bool),
                 ]
             ),
             PostgresStatement(
@@ -99,13 +102,17 @@ package struct DeviceStore: Sendable {
         ),
         stored AS (
             INSERT INTO carillon.devices AS d (id, user_id, platform, provider, app, environment, token, name, device_id,
-                app_version, locale, registered_at, last_used_at)
-            SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12 FROM (SELECT count(*) FROM old) asked
+                app_version, locale, registered_at, last_used_at, created_at, silenced)
+            SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12, $12, coalesce($13, false) FROM (SELECT count(*) FROM old) asked
             ON CONFLICT (app, provider, token) DO UPDATE SET
                 user_id = excluded.user_id, platform = excluded.platform, environment = excluded.environment,
                 name = excluded.name, device_id = excluded.device_id, app_version = excluded.app_version,
                 locale = excluded.locale, active = true, deactivated_reason = NULL,
-                registered_at = excluded.registered_at, last_used_at = excluded.last_used_at
+                registered_at = excluded.registered_at, last_used_at = excluded.last_used_at,
+                created_at = CASE WHEN d.user_id = excluded.user_id THEN coalesce(d.created_at, d.registered_at)
+                    ELSE excluded.created_at END,
+                silenced = CASE WHEN d.user_id = excluded.user_id THEN coalesce($13, d.silenced)
+                    ELSE excluded.silenced END
             RETURNING \(DeviceColumns.list)
         ),
         told AS (
@@ -148,6 +155,14 @@ package struct DeviceStore: Sendable {
         ).affectedRows > 0
     }
 
+    /// Removes all devices of the user that one provider serves in one app; returns how many there were.
+    package func removeAll(user: String, app: String, provider: Provider) async throws(PostgresError) -> Int {
+        try await self.pool.query(
+            Self.removal("app", and: "provider"),
+            .text(user), .text(app), .text(provider.rawValue)
+        ).affectedRows
+    }
+
     /// Removes the user's devices with the id that their makers gave them, in every app; whether there was one.
     package func remove(user: String, deviceID: String) async throws(PostgresError) -> Bool {
         try await self.pool.query(
@@ -156,10 +171,11 @@ package struct DeviceStore: Sendable {
         ).affectedRows > 0
     }
 
-    /// Takes devices of a user back, by one of their columns.
-    private static func removal(_ column: String) -> String {
-        DeviceAudit.noting(
-            "DELETE FROM carillon.devices WHERE user_id = $1 AND \(column) = $2 RETURNING id, user_id, provider",
+    /// Takes devices of a user back, by one of their columns or by two.
+    private static func removal(_ column: String, and other: String? = nil) -> String {
+        let condition = other.map { "\(column) = $2 AND \($0) = $3" } ?? "\(column) = $2"
+        return DeviceAudit.noting(
+            "DELETE FROM carillon.devices WHERE user_id = $1 AND \(condition) RETURNING id, user_id, provider",
             at: "clock_timestamp()", .removed, .unregistered)
     }
 }

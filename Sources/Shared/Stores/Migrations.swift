@@ -31,6 +31,7 @@ package enum Migrations {
         Migration(number: 16, name: "inbox_begun", script: PackageResources.V0016_inbox_begun_sql),
         Migration(number: 17, name: "email_set", script: PackageResources.V0017_email_set_sql),
         Migration(number: 18, name: "critical_follow_ups", script: PackageResources.V0018_critical_follow_ups_sql),
+        Migration(number: 19, name: "device_age", script: PackageResources.V0019_device_age_sql),
     ]
 
     /// What a database needs that only has an outbox to be relayed; it may be run again.

@@ -146,7 +146,7 @@ package struct PreferenceStore: Sendable {
 
     private static let settingsColumns = """
         zone, locale, email, quiet_start::int4, quiet_end::int4, coalesce(quiet_weekdays, 127)::int4, opted_out, \
-        email_opted_out
+        email_opted_out, quiet_off
         """
 
     /// The user's settings.
@@ -163,13 +163,8 @@ package struct PreferenceStore: Sendable {
         settings.zone = try row.optionalText(0)
         settings.locale = try row.optionalText(1)
         settings.email = try row.optionalText(2)
-        if !row.isNull(3), !row.isNull(4) {
-            settings.quietHours = QuietHours(
-                start: Int(try row.int4(3)),
-                end: Int(try row.int4(4)),
-                weekdays: UInt8(truncatingIfNeeded: try row.int4(5))
-            )
-        }
+        let hours = try WishColumns.hours(row, at: 3)
+        if try row.bool(8) { settings.pausedQuietHours = hours } else { settings.quietHours = hours }
         settings.isOptedOut = try row.bool(6)
         settings.isEmailOptedOut = try row.bool(7)
         return settings
@@ -206,12 +201,13 @@ package struct PreferenceStore: Sendable {
 
     private static func change(user: String, settings: UserSettings, keeping kept: KeptSettings) -> PostgresStatement {
         func number(_ value: Int?) -> PostgresValue { value.map { .int4(Int32(clamping: $0)) } ?? .null(.int4) }
+        let hours = settings.quietHours ?? settings.pausedQuietHours
         return PostgresStatement(
             """
             INSERT INTO carillon.user_settings AS s
                 (user_id, zone, locale, email, quiet_start, quiet_end, quiet_weekdays, opted_out, email_opted_out,
-                email_set_at)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, now())
+                email_set_at, quiet_off)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, now(), $14)
             ON CONFLICT (user_id) DO UPDATE SET
                 zone = CASE WHEN $12 THEN s.zone ELSE excluded.zone END,
                 locale = CASE WHEN $12 THEN s.locale ELSE excluded.locale END,
@@ -227,18 +223,45 @@ package struct PreferenceStore: Sendable {
                     WHEN $13 AND excluded.quiet_start IS NOT NULL THEN coalesce(s.quiet_weekdays, excluded.quiet_weekdays)
                     ELSE excluded.quiet_weekdays
                 END,
+                quiet_off = CASE WHEN $10 THEN s.quiet_off ELSE excluded.quiet_off END,
                 email_opted_out = CASE WHEN $11 THEN s.email_opted_out ELSE excluded.email_opted_out END
             RETURNING \(Self.settingsColumns)
             """,
             [
                 .text(user), .text(settings.zone), .text(settings.locale), .text(settings.email),
-                number(settings.quietHours?.start), number(settings.quietHours?.end),
-                number(settings.quietHours.map { Int($0.weekdays) }), .bool(settings.isOptedOut),
+                number(hours?.start), number(hours?.end),
+                number(hours.map { Int($0.weekdays) }), .bool(settings.isOptedOut),
                 .bool(settings.isEmailOptedOut), .bool(kept.contains(.quietHours)),
                 .bool(kept.contains(.emailOptOut)), .bool(kept.contains(.general)),
                 .bool(kept.contains(.weekdays)),
+                .bool(settings.quietHours == nil && settings.pausedQuietHours != nil),
             ]
         )
+    }
+
+    /// Switches the user's quiet hours on or off; their times stay.
+    ///
+    /// - Returns: the settings as they are stored.
+    @discardableResult
+    package func switchQuietHours(user: String, isOn: Bool) async throws(PostgresError) -> UserSettings {
+        let results = try await self.pool.run([
+            PostgresStatement(
+                """
+                UPDATE carillon.user_settings SET quiet_off = NOT $2 AND quiet_start IS NOT NULL WHERE user_id = $1
+                RETURNING \(Self.settingsColumns)
+                """,
+                [.text(user), .bool(isOn)]
+            ),
+            Self.reconsiderReleases(users: [user]),
+        ])
+        try await self.pool.run([Self.reconsiderReleases(users: [user])])
+        return try results.first?.first.map { (row) throws(PostgresError) in try Self.settings(row) } ?? UserSettings()
+    }
+
+    /// Takes back the user's word that they want nothing at all.
+    package func optIn(user: String) async throws(PostgresError) {
+        try await self.pool.query(
+            "UPDATE carillon.user_settings SET opted_out = false WHERE user_id = $1 AND opted_out", .text(user))
     }
 }
 

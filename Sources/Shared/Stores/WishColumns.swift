@@ -11,7 +11,8 @@ enum WishColumns {
         coalesce(p.in_app, c.in_app), coalesce(p.push, c.push), \
         CASE WHEN s.email_opted_out THEN false ELSE coalesce(p.email, c.email) END, \
         coalesce(s.opted_out, false), s.zone, s.locale, CASE WHEN s.email_invalid_at IS NULL THEN s.email END, \
-        s.quiet_start::int4, s.quiet_end::int4, coalesce(s.quiet_weekdays, 127)::int4, \
+        CASE WHEN NOT s.quiet_off THEN s.quiet_start::int4 END, s.quiet_end::int4, \
+        coalesce(s.quiet_weekdays, 127)::int4, \
         coalesce(p.quiet_off, false), p.quiet_start::int4, p.quiet_end::int4, coalesce(p.quiet_weekdays, 127)::int4
         """
 

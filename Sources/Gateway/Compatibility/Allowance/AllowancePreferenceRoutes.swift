@@ -25,8 +25,8 @@ struct AllowancePreferenceRoutes {
 
     private func answer(_ user: String) async throws -> Response {
         let wishes = try await self.services.preferences.preferences(user: user)
-        let quietHours = try await self.services.preferences.settings(user: user).quietHours
-        return Response.object { AllowanceShape.write(self.types, wishes: wishes, quietHours: quietHours, to: &$0) }
+        let settings = try await self.services.preferences.settings(user: user)
+        return Response.object { AllowanceShape.write(self.types, wishes: wishes, settings: settings, to: &$0) }
     }
 
     private func setPreferences(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -41,12 +41,24 @@ struct AllowancePreferenceRoutes {
     private func setQuietHours(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
-        var settings = UserSettings()
-        settings.quietHours = AllowanceRequests.quietHours(&fields)
+        let change = AllowanceRequests.quietHours(&fields)
+        if case .switched(on: true) = change {
+            let stored = try await self.services.preferences.settings(user: user)
+            if stored.quietHours == nil, stored.pausedQuietHours == nil {
+                for name in ["startTime", "endTime"] { fields.fault(name, "is missing") }
+            }
+        }
         try fields.finish()
-        // Its clients know no weekdays.
-        try await self.services.preferences.set(
-            user: user, settings: settings, keeping: [.general, .emailOptOut, .weekdays])
+        switch change {
+        case .times(let hours, let isOn):
+            var settings = UserSettings()
+            if isOn { settings.quietHours = hours } else { settings.pausedQuietHours = hours }
+            // Its clients know no weekdays.
+            try await self.services.preferences.set(
+                user: user, settings: settings, keeping: [.general, .emailOptOut, .weekdays])
+        case .switched(let isOn): try await self.services.preferences.switchQuietHours(user: user, isOn: isOn)
+        case nil: break
+        }
         return try await self.answer(user)
     }
 }

@@ -43,22 +43,28 @@ enum AllowanceRequests {
         return changed
     }
 
-    /// `UpdateQuietHoursDto`: nil for none; on all days, as it names none.
-    static func quietHours(_ fields: inout RequestFields) -> QuietHours? {
-        guard let isEnabled = fields.flag("enabled") else {
-            if fields.faults.isEmpty { fields.fault("enabled", "is missing") }
-            return nil
-        }
-        let start = Self.minutes("startTime", isRequired: isEnabled, &fields)
-        let end = Self.minutes("endTime", isRequired: isEnabled, &fields)
-        guard isEnabled, let start, let end, start != end else { return nil }
-        return QuietHours(start: start, end: end)
+    /// What a client says of its quiet hours.
+    enum QuietChange: Equatable {
+        /// Their times; nil for none, since start and end are the same.
+        case times(QuietHours?, isOn: Bool)
+        /// Whether they hold; their times stay.
+        case switched(on: Bool)
     }
 
-    private static func minutes(_ name: String, isRequired: Bool, _ fields: inout RequestFields) -> Int? {
-        guard let text = fields.text(name, limit: 16, isRequired: isRequired) else { return nil }
-        if let minutes = WallClock.minutes(text) { return minutes }
-        fields.fault(name, "must be a time such as 22:00 or 22:00:00")
+    /// `UpdateQuietHoursDto`: nil with a fault; on all days, as it names none.
+    static func quietHours(_ fields: inout RequestFields) -> QuietChange? {
+        let isOn = fields.flag("enabled")
+        if isOn == nil, fields.faults.isEmpty { fields.fault("enabled", "is missing") }
+        let start: Int? = fields.time("startTime") ?? nil
+        let end: Int? = fields.time("endTime") ?? nil
+        guard let isOn, fields.faults.isEmpty else { return nil }
+        switch (start, end) {
+        case (nil, nil): return .switched(on: isOn)
+        case (let start?, let end?):
+            return .times(start == end ? nil : QuietHours(start: start, end: end), isOn: isOn)
+        case (nil, _): fields.fault("startTime", "is missing")
+        case (_, nil): fields.fault("endTime", "is missing")
+        }
         return nil
     }
 }

@@ -59,8 +59,8 @@ enum AllowanceShape {
         writer.member("id", device.id.description)
         writer.member("platform", Self.code(of: device.platform))
         writer.member("deviceName", device.name)
-        writer.member("isActive", device.isActive)
-        writer.member("createdAt", device.registeredAt.rfc3339)
+        writer.member("isActive", device.getsPushes)
+        writer.member("createdAt", device.createdAt.rfc3339)
         writer.member("lastUsedAt", device.lastUsedAt.rfc3339)
         writer.endObject()
     }
@@ -69,7 +69,7 @@ enum AllowanceShape {
     static func write(
         _ types: CodedTypes,
         wishes: [String: TypePreference],
-        quietHours: QuietHours?,
+        settings: UserSettings,
         to writer: inout JSONWriter
     ) {
         writer.key("preferences")
@@ -86,8 +86,9 @@ enum AllowanceShape {
             writer.endObject()
         }
         writer.endArray()
-        writer.member("quietHoursEnabled", quietHours != nil)
-        writer.member("quietHoursStart", quietHours.map { WallClock.text($0.start) })
-        writer.member("quietHoursEnd", quietHours.map { WallClock.text($0.end) })
+        let hours = settings.quietHours ?? settings.pausedQuietHours
+        writer.member("quietHoursEnabled", settings.quietHours != nil)
+        writer.member("quietHoursStart", hours.map { WallClock.text($0.start) })
+        writer.member("quietHoursEnd", hours.map { WallClock.text($0.end) })
     }
 }

@@ -18,12 +18,13 @@ struct NewsDeviceRoutes {
     private var services: APIServices { self.devices.services }
 
     func add(to groups: CompatibilityGroups) {
-        let group = groups.group("device-token", style: .news)
+        let group = groups.group("device-token")
         group.post("register", use: self.register)
         group.post("unregister", use: self.unregister)
         group.get("status", use: self.status)
     }
 
+    /// Registers a token, and so switches notifications on: for the device, and for a user who has opted out of all.
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
@@ -38,19 +39,26 @@ struct NewsDeviceRoutes {
                 provider: .fcm,
                 token: token ?? "",
                 name: Self.deviceName,
-                appVersion: version
+                appVersion: version,
+                isSilenced: false
             ),
             user: user
         )
+        try await self.services.preferences.optIn(user: user)
         return Response.object { NewsShape.writeOutcome("Device token registered successfully", to: &$0) }
     }
 
+    /// Removes the token that the body names, or else all: the app's clients name none, as a user had one.
     private func unregister(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
-        let token = fields.token("fcm_token")
+        let token = fields.token("fcm_token", isRequired: false)
         try fields.finish()
-        _ = try await self.services.devices.remove(user: user, token: token ?? "")
+        if let token {
+            _ = try await self.services.devices.remove(user: user, token: token)
+        } else {
+            _ = try await self.services.devices.removeAll(user: user, app: self.devices.defaults.app, provider: .fcm)
+        }
         return Response.object { NewsShape.writeOutcome("Device token unregistered successfully", to: &$0) }
     }
 

@@ -17,7 +17,7 @@ enum NewsShape {
 
     /// How a user stands: whether breaking news reaches a phone, which one, and what it may be about.
     ///
-    /// - Parameter devices: those that are sent to, the latest used first.
+    /// - Parameter devices: those whose token is good, the latest used first.
     static func writeStatus(
         devices: [Device],
         isOptedOut: Bool,
@@ -25,7 +25,7 @@ enum NewsShape {
         wishes: [String: TypePreference],
         to writer: inout JSONWriter
     ) {
-        writer.member("notifications_enabled", !devices.isEmpty && !isOptedOut)
+        writer.member("notifications_enabled", devices.contains(where: \.getsPushes) && !isOptedOut)
         writer.member("has_token", !devices.isEmpty)
         writer.member("token_count", devices.count)
         writer.member("platform", devices.first?.platform.rawValue)

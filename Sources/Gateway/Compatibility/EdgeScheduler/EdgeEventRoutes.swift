@@ -13,7 +13,7 @@ struct EdgeEventRoutes {
     let services: APIServices
 
     func add(to groups: CompatibilityGroups) {
-        groups.group("rest/v1/notification_events", style: .edge).post(use: self.record)
+        groups.group("rest/v1/notification_events").post(use: self.record)
     }
 
     /// Records events, all of them or none.

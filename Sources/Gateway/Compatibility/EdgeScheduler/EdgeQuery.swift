@@ -36,7 +36,14 @@ struct EdgeQuery {
                 faults.append(error)
             }
         }
-        guard faults.isEmpty else { throw Problem(.badRequest, "the query is at fault", faults: faults) }
+        guard faults.isEmpty else {
+            throw Problem(.badRequest, "the query is at fault", faults: faults, code: Self.code(of: faults))
+        }
+    }
+
+    /// PostgreSQL's code for a column that is not there, or else PostgREST's for a query that it cannot read.
+    private static func code(of faults: [JobFault]) -> String {
+        faults.contains { $0.reason == EdgeRow.noColumn } ? "42703" : "PGRST100"
     }
 
     private mutating func add(_ name: String, _ value: String) throws(JobFault) {
@@ -49,7 +56,7 @@ struct EdgeQuery {
         case "on_conflict", "columns": break
         default:
             guard let column = EdgeRow.Column(rawValue: name) else {
-                throw JobFault(String(name.prefix(64)), "is no column of user_push_tokens")
+                throw JobFault(String(name.prefix(64)), EdgeRow.noColumn)
             }
             self.conditions.append((column, try Self.condition(name, value)))
         }

@@ -5,23 +5,21 @@ import API
 import HTTPTypes
 import JSON
 import Model
+import Stores
 
 /// Rows as the scheduler's clients send them, checked.
 enum EdgeRequests {
     /// The most rows of one call.
     private static let mostRows = 100
+    private static let longestVersion = 64
 
     /// What a client says of a token.
     struct Token: Equatable {
         var platform: Platform
         var token: String
         var deviceID: String?
-    }
-
-    /// What a client changes of its tokens; nil for what stays.
-    struct Change: Equatable {
-        var token: String?
-        var deviceID: String?
+        var appVersion: String?
+        var locale: String?
     }
 
     /// What a client tells of a notification.
@@ -44,24 +42,29 @@ enum EdgeRequests {
             if platform == .web || platform == .webhook { fields.fault("platform", "must be ios or android") }
             let token = fields.newToken("token")
             let deviceID = fields.text("device_id", limit: DeviceKeeper.longestName)
+            let appVersion = fields.text("app_version", limit: Self.longestVersion)
+            let locale = self.locale(&fields)
             guard let platform, let token else { return nil }
             if platform == .ios, !token.utf8.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) {
                 fields.fault("token", "must be hexadecimal for ios")
             }
-            return Token(platform: platform, token: token, deviceID: deviceID)
+            return Token(
+                platform: platform, token: token, deviceID: deviceID, appVersion: appVersion, locale: locale)
         }
     }
 
     /// A change of tokens that are there; whatever it names, they are seen.
     ///
     /// - Throws: `Problem` 400 with every fault, or 403 for another user's row.
-    static func change(_ body: JSONValue?, user: String) throws -> Change {
+    static func change(_ body: JSONValue?, user: String) throws -> DeviceStore.Change {
         let changes = try self.rows(body) { fields in
             try self.requireOwner(&fields, user: user)
-            return Change(
-                token: fields.newToken("token", isRequired: false),
-                deviceID: fields.text("device_id", limit: DeviceKeeper.longestName)
-            )
+            var change = DeviceStore.Change(token: fields.newToken("token", isRequired: false))
+            func isSaid(_ name: String) -> Bool { fields.value[name] != nil }
+            if isSaid("device_id") { change.deviceID = fields.text("device_id", limit: DeviceKeeper.longestName) }
+            if isSaid("app_version") { change.appVersion = fields.text("app_version", limit: Self.longestVersion) }
+            if isSaid("locale") { change.locale = self.locale(&fields) }
+            return change
         }
         guard changes.count == 1, let change = changes.first else {
             throw Problem(.badRequest, "the body must be one JSON object")
@@ -79,6 +82,17 @@ enum EdgeRequests {
             guard let id, let kind else { return nil }
             return Event(id: id, kind: kind)
         }
+    }
+
+    private static func locale(_ fields: inout RequestFields) -> String? {
+        let text = fields.text("locale", limit: UserFields.longestLocale)
+        if let text, !UserFields.isLanguageTag(text) { fields.fault("locale", UserFields.noLanguageTag) }
+        return text
+    }
+
+    /// PostgreSQL's code, which PostgREST passes on: a column without a value, or one that a check refuses.
+    private static func code(of faults: [JobFault]) -> String {
+        faults.contains { $0.reason == "is missing" } ? "23502" : "23514"
     }
 
     private static func requireOwner(_ fields: inout RequestFields, user: String) throws {
@@ -99,7 +113,9 @@ enum EdgeRequests {
             if let row = try read(&fields) { rows.append(row) }
             faults += fields.faults
         }
-        guard faults.isEmpty else { throw Problem(.badRequest, "some fields are at fault", faults: faults) }
+        guard faults.isEmpty else {
+            throw Problem(.badRequest, "some fields are at fault", faults: faults, code: self.code(of: faults))
+        }
         return rows
     }
 }

@@ -8,9 +8,13 @@ import Model
 struct EdgeRow {
     /// The table's columns.
     enum Column: String, CaseIterable {
-        case id, userID = "user_id", platform, token, deviceID = "device_id", lastSeenAt = "last_seen_at"
-        case createdAt = "created_at", updatedAt = "updated_at"
+        case id, userID = "user_id", platform, token, deviceID = "device_id"
+        case appVersion = "app_version", locale, lastSeenAt = "last_seen_at", createdAt = "created_at", updatedAt =
+            "updated_at"
     }
+
+    /// What is wrong with a name that is not among them.
+    static let noColumn = "is no column of user_push_tokens"
 
     let device: Device
 
@@ -22,8 +26,10 @@ struct EdgeRow {
         case .platform: self.device.platform.rawValue
         case .token: self.device.token
         case .deviceID: self.device.deviceID
+        case .appVersion: self.device.appVersion
+        case .locale: self.device.locale
         case .lastSeenAt, .updatedAt: self.device.lastUsedAt.rfc3339
-        case .createdAt: self.device.registeredAt.rfc3339
+        case .createdAt: self.device.createdAt.rfc3339
         }
     }
 

@@ -15,7 +15,7 @@ struct EdgeTokenRoutes {
     private var services: APIServices { self.devices.services }
 
     func add(to groups: CompatibilityGroups) {
-        let group = groups.group("rest/v1/user_push_tokens", style: .edge)
+        let group = groups.group("rest/v1/user_push_tokens")
         group.get(use: self.list)
         group.post(use: self.upsert)
         group.patch(use: self.change)
@@ -56,20 +56,24 @@ struct EdgeTokenRoutes {
         return response
     }
 
-    /// Every insert is an upsert: a token that is known is seen again, and keeps its id.
+    /// Every insert is an upsert: a token that is known is seen again, and keeps its id and what the row leaves out.
     private func upsert(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let query = try Self.query(request)
         let preferences = Self.preferences(request)
         let tokens = try EdgeRequests.tokens(try await RequestFields.readValue(request), user: user)
         try Self.requireSingle(tokens.count, preferences)
+        let known = try await self.rows(user)
         var rows: [EdgeRow] = []
         for token in tokens {
+            let before = known.first { $0.device.token == token.token && $0.device.platform == token.platform }?.device
             let registration = DeviceKeeper.Registration(
                 platform: token.platform,
                 provider: token.platform == .ios ? .apns : .fcm,
                 token: token.token,
-                deviceID: token.deviceID
+                deviceID: token.deviceID ?? before?.deviceID,
+                appVersion: token.appVersion ?? before?.appVersion,
+                locale: token.locale ?? before?.locale
             )
             rows.append(EdgeRow(device: try await self.devices.register(registration, user: user)))
         }
@@ -92,8 +96,7 @@ struct EdgeTokenRoutes {
             let device = try await self.services.devices.touch(
                 user: user,
                 id: row.device.id,
-                token: change.token,
-                deviceID: change.deviceID,
+                change: change,
                 at: self.services.now()
             )
             if let device { rows.append(EdgeRow(device: device)) }
@@ -121,7 +124,7 @@ struct EdgeTokenRoutes {
     private static func filtered(_ request: Request) throws -> EdgeQuery {
         let query = try self.query(request)
         guard query.isFiltered else {
-            throw Problem(.badRequest, "a filter is required, such as ?token=eq.…")
+            throw Problem(.badRequest, "a filter is required, such as ?token=eq.…", code: "PGRST100")
         }
         return query
     }
@@ -131,7 +134,10 @@ struct EdgeTokenRoutes {
     /// Before anything is changed, that there is one row where one is expected.
     private static func requireSingle(_ count: Int, _ preferences: EdgePreferences) throws {
         guard preferences.isSingle, count != 1 else { return }
-        throw Problem(.notAcceptable, "one row is expected, and the result contains \(count) rows")
+        // By these details, clients tell no row from several.
+        throw Problem(
+            .notAcceptable, "one row is expected, and the result contains \(count) rows",
+            details: "Results contain \(count) rows, application/vnd.pgrst.object+json requires 1 row")
     }
 
     private static func answer(

@@ -10,10 +10,9 @@ struct CompatibilityGroups {
     let router: Router<APIContext>
     let services: APIServices
 
-    /// The paths of one system under a prefix, its errors in the form that its clients read.
-    func group(_ path: RouterPath, style: ErrorStyle) -> RouterGroup<APIContext> {
+    /// The paths of one system under a prefix, which ``ErrorStyle/paths`` names.
+    func group(_ path: RouterPath) -> RouterGroup<APIContext> {
         self.router.group(path)
-            .add(middleware: ErrorMiddleware(style: style))
             .add(middleware: IdentityMiddleware(credentials: self.services.credentials, accepting: .compatible))
             .add(middleware: CallRateMiddleware(rate: self.services.callRate))
     }

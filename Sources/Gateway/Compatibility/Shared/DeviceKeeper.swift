@@ -20,6 +20,9 @@ struct DeviceKeeper {
         var name: String?
         var deviceID: String?
         var appVersion: String?
+        var locale: String?
+        /// Whether its user has switched it off; nil keeps what the user said before.
+        var isSilenced: Bool?
     }
 
     /// Registers a device; what the same name or the same `deviceID` had registered before goes.
@@ -37,7 +40,8 @@ struct DeviceKeeper {
         device.name = registration.name
         device.deviceID = registration.deviceID
         device.appVersion = registration.appVersion
-        return try await self.services.devices.registerReplacing(device)
+        device.locale = registration.locale
+        return try await self.services.devices.registerReplacing(device, silenced: registration.isSilenced)
     }
 
     /// The user's devices that are sent to, the latest used first.

@@ -5,28 +5,49 @@ import API
 import HTTPTypes
 import Hummingbird
 import Metrics
-import NIOCore
 
-/// Turns errors into the form that a system's clients read, and counts its calls, so that one can see who still calls.
+/// Turns errors into the form that a system's clients read, also those of methods and paths that it does not have.
+///
+/// Counts the calls of each system, so that one can see who still calls.
 struct ErrorMiddleware: RouterMiddleware {
     typealias Context = APIContext
 
-    private let style: ErrorStyle
-    private let answered: Counter
-    private let refused: Counter
-    private let failed: Counter
+    /// A system with its counters.
+    private struct System: Sendable {
+        let style: ErrorStyle
+        let answered: Counter
+        let refused: Counter
+        let failed: Counter
 
-    init(style: ErrorStyle) {
-        func counter(_ outcome: String) -> Counter {
-            Counter(
-                label: "carillon.compatibility.calls",
-                dimensions: [("system", style.system), ("outcome", outcome)]
-            )
+        init(_ style: ErrorStyle) {
+            func counter(_ outcome: String) -> Counter {
+                Counter(
+                    label: "carillon.compatibility.calls",
+                    dimensions: [("system", style.system), ("outcome", outcome)]
+                )
+            }
+            self.style = style
+            self.answered = counter("answered")
+            self.refused = counter("refused")
+            self.failed = counter("failed")
         }
-        self.style = style
-        self.answered = counter("answered")
-        self.refused = counter("refused")
-        self.failed = counter("failed")
+    }
+
+    /// The segments of a path and the system whose it is, the longest path first.
+    private let systems: [(path: [Substring], system: System)]
+
+    /// - Parameter styles: by path; what lies below a path is of the same style unless it is named itself.
+    init(_ styles: [(path: String, style: ErrorStyle)]) {
+        var known: [String: System] = [:]
+        for (_, style) in styles where known[style.system] == nil { known[style.system] = System(style) }
+        self.systems = styles.compactMap { path, style in
+            known[style.system].map { (path: path.split(separator: "/"), system: $0) }
+        }.sorted { $0.path.count > $1.path.count }
+    }
+
+    private func system(of path: String) -> System? {
+        let segments = path.split(separator: "/")
+        return self.systems.first { segments.starts(with: $0.path) }?.system
     }
 
     func handle(
@@ -34,22 +55,16 @@ struct ErrorMiddleware: RouterMiddleware {
         context: APIContext,
         next: @concurrent (Request, APIContext) async throws -> Response
     ) async throws -> Response {
+        guard let system = self.system(of: request.uri.path) else { return try await next(request, context) }
         do {
             let response = try await next(request, context)
-            self.answered.increment()
+            system.answered.increment()
             return response
         } catch {
             let problem = ProblemMiddleware.problem(error, request, context)
-            let status = self.style.status(of: problem)
-            (status.kind == .serverError ? self.failed : self.refused).increment()
-            var headers: HTTPFields = [.contentType: "application/problem+json"]
-            if status == .unauthorized { headers[.wwwAuthenticate] = "Bearer" }
-            if let retryAfter = problem.retryAfter { headers[.retryAfter] = String(retryAfter) }
-            return Response(
-                status: status,
-                headers: headers,
-                body: ResponseBody(byteBuffer: ByteBuffer(bytes: self.style.body(of: problem)))
-            )
+            let status = system.style.status(of: problem)
+            (status.kind == .serverError ? system.failed : system.refused).increment()
+            return problem.response(system.style.body(of: problem), status: status)
         }
     }
 }

@@ -26,6 +26,13 @@ struct ErrorStyle: Sendable {
     static let tasks = ErrorStyle(system: "task-reminders", invalid: .badRequest)
     static let edge = ErrorStyle(system: "edge-scheduler", invalid: .badRequest, hasCode: true)
 
+    /// Whose clients call which paths.
+    static let paths: [(path: String, style: ErrorStyle)] = [
+        ("api/notifications", .hybrid), ("api/push", .hybrid), ("api/push/apns", .tasks), ("api/push/gcm", .tasks),
+        ("api/push/test", .tasks), ("api/v1/notifications", .allowance), ("api/v1/devices", .allowance),
+        ("device-token", .news), ("rest/v1", .edge),
+    ]
+
     func status(of problem: Problem) -> HTTPResponse.Status {
         problem.faults.isEmpty ? problem.status : self.invalid
     }
@@ -53,14 +60,28 @@ struct ErrorStyle: Sendable {
             }
         }
         if self.hasCode {
-            writer.member("code", String(status.code))
-            writer.key("details")
-            writer.null()
+            writer.member("code", problem.code ?? Self.code(of: status))
+            writer.member("details", problem.details)
             writer.key("hint")
             writer.null()
         }
         writer.endObject()
         return writer.bytes
+    }
+
+    /// PostgREST's code for a status, or PostgreSQL's where PostgREST passes that on.
+    private static func code(of status: HTTPResponse.Status) -> String {
+        switch status.code {
+        case 400, 413: "PGRST102"
+        case 401: "PGRST301"
+        case 403: "42501"
+        case 404: "PGRST205"
+        case 405: "PGRST117"
+        case 406: "PGRST116"
+        case 409: "23505"
+        case 503: "PGRST000"
+        default: status.kind == .serverError ? "XX000" : String(status.code)
+        }
     }
 
     private func writeGroups(_ problem: Problem, to writer: inout JSONWriter) {

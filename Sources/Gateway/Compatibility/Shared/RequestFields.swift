@@ -129,6 +129,15 @@ struct RequestFields {
         return nil
     }
 
+    /// A time of day in whole minutes; nil if it is absent, and an inner nil if it is null or empty.
+    mutating func time(_ name: String) -> Int?? {
+        guard self.value[name] != nil else { return nil }
+        guard let text = self.text(name, limit: 16) else { return .some(nil) }
+        if let minutes = WallClock.minutes(text) { return minutes }
+        self.fault(name, "must be a time such as 22:00 or 22:00:00")
+        return nil
+    }
+
     /// One of an enum's raw values, in any case; nil if it is absent or null.
     mutating func choice<Value: RawRepresentable<String> & CaseIterable>(
         _ name: String,

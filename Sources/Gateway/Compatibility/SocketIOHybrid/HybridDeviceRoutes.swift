@@ -13,7 +13,7 @@ struct HybridDeviceRoutes {
     let devices: DeviceKeeper
 
     func add(to groups: CompatibilityGroups) {
-        let group = groups.group("api/push", style: .hybrid)
+        let group = groups.group("api/push")
         group.post("register", use: self.register)
         group.delete("unregister", use: self.unregister)
         group.post("unregister", use: self.unregister)

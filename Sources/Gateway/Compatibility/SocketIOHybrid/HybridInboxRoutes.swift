@@ -16,7 +16,7 @@ struct HybridInboxRoutes {
     private var inbox: InboxKeeper { InboxKeeper(services: self.services) }
 
     func add(to groups: CompatibilityGroups) {
-        let group = groups.group("api/notifications", style: .hybrid)
+        let group = groups.group("api/notifications")
         group.get(use: self.list)
         group.get("unread-count", use: self.unreadCount)
         group.get("preferences", use: self.preferences)
@@ -102,12 +102,12 @@ struct HybridInboxRoutes {
     private func preferences(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let wishes = try await self.services.preferences.preferences(user: user)
-        let quietHours = try await self.services.preferences.settings(user: user).quietHours
+        let settings = try await self.services.preferences.settings(user: user)
         return Response.object { writer in
             writer.key("preferences")
             writer.beginArray()
             for type in self.services.catalog.all {
-                HybridShape.write(type, wish: wishes.wish(for: type), quietHours: quietHours, to: &writer)
+                HybridShape.write(type, wishes: wishes, settings: settings, to: &writer)
             }
             writer.endArray()
         }
@@ -124,14 +124,32 @@ struct HybridInboxRoutes {
         if let type, type.isRequired, inApp == false || push == false {
             fields.fault("type", "is required and cannot be switched off")
         }
+        let quietHours = try await self.quietHours(&fields, of: type, user: user)
         try fields.finish()
         guard let type else { throw Problem(.badRequest, "type is missing") }
-        let said = TypePreference(inApp: inApp, push: push)
+        let said = TypePreference(inApp: inApp, push: push, quietHours: quietHours)
         try await self.services.changePreferences(user: user, [type.name: said])
-        let wish = try await self.services.preferences.preferences(user: user).wish(for: type)
-        let quietHours = try await self.services.preferences.settings(user: user).quietHours
+        let wishes = try await self.services.preferences.preferences(user: user)
+        let settings = try await self.services.preferences.settings(user: user)
         var writer = JSONWriter()
-        HybridShape.write(type, wish: wish, quietHours: quietHours, to: &writer)
+        HybridShape.write(type, wishes: wishes, settings: settings, to: &writer)
         return Response.json(writer)
+    }
+
+    /// What is said of a type's quiet hours, with a fault if that cannot be.
+    private func quietHours(
+        _ fields: inout RequestFields,
+        of type: NotificationType?,
+        user: String
+    ) async throws -> QuietOverride? {
+        guard let type, fields.value["quiet_hours_start"] != nil || fields.value["quiet_hours_end"] != nil else {
+            return nil
+        }
+        let wishes = try await self.services.preferences.preferences(user: user)
+        let settings = try await self.services.preferences.settings(user: user)
+        let shown = HybridShape.quietHours(of: type, wishes: wishes, settings: settings)
+        let said = HybridShape.quietChange(&fields, shown: shown)
+        if said != nil, type.isRequired { fields.fault("type", "is required and has no quiet hours of its own") }
+        return said
     }
 }

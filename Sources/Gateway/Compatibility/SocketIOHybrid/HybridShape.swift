@@ -53,21 +53,54 @@ enum HybridShape {
     static func write(_ device: Device, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("id", device.id.description)
+        writer.member("user_id", device.user)
         writer.member("fcm_token", device.token)
         writer.member("platform", device.platform.rawValue)
         writer.member("device_id", device.deviceID)
-        writer.member("created_at", device.registeredAt.rfc3339)
+        writer.member("created_at", device.createdAt.rfc3339)
         writer.member("last_used_at", device.lastUsedAt.rfc3339)
         writer.endObject()
+    }
+
+    /// The quiet hours that hold for one type: its own, or else the user's.
+    static func quietHours(of type: NotificationType, wishes: [String: TypePreference], settings: UserSettings)
+        -> QuietHours?
+    {
+        switch wishes[type.name]?.quietHours {
+        case .hours(let hours): hours
+        case .some(QuietOverride.none): nil
+        case .inherited, nil: settings.quietHours
+        }
+    }
+
+    /// What a client says of a type's quiet hours: nil for nothing, which is also what it was shown.
+    ///
+    /// So a client that sends back all that it has read leaves the user's quiet hours in force for the type. Of start
+    /// and end, one that is absent is as shown. The days stay, as such clients know none.
+    static func quietChange(_ fields: inout RequestFields, shown: QuietHours?) -> QuietOverride? {
+        let start: Int? = fields.time("quiet_hours_start") ?? shown?.start
+        let end: Int? = fields.time("quiet_hours_end") ?? shown?.end
+        guard fields.faults.isEmpty, start != shown?.start || end != shown?.end else { return nil }
+        switch (start, end) {
+        case (nil, nil): return QuietOverride.none
+        case (let start?, let end?):
+            if start == end { return QuietOverride.none }
+            return .hours(QuietHours(start: start, end: end, weekdays: shown?.weekdays ?? 0x7F))
+        case (nil, _): fields.fault("quiet_hours_start", "is missing; both or neither may be null")
+        case (_, nil): fields.fault("quiet_hours_end", "is missing; both or neither may be null")
+        }
+        return nil
     }
 
     /// What holds for one type.
     static func write(
         _ type: NotificationType,
-        wish: TypePreference,
-        quietHours: QuietHours?,
+        wishes: [String: TypePreference],
+        settings: UserSettings,
         to writer: inout JSONWriter
     ) {
+        let wish = wishes.wish(for: type)
+        let quietHours = self.quietHours(of: type, wishes: wishes, settings: settings)
         writer.beginObject()
         writer.member("type", type.name)
         writer.member("notification_type", type.name)

@@ -28,13 +28,13 @@ struct TaskDeviceRoutes {
             ("apns", Endpoint(provider: .apns, platform: .ios)), ("gcm", Endpoint(provider: .fcm, platform: .android)),
         ]
         for (path, endpoint) in endpoints {
-            let group = groups.group("api/push/\(path)", style: .tasks)
+            let group = groups.group("api/push/\(path)")
             group.post { try await self.register($0, $1, endpoint) }
             group.get { try await self.list($0, $1, endpoint) }
             group.delete { try await self.removeNamed($0, $1, endpoint) }
             group.delete(":key") { try await self.remove($0, $1, endpoint) }
         }
-        groups.group("api/push/test", style: .tasks).post(use: self.sendTest)
+        groups.group("api/push/test").post(use: self.sendTest)
     }
 
     private func register(

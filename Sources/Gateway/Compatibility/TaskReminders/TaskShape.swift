@@ -13,8 +13,8 @@ enum TaskShape {
         writer.member("name", device.name)
         writer.member("registration_id", device.token)
         writer.member("device_id", device.deviceID)
-        writer.member("active", device.isActive)
-        writer.member("date_created", device.registeredAt.rfc3339)
+        writer.member("active", device.getsPushes)
+        writer.member("date_created", device.createdAt.rfc3339)
         if device.provider == .fcm {
             writer.member("cloud_message_type", "FCM")
         }
@@ -34,9 +34,7 @@ enum TaskShape {
         var registration = DeviceKeeper.Registration(platform: platform, provider: provider, token: token ?? "")
         registration.name = fields.text("name", limit: DeviceKeeper.longestName)
         registration.deviceID = Self.deviceID(&fields)
-        if fields.flag("active") == false {
-            fields.fault("active", "must be true; a device that is not to be sent to is deleted")
-        }
+        registration.isSilenced = fields.flag("active").map { !$0 }
         return registration
     }
 

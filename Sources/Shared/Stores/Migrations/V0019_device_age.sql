@@ -1,0 +1,7 @@
+-- What clients of other systems show: since when a device is registered, and quiet hours that are switched off.
+
+-- When the user first registered the device; null means `registered_at`.
+ALTER TABLE carillon.devices ADD COLUMN created_at timestamptz;
+
+-- The times stay for when the user switches quiet hours on again.
+ALTER TABLE carillon.user_settings ADD COLUMN quiet_off boolean NOT NULL DEFAULT false;
