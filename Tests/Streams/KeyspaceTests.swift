@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Model
-import Streams
 import Testing
+
+@testable import Streams
 
 @Suite("Names of Redis keys", .timeLimit(.minutes(10)))
 struct KeyspaceTests {
@@ -60,6 +61,61 @@ struct KeyspaceTests {
             #expect(Set(keys.map(tag)) == ["{\(provider.rawValue)"])
             #expect(Set(keys).count == 12)
         }
+    }
+
+    /// The slot of a key in a Redis cluster: CRC16 (XMODEM) of its tag, or of all of it without
+    /// one.
+    private static func slot(_ key: String) -> UInt16 {
+        let bytes = Array(key.utf8)
+        var hashed = bytes[...]
+        if let start = bytes.firstIndex(of: UInt8(ascii: "{")),
+            let end = bytes[(start + 1)...].firstIndex(of: UInt8(ascii: "}")), end > start + 1
+        {
+            hashed = bytes[(start + 1)..<end]
+        }
+        var crc: UInt16 = 0
+        for byte in hashed {
+            crc ^= UInt16(byte) << 8
+            for _ in 0..<8 { crc = crc & 0x8000 == 0 ? crc << 1 : (crc << 1) ^ 0x1021 }
+        }
+        return crc % 16_384
+    }
+
+    @Test(
+        "The slots of the test are those of Redis", arguments: [("foo", 12_182), ("{foo}:x", 12_182), ("{}foo", 9_500)])
+    func knownSlots(key: String, slot: UInt16) {
+        #expect(Self.slot(key) == slot)
+    }
+
+    @Test(
+        "All keys of a user lie in one slot, and no other user has them, whatever the name",
+        arguments: ["u1", "}x", "{}", "}{", "a}b", "é", "", "}", "}\u{301}x", "%", "%}x", "%%", "{", " "]
+    )
+    func userTags(user: String) {
+        func keys(_ user: String) -> [String] {
+            [
+                self.keys.presence(user), self.keys.usage("type:news", user), self.keys.usage("all", user),
+                self.keys.bucket("calls", user),
+            ]
+        }
+        #expect(Set(keys(user).map(Self.slot)).count == 1)
+        for other in ["%" + user, "%%" + user, "}" + user, "{" + user, user + "}", user + "%", user + "x"] {
+            #expect(Set(keys(user)).isDisjoint(with: keys(other)), "\(other)")
+        }
+    }
+
+    @Test(
+        "Keys with a node's, an organisation's or an account's name stay in their slots",
+        arguments: ["x", "}x", "{}", "", "a}b"])
+    func otherTags(name: String) {
+        let queue = NotificationID(high: 1, low: 2)
+        #expect(Self.slot(self.keys.overflow(name)) == Self.slot(self.keys.overflows))
+        #expect(Self.slot(self.keys.webhookQueue(queue)) == Self.slot(self.keys.webhooksDue))
+        #expect(
+            Self.slot(self.keys.held(.fcm, .bulk, app: name)) == Self.slot(self.keys.deliveries(.fcm, .bulk)))
+        let work = DeliveryWork(notification: queue, device: queue, user: name, attempt: 0, isRepeat: false)
+        #expect(Self.slot(self.keys.sendClaim(work, .fcm)) == Self.slot(self.keys.deliveries(.fcm, .critical)))
+        #expect(self.keys.nodeChannel(name).contains("{node:"))
     }
 
     @Test(

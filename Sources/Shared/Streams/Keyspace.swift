@@ -20,6 +20,17 @@ package struct Keyspace: Sendable {
         self.prefix = prefix
     }
 
+    /// A name from outside as it stands in a hash tag; no two names have the same form.
+    ///
+    /// Redis sees no tag in `{}`: with a name that is empty or begins with the tag's end, the keys
+    /// of one script would lie in several slots.
+    private static func tag(_ name: String) -> String {
+        switch name.utf8.first {
+        case nil, UInt8(ascii: "}"), UInt8(ascii: "%"): "%" + name
+        default: name
+        }
+    }
+
     package func jobs(_ lane: Lane) -> String {
         switch lane {
         case .normal: self.prefix + "jobs"
@@ -95,7 +106,7 @@ package struct Keyspace: Sendable {
     /// What a webhook has yet to be told.
     func webhookQueue(_ webhook: NotificationID) -> String { "\(self.prefix){webhooks}:queue:\(webhook)" }
 
-    package func presence(_ user: String) -> String { "\(self.prefix)presence:{\(user)}" }
+    package func presence(_ user: String) -> String { "\(self.prefix)presence:{\(Self.tag(user))}" }
 
     /// What dispatchers say about their providers.
     var providers: String { "\(self.prefix)providers" }
@@ -112,10 +123,10 @@ package struct Keyspace: Sendable {
     func testTaken(_ id: String) -> String { "\(self.prefix)test-taken:\(id)" }
 
     /// What a user has used up of a rate.
-    func bucket(_ kind: String, _ user: String) -> String { "\(self.prefix)rate:\(kind):{\(user)}" }
+    func bucket(_ kind: String, _ user: String) -> String { "\(self.prefix)rate:\(kind):{\(Self.tag(user))}" }
 
     /// What a user got of something that is capped.
-    func usage(_ kind: String, _ user: String) -> String { "\(self.prefix)used:{\(user)}:\(kind)" }
+    func usage(_ kind: String, _ user: String) -> String { "\(self.prefix)used:{\(Self.tag(user))}:\(kind)" }
 
     package func nodeLease(_ node: String) -> String { "\(self.prefix)node:\(node)" }
 
