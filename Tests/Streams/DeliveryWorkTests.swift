@@ -60,7 +60,9 @@ struct DeliveryWorkTests {
         arguments: [
             "", " ", "x", "1", "1 \(notification)", "1 \(notification) \(device) 0 -", "1 no \(device) 0 - u1",
             "1 \(notification) no 0 - u1", "1 \(notification) \(device) x - u1", "-",
-            "1  \(notification) \(device) 0 - u1",
+            "1  \(notification) \(device) 0 - u1", "1 \(notification) \(device) -1 - u1",
+            // One more try than that could not be counted.
+            "1 \(notification) \(device) 9223372036854775807 - u1", "1 \(notification) \(device) 2147483647 r u1",
         ]
     )
     func malformed(text: String) {

@@ -13,6 +13,8 @@ package import Model
 /// notification off the device.
 package struct DeliveryWork: Sendable, Equatable {
     package static let field = "d"
+    /// No delivery is tried this often; one that says so is malformed.
+    private static let mostAttempts = Int(Int32.max)
 
     package let notification: NotificationID
     package let device: NotificationID
@@ -103,7 +105,8 @@ package struct DeliveryWork: Sendable, Equatable {
         guard let format = parts.first.flatMap({ Int(String(decoding: $0, as: UTF8.self)) }) else { throw .malformed }
         guard format == 1 else { throw .newerFormat }
         guard parts.count == 6, let notification = NotificationID(utf8: parts[1]),
-            let device = NotificationID(utf8: parts[2]), let attempt = Int(String(decoding: parts[3], as: UTF8.self))
+            let device = NotificationID(utf8: parts[2]), let attempt = Int(String(decoding: parts[3], as: UTF8.self)),
+            (0..<Self.mostAttempts).contains(attempt)
         else { throw .malformed }
         self.init(
             notification: notification,
