@@ -106,6 +106,31 @@ struct OutboxTests {
         }
     }
 
+    @Test("a row that is no job keeps no transaction open while Redis is out of reach")
+    func poisonWithoutRedis() async throws {
+        try await Stack.with { stack in
+            let proxy = try await TripwireProxy.start(port: stack.redis.port)
+            // Redis goes when the row is to be set aside.
+            proxy.arm("carillon:dead", .before)
+            _ = try await stack.startDispatcher(environment: ["REDIS_URL": "redis://127.0.0.1:\(proxy.port)/0"])
+            var deep = "1"
+            for _ in 0..<70 { deep = "[\(deep)]" }
+            _ = try await stack.query(Self.insert, Self.job("ada", "deep", #","data":{"a":\#(deep)}"#))
+            try await eventually("Redis is out of reach") { proxy.isTripped }
+            try await eventually("the transaction with the outbox's lock ends", within: .seconds(60)) {
+                try await stack.query(
+                    """
+                    SELECT 1 FROM pg_locks l
+                    JOIN pg_database d ON d.oid = l.database AND d.datname = current_database()
+                    WHERE l.locktype = 'advisory'
+                    """
+                ).isEmpty
+            }
+            #expect(try await Self.waiting(stack) == 1)
+            await proxy.close()
+        }
+    }
+
     @Test("two dispatchers relay in the order of the ids, each row once, while one of them is killed")
     func two() async throws {
         try await Stack.with { stack in

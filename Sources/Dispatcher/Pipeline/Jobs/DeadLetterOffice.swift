@@ -17,17 +17,20 @@ struct DeadLetterOffice: Sendable {
     /// Returns when both have the letters.
     ///
     /// An entry that is set aside twice has one row, and may stand twice in the stream.
-    func setAside(_ letters: [DeadLetter]) async throws {
+    ///
+    /// - Parameter isPatient: whether to try until both have them; if not, what fails is thrown at
+    ///   once, for callers that keep a transaction open meanwhile.
+    func setAside(_ letters: [DeadLetter], isPatient: Bool = true) async throws {
         var rest = letters[...]
         while !rest.isEmpty {
             let batch = Array(rest.prefix(Self.batchSize))
             rest = rest.dropFirst(batch.count)
-            try await self.dispatcher.untilDone("store dead letters") {
+            try await self.dispatcher.untilDone("store dead letters", isFinal: { _ in !isPatient }) {
                 try await self.dispatcher.deadLetters.add(
                     batch.map { ($0.stream, $0.entry, $0.reason, $0.at, $0.fields) }
                 )
             }
-            try await self.dispatcher.untilDone("append dead letters") {
+            try await self.dispatcher.untilDone("append dead letters", isFinal: { _ in !isPatient }) {
                 var commands = RedisBatch()
                 for letter in batch { DeadStream(keys: self.dispatcher.keys).add(letter, in: &commands) }
                 for reply in try await self.dispatcher.redis.send(commands) { _ = try reply.checked() }

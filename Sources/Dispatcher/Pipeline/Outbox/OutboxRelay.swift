@@ -115,7 +115,8 @@ package struct OutboxRelay: Service {
     /// Returns when Redis has all of them.
     private func append(_ rows: [OutboxStore.Row], of database: String) async throws {
         let content = self.read(rows, of: database)
-        try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(content.dead)
+        // The rows' transaction is open: without Redis they stay where they are, and it ends.
+        try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(content.dead, isPatient: false)
         guard !content.jobs.isEmpty else { return }
         let stream = JobStream(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         _ = try await stream.append(content.jobs)
