@@ -385,7 +385,8 @@ let package = Package(
             dependencies: ["Fixtures", "Redis", nioPosix],
             path: "Tests/Redis"
         ),
-        .testTarget(name: "PostgresTests", dependencies: ["Fixtures", "Postgres"], path: "Tests/Postgres"),
+        .testTarget(
+            name: "PostgresTests", dependencies: ["Fixtures", "Postgres", "Threads"], path: "Tests/Postgres"),
         .testTarget(
             name: "TransferTests",
             dependencies: ["ProviderSandbox", "Transfer", crypto], path: "Tests/Transfer"),
@@ -455,8 +456,8 @@ let package = Package(
         .testTarget(
             name: "PipelineTests",
             dependencies: [
-                "Backoff", "Catalog", "Fixtures", "Model", "Pipeline", "Postgres", "Providers", "Redis", "Stores",
-                "Streams", "Zones", logging,
+                "Backoff", "Catalog", "Fixtures", "Model", "Pipeline", "Postgres", "Providers", "Queues", "Redis",
+                "Stores", "Streams", "Transfer", "Zones", logging,
             ],
             path: "Tests/Pipeline"
         ),

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Fixtures
-import Postgres
 import Synchronization
 import Testing
+import Threads
+
+@testable import Postgres
 
 @Suite(.timeLimit(.minutes(10)))
 struct ListenerTests {
@@ -36,6 +38,31 @@ struct ListenerTests {
             defer { listener.close() }
             try await eventually("it listens") { heard.all == ["listening"] }
             try await body(database.pool, heard)
+        }
+    }
+
+    @Test
+    func aThreadThatCannotBeStartedIsTriedAgain() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            let heard = Heard()
+            let starts = Mutex(0)
+            let thread = try #require(PollingThread())
+            let state = ListenerState(
+                database.configuration(applicationName: "patient"), channels: ["news"], thread: thread,
+                logger: TestLog.logger,
+                startThread: { name, body in
+                    let number = starts.withLock { starts in
+                        starts += 1
+                        return starts
+                    }
+                    return number > 2 && DetachedThread.run(name: name, body)
+                },
+                handle: { heard.note($0) }
+            )
+            try #require(thread.start(name: "pg-listen", owner: state))
+            defer { thread.run { state.close() } }
+            try await eventually("it listens") { heard.all == ["listening"] }
+            #expect(starts.withLock { $0 } == 3)
         }
     }
 

@@ -56,10 +56,14 @@ package final class PostgresListener: Sendable {
 ///
 /// `@unchecked Sendable` is sound: everything here is touched on the listener's thread alone.
 final class ListenerState: PollingThread.Owner, @unchecked Sendable {
+    /// Starts a thread of a name; false if there is none to be had.
+    typealias StartThread = @Sendable (_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool
+
     private let configuration: PostgresConfiguration
     private let channels: [String]
     private let thread: PollingThread
     private let logger: Logger
+    private let startThread: StartThread
     private let handle: @Sendable (PostgresListener.Event) -> Void
     private let clock = ContinuousClock()
 
@@ -74,12 +78,14 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
         channels: [String],
         thread: PollingThread,
         logger: Logger,
+        startThread: @escaping StartThread = { DetachedThread.run(name: $0, $1) },
         handle: @escaping @Sendable (PostgresListener.Event) -> Void
     ) {
         self.configuration = configuration
         self.channels = channels
         self.thread = thread
         self.logger = logger
+        self.startThread = startThread
         self.handle = handle
     }
 
@@ -99,7 +105,7 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
         self.isOpening = true
         let configuration = self.configuration
         let script = self.channels.map { "LISTEN \($0)" }.joined(separator: ";")
-        _ = DetachedThread.run(name: "pg-connect") { [self] in
+        let isStarted = self.startThread("pg-connect") { [self] in
             let outcome = BlockingConnection.open(configuration)
             do throws(PostgresError) {
                 let connection = try outcome.get()
@@ -110,6 +116,7 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
                 self.thread.run { self.failed(reason) }
             }
         }
+        if !isStarted { self.failed(PostgresError(.unavailable, "no thread to connect on")) }
     }
 
     private func opened(_ pointer: OpaquePointer) {
