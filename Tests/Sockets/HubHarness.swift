@@ -15,6 +15,7 @@ struct SilentBackend: SocketBackend {
     func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot] { [] }
     func close(_ connections: [(user: String, connection: String)]) async throws {}
     func registered(user: String) async throws -> [String] { [] }
+    func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool] { [] }
     func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
     {}
     func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] { questions.map { _ in nil } }

@@ -77,6 +77,25 @@ struct RepairTests {
         }
     }
 
+    @Test("a socket that presence has lost is registered again and brought up to date, and no other")
+    func audit() async throws {
+        let registered = Notes<String>()
+        let asked = Notes<Int64>()
+        var backend = ScriptedBackend()
+        backend.onAreRegistered = { connections in
+            connections.map { $0 != "lost" || registered.all.contains("lost") }
+        }
+        backend.onRegister = { registered.note($0) }
+        backend.onChanges = { questions in asked.note(questions.map(\.since)) }
+        try await RunningHub.with(backend, { $0.audit = .milliseconds(20) }) { running in
+            _ = try await running.open("a", connection: "here").synced()
+            _ = try await running.open("b", connection: "lost").synced()
+            try await eventually("it is brought up to date") { !asked.all.isEmpty }
+            #expect(registered.all == ["lost"])
+            #expect(asked.all == [ScriptedBackend.version])
+        }
+    }
+
     @Test("a socket that leaves before its turn is not registered again")
     func turns() async throws {
         let gate = Gate()

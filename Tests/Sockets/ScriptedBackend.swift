@@ -18,6 +18,7 @@ struct ScriptedBackend: SocketBackend {
     var changed: (@Sendable (InboxQuestion) -> InboxSnapshot)?
     /// Called with the connections' names, as is the next.
     var onRegister: @Sendable ([String]) async throws -> Void = { _ in }
+    var onAreRegistered: @Sendable ([String]) async throws -> [Bool] = { $0.map { _ in true } }
     var onClose: @Sendable ([String]) async throws -> Void = { _ in }
     var onRegistered: @Sendable (String) async throws -> [String] = { _ in [] }
     var onSetStates: @Sendable ([PresenceChange]) async throws -> Void = { _ in }
@@ -37,6 +38,10 @@ struct ScriptedBackend: SocketBackend {
     }
 
     func registered(user: String) async throws -> [String] { try await self.onRegistered(user) }
+
+    func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool] {
+        try await self.onAreRegistered(connections.map(\.connection))
+    }
 
     func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
     {

@@ -124,6 +124,10 @@ package struct SocketService: SocketBackend {
         return connections.filter { $0.node == self.node }.map(\.connection)
     }
 
+    package func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool] {
+        try await self.presence.areRegistered(connections)
+    }
+
     package func register(
         _ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]
     ) async throws {

@@ -76,6 +76,9 @@ package protocol SocketBackend: Sendable {
     /// The connections that presence names for a user on this node.
     func registered(user: String) async throws -> [String]
 
+    /// Whether presence names each of these connections, in their order.
+    func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool]
+
     /// Registers presence again after the node was out of reach.
     func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
 

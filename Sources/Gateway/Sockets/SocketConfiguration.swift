@@ -28,6 +28,8 @@ package struct SocketConfiguration: Sendable {
     package var holdTime: Duration = .milliseconds(200)
     /// Whether clients of Socket.IO that lost their connection are given what they missed (connection state recovery).
     package var recovery = false
+    /// How often it is looked whether presence names every socket.
+    package var audit: Duration = .seconds(300)
     /// Over how long the closing of all sockets is spread on shutdown.
     package var drain: Duration = .seconds(5)
 

@@ -15,8 +15,9 @@ package final class PresenceRegistry: Sendable {
 
     private let connection: RedisConnection
     private let keys: Keyspace
-    // Whether a node's lease was held, and when that was asked. Bounded by the number of nodes; stale ones are dropped.
-    private let liveness = Mutex<[String: (isHeld: Bool, at: ContinuousClock.Instant)]>([:])
+    // When a node's lease was seen to be held. Bounded by the number of nodes; stale ones are
+    // dropped.
+    private let heldAt = Mutex<[String: ContinuousClock.Instant]>([:])
 
     package init(connection: RedisConnection, keys: Keyspace) {
         self.connection = connection
@@ -102,35 +103,45 @@ package final class PresenceRegistry: Sendable {
 
     /// Asks again about a node that seems to be gone.
     package func doubt(node: String) {
-        self.liveness.withLock { $0[node] = nil }
+        self.heldAt.withLock { $0[node] = nil }
     }
 
     /// Those of `nodes` whose lease is held, to within a second.
+    ///
+    /// Only a held lease is remembered. A node may come back at any moment and register its
+    /// sockets; an answer from before that must not judge them.
     private func held(_ nodes: Set<String>) async throws(RedisError) -> Set<String> {
         let now = ContinuousClock.now
-        var held: Set<String> = []
-        var unknown: [String] = []
-        self.liveness.withLock { liveness in
-            for node in nodes {
-                if let known = liveness[node], now - known.at < Self.livenessAge {
-                    if known.isHeld { held.insert(node) }
-                } else {
-                    unknown.append(node)
-                }
-            }
+        let known = self.heldAt.withLock { heldAt in
+            nodes.filter { node in heldAt[node].map { now - $0 < Self.livenessAge } ?? false }
         }
-        guard !unknown.isEmpty else { return held }
+        let unknown = nodes.subtracting(known).sorted()
+        guard !unknown.isEmpty else { return known }
+        var held = known
         var batch = RedisBatch()
         for node in unknown { batch.append("EXISTS", .text(self.keys.nodeLease(node))) }
-        for (node, reply) in zip(unknown, try await self.connection.send(batch)) {
-            let isHeld = try reply.integer() == 1
-            if isHeld { held.insert(node) }
-            self.liveness.withLock { liveness in
-                if liveness.count > 4_096 { liveness = liveness.filter { now - $0.value.at < Self.livenessAge } }
-                liveness[node] = (isHeld, now)
-            }
+        for (node, reply) in zip(unknown, try await self.connection.send(batch)) where try reply.integer() == 1 {
+            held.insert(node)
+        }
+        let found = held.subtracting(known)
+        self.heldAt.withLock { heldAt in
+            if heldAt.count > 4_096 { heldAt = heldAt.filter { now - $0.value < Self.livenessAge } }
+            for node in found { heldAt[node] = now }
         }
         return held
+    }
+
+    /// Which of these connections are registered, in their order and in one round trip.
+    package func areRegistered(
+        _ entries: [(user: String, connection: String)]
+    ) async throws(RedisError) -> [Bool] {
+        var batch = RedisBatch()
+        for (user, connection) in entries {
+            batch.append("HEXISTS", .text(self.keys.presence(user)), .text(connection))
+        }
+        var areThere: [Bool] = []
+        for reply in try await self.connection.send(batch) { areThere.append(try reply.integer() == 1) }
+        return areThere
     }
 
     private static func text(_ connection: ConnectionPresence) -> String {

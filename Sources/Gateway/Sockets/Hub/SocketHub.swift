@@ -196,6 +196,7 @@ package final class SocketHub: Service {
                 group.addTask { await self.serveHoles() }
                 group.addTask { await self.serveProofs() }
                 group.addTask { await self.serveRepairs() }
+                group.addTask { await self.auditPresence() }
                 group.addTask { await self.serveDepartures() }
                 group.addTask { await self.serveGhosts() }
                 group.addTask { await self.serveCrowds() }
@@ -387,6 +388,40 @@ package final class SocketHub: Service {
             await self.holes.send((question, entry.reference, nil))
         }
         return true
+    }
+
+    /// Checks now and then that presence names every socket; without that, a socket gets nothing.
+    private func auditPresence() async {
+        while true {
+            // Nothing tells that a registration is gone.
+            await cancelWhenGracefulShutdown { try? await Task.sleep(for: self.configuration.audit) }
+            if Task.isCancelled || Task.isShuttingDownGracefully { return }
+            for eventLoop in self.eventLoops {
+                let sockets = await self.ask(eventLoop) { $0.connected } ?? []
+                for start in stride(from: 0, to: sockets.count, by: Self.batchSize) {
+                    await self.audit(Array(sockets[start..<min(start + Self.batchSize, sockets.count)]), on: eventLoop)
+                }
+            }
+        }
+    }
+
+    /// Registers again those of some sockets that presence does not name.
+    ///
+    /// Where presence is out of reach, the next round sees.
+    private func audit(_ sockets: [ObjectIdentifier], on eventLoop: any EventLoop) async {
+        // A socket that is being opened is registered soon.
+        let roster = (await self.ask(eventLoop) { $0.roster(of: sockets) } ?? []).filter { $0.lastVersion != nil }
+        guard !roster.isEmpty,
+            let areThere = try? await self.backend.areRegistered(roster.map { ($0.user, $0.connection) })
+        else { return }
+        let missing = zip(roster, areThere).filter { !$1 }.map(\.0.socket)
+        guard !missing.isEmpty else { return }
+        // Not those that have left meanwhile.
+        let lost = await self.ask(eventLoop) { $0.roster(of: missing) } ?? []
+        guard !lost.isEmpty else { return }
+        self.logger.warning(
+            "open sockets were not registered; registering them again", metadata: ["sockets.lost": "\(lost.count)"])
+        _ = await self.repair(lost.map(\.socket), on: eventLoop)
     }
 
     /// Asks a loop's shard; nil if the loop has ended.
