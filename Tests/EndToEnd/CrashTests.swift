@@ -163,6 +163,48 @@ struct CrashTests {
         }
     }
 
+    @Test("a dispatcher that stood still until others had taken over pushes nothing that they have pushed")
+    func wokenDispatcher() async throws {
+        try await Stack.with { stack in
+            // Calls that get no answer take all that may be under way, so that the rest waits in
+            // hand.
+            let (calls, count) = (8, 40)
+            try await stack.query(
+                """
+                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                    last_used_at)
+                SELECT gen_random_uuid(), name, 'android', 'fcm', 'default', 'production', name, now(), now()
+                FROM (SELECT 'silent-' || n AS name FROM generate_series(1, $1::int4) n
+                    UNION ALL SELECT 'phone-' || n FROM generate_series(1, $2::int4) n) names
+                """,
+                .int4(Int32(calls)), .int4(Int32(count))
+            )
+            let first = try await stack.startDispatcher(name: "first", environment: ["PROVIDER_CALLS": "\(calls)"])
+            func notify(_ name: String, _ count: Int) async throws {
+                let users = (1...count).map { #""\#(name)-\#($0)""# }.joined(separator: ",")
+                try await stack.append([
+                    ("users", "[\(users)]"), ("type", "payment_received"), ("title", "x"), ("lane", "critical"),
+                ])
+            }
+            let stream = Keyspace().deliveries(.fcm, .critical)
+            let group = ConsumerGroup(stream: stream, consumer: "", connection: stack.connection)
+            func pending() async throws -> Int { try await group.consumers().reduce(0) { $0 + $1.pending } }
+            try await notify("silent", calls)
+            try await eventually("its calls are under way") { try await pending() == calls }
+            try await notify("phone", count)
+            try await eventually("it has more in hand than it can call for") { try await pending() > calls + 4 }
+            first.send(SIGSTOP)
+            _ = try await stack.startDispatcher(name: "second")
+            try await eventually("another has pushed all of them", within: .seconds(60)) {
+                stack.pushed().count == count
+            }
+            first.send(SIGCONT)
+            // It ends when it has done with all that it had in hand.
+            #expect(try await first.stop() == .code(0))
+            #expect(stack.pushed().values.allSatisfy { $0 == ["x"] })
+        }
+    }
+
     @Test("what a dead dispatcher was sending is claimed within half a minute, however long its provider takes")
     func takenOver() async throws {
         try await Stack.with { stack in

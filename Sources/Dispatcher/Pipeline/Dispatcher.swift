@@ -170,14 +170,13 @@ package struct Dispatcher: Sendable {
         self.inHand.release(ids, of: group.stream)
     }
 
-    /// Leaves every consumer group where nothing is pending for this dispatcher; the rest is taken over when the lease is void.
+    /// Leaves every consumer group in which nothing is pending for this dispatcher; the rest is
+    /// taken over when the lease is void.
     package func leaveGroups() async {
         var streams = Lane.allCases.map { self.keys.jobs($0) }
         for provider in self.channels.providers { streams += Lane.allCases.map { self.keys.deliveries(provider, $0) } }
         for stream in streams {
-            let group = self.group(stream)
-            guard let pending = try? await group.pending(of: self.name, count: 1), pending.isEmpty else { continue }
-            try? await group.remove(self.name)
+            _ = try? await self.group(stream).remove(self.name)
         }
     }
 

@@ -11,7 +11,32 @@ struct LaneBatch: Sendable {
 
     let lane: Lane
     let group: ConsumerGroup
-    let entries: [StreamEntry]
+    private(set) var entries: [StreamEntry]
+    /// The lease's term in which they were taken.
+    var term = LeaseClock.Term()
+    /// Whether they may have been worked on before.
+    var areRepeats = false
+
+    init(
+        lane: Lane,
+        group: ConsumerGroup,
+        entries: [StreamEntry],
+        term: LeaseClock.Term = LeaseClock.Term(),
+        areRepeats: Bool = false
+    ) {
+        self.lane = lane
+        self.group = group
+        self.entries = entries
+        self.term = term
+        self.areRepeats = areRepeats
+    }
+
+    /// The same with some of its entries.
+    func with(_ entries: [StreamEntry]) -> LaneBatch {
+        var batch = self
+        batch.entries = entries
+        return batch
+    }
 
     /// The batch in parts that name ``mostRecipients`` at most, in order; those of one entry stay together.
     ///
@@ -20,7 +45,7 @@ struct LaneBatch: Sendable {
         let ranges = Self.parts(of: self.entries, recipients: Self.mostRecipients)
         // Most batches have one part.
         guard ranges.count > 1 else { return [self] }
-        return ranges.map { LaneBatch(lane: self.lane, group: self.group, entries: Array(self.entries[$0])) }
+        return ranges.map { self.with(Array(self.entries[$0])) }
     }
 
     /// Where to part entries so that none but a single one names more than `limit` recipients.

@@ -12,6 +12,7 @@ import Streams
 /// Takes batches from one stream and offers them to the workers, until the process shuts down.
 struct LaneReader: Sendable {
     private static let block: Duration = .seconds(1)
+    private static let leasePoll: Duration = .milliseconds(200)
 
     let lane: Lane
     let group: ConsumerGroup
@@ -20,18 +21,25 @@ struct LaneReader: Sendable {
     let count: Int
     let queue: LaneQueue<LaneBatch>
     let inHand: EntriesInHand
+    let leaseClock: LeaseClock
     let logger: Logger
 
     func run() async throws {
         let backoff = Backoff(base: .milliseconds(50), limit: .seconds(2))
         var failures = 0
         while goesOn {
+            // Without a lease, others may take over each entry at once. The term is taken before
+            // the read: the process may stand still between Redis's reply and its next step.
+            guard let term = self.leaseClock.term else {
+                await pause(for: Self.leasePoll)
+                continue
+            }
             do {
                 let entries = try await self.group.read(on: self.connection, count: self.count, block: Self.block)
                 failures = 0
                 guard !entries.isEmpty else { continue }
                 self.inHand.take(entries.lazy.map(\.id), of: self.group.stream)
-                let batch = LaneBatch(lane: self.lane, group: self.group, entries: entries)
+                let batch = LaneBatch(lane: self.lane, group: self.group, entries: entries, term: term)
                 for part in batch.parts() { await self.queue.send(part, lane: self.lane) }
             } catch {
                 if failures == 0 {

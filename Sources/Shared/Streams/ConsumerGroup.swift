@@ -147,33 +147,55 @@ package struct ConsumerGroup: Sendable {
         return pending
     }
 
-    /// Whether an entry is still pending for this consumer.
-    package func owns(_ id: String) async throws(RedisError) -> Bool {
-        let reply = try await self.connection.send(
-            "XPENDING", .text(self.stream), .text(Keyspace.group), .text(id), .text(id), "1", .text(self.consumer)
+    /// Keeps entries that this consumer has taken and others may have taken over.
+    ///
+    /// Those that it still has count as handed out just now, so that no rival claims them.
+    ///
+    /// - Returns: the entries that this consumer has, and those that Redis has lost altogether.
+    package func keep(_ ids: [String]) async throws(RedisError) -> Set<String> {
+        guard !ids.isEmpty else { return [] }
+        let reply = try await self.connection.run(
+            StreamScripts.keepEntries,
+            keys: [.text(self.stream)],
+            arguments: [.text(Keyspace.group), .text(self.consumer)] + ids.map { .text($0) }
         )
-        guard var cursor = try reply.cursor() else { return false }
-        return try cursor.array() == 1
+        return Set(try reply.strings())
     }
 
     /// Takes over one entry of a consumer that is gone.
     ///
-    /// - Parameter idle: what was handed out more recently stays, so that of two that claim only one gets it.
+    /// - Parameter idle: entries that were handed out more recently stay with their consumer.
     /// - Returns: the entry; nil if somebody else has it by now or it was deleted.
     package func claim(_ id: String, idle: Duration) async throws(RedisError) -> StreamEntry? {
-        let reply = try await self.connection.send(
-            "XCLAIM", .text(self.stream), .text(Keyspace.group), .text(self.consumer),
-            .integer(idle.components.seconds * 1_000), .text(id)
-        )
-        guard var cursor = try reply.cursor() else { return nil }
-        return try StreamEntry.read(&cursor).first
+        try await self.claim([id], idle: idle).first
     }
 
-    /// Forgets a consumer that has nothing pending.
-    package func remove(_ consumer: String) async throws(RedisError) {
-        try await self.connection.send(
-            "XGROUP", "DELCONSUMER", .text(self.stream), .text(Keyspace.group), .text(consumer)
+    /// Takes over entries of a consumer that is gone, in one step.
+    ///
+    /// - Parameter idle: entries that were handed out more recently stay with their consumer.
+    /// - Returns: the entries, without those that another consumer has by now or that were deleted.
+    package func claim(_ ids: [String], idle: Duration) async throws(RedisError) -> [StreamEntry] {
+        guard !ids.isEmpty else { return [] }
+        let reply = try await self.connection.send(
+            [
+                "XCLAIM", .text(self.stream), .text(Keyspace.group), .text(self.consumer),
+                .integer(idle.components.seconds * 1_000),
+            ] + ids.map { .text($0) }
         )
+        guard var cursor = try reply.cursor() else { return [] }
+        return try StreamEntry.read(&cursor)
+    }
+
+    /// Removes a consumer unless it has entries pending, which would never be handed out again.
+    ///
+    /// - Returns: whether it is gone.
+    @discardableResult
+    package func remove(_ consumer: String) async throws(RedisError) -> Bool {
+        try await self.connection.run(
+            StreamScripts.removeConsumer,
+            keys: [.text(self.stream)],
+            arguments: [.text(Keyspace.group), .text(consumer)]
+        ).integer() == 1
     }
 
     /// How many entries the stream holds, taken ones included.

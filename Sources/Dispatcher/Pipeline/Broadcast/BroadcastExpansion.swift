@@ -149,6 +149,7 @@ struct BroadcastExpansion: Sendable {
             return await self.dispatcher.tell(told)
         }
         let complete = page
+        let fence = self.dispatcher.fence()
         let batch = try await self.dispatcher.untilDone(
             "store a page",
             isFinal: { ($0 as? PostgresError)?.isRefusal ?? false }
@@ -171,7 +172,7 @@ struct BroadcastExpansion: Sendable {
             open.append(item)
         }
         let router = Router(dispatcher: self.dispatcher)
-        try await router.route(open, catalog: catalog)
+        try await router.route(open, catalog: catalog, within: fence)
         try await router.publish(batch.replacements)
         await self.dispatcher.tell(told + self.dispatcher.events(of: batch.replacements))
     }

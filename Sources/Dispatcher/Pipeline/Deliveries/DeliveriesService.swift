@@ -124,6 +124,7 @@ package struct DeliveriesService: Service {
             count: self.batchSize,
             queue: queue,
             inHand: self.dispatcher.inHand,
+            leaseClock: self.dispatcher.leaseClock,
             logger: self.dispatcher.logger
         )
         try await reader.run()

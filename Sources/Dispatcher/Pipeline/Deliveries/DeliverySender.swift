@@ -34,9 +34,11 @@ struct DeliverySender: Sendable {
 
     fileprivate struct Item: Sendable {
         let entry: StreamEntry
-        let work: DeliveryWork
-        let facts: DeliveryStore.Facts?
-        let lookedUpAt: ContinuousClock.Instant
+        var work: DeliveryWork
+        var facts: DeliveryStore.Facts?
+        var lookedUpAt: ContinuousClock.Instant
+        /// The lease's term in which the entry is this process's.
+        var term: LeaseClock.Term
     }
 
     /// Claims a batch and looks it up, and hands what is not to be sent to `settle`.
@@ -44,7 +46,8 @@ struct DeliverySender: Sendable {
         _ batch: LaneBatch,
         settle: @Sendable (DeliveryOutcome) async -> Void
     ) async throws -> Prepared {
-        Prepared(batch: batch, items: try await self.items(batch, areRepeats: false, settle: settle))
+        let owned = try await self.dispatcher.owned(batch)
+        return Prepared(batch: owned, items: try await self.items(owned, settle: settle))
     }
 
     /// Sends a batch, each delivery in a task of its own, and hands every outcome to `settle`.
@@ -68,14 +71,15 @@ struct DeliverySender: Sendable {
 
     /// Sends one entry alone.
     func sendAlone(_ batch: LaneBatch, settle: @escaping @Sendable (DeliveryOutcome) async -> Void) async throws {
-        for item in try await self.items(batch, areRepeats: true, settle: settle) {
+        var batch = batch
+        batch.areRepeats = true
+        for item in try await self.items(batch, settle: settle) {
             if let outcome = await self.send(item, batch) { await settle(outcome) }
         }
     }
 
     private func items(
         _ batch: LaneBatch,
-        areRepeats: Bool,
         settle: @Sendable (DeliveryOutcome) async -> Void
     ) async throws -> [Item] {
         var works: [(StreamEntry, DeliveryWork)] = []
@@ -83,7 +87,7 @@ struct DeliverySender: Sendable {
             do throws(DeliveryWork.Fault) {
                 guard let text = entry[DeliveryWork.field] else { throw .malformed }
                 let work = try DeliveryWork(text)
-                works.append((entry, areRepeats ? work.asRepeat : work))
+                works.append((entry, batch.areRepeats ? work.asRepeat : work))
             } catch .newerFormat {
                 continue
             } catch {
@@ -97,18 +101,24 @@ struct DeliverySender: Sendable {
         {
             let held = DeliveryOutcome.Result.heldBack(until: until, reason: "out_of_use", app: app)
             for (entry, work) in works {
-                let item = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now)
+                let item = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now, term: batch.term)
                 await settle(self.outcome(entry, batch, item, held))
             }
             return []
         }
         works = try await self.claimed(works, batch, settle: settle)
-        let keys = works.map { ($0.1.user, $0.1.notification, $0.1.device, $0.1.isRepeat) }
         let now = ContinuousClock.now
-        let facts = try await self.dispatcher.untilDone("look up deliveries") {
+        let facts = try await self.lookUp(works.map(\.1))
+        return zip(works, facts).map {
+            Item(entry: $0.0, work: $0.1, facts: $1, lookedUpAt: now, term: batch.term)
+        }
+    }
+
+    private func lookUp(_ works: [DeliveryWork]) async throws -> [DeliveryStore.Facts?] {
+        let keys = works.map { ($0.user, $0.notification, $0.device, $0.isRepeat) }
+        return try await self.dispatcher.untilDone("look up deliveries") {
             try await self.dispatcher.deliveries.facts(keys, categories: self.dispatcher.catalog.categories)
         }
-        return zip(works, facts).map { Item(entry: $0.0, work: $0.1, facts: $1, lookedUpAt: now) }
     }
 
     /// Those that no other entry is being sent for, here or by another dispatcher.
@@ -125,23 +135,37 @@ struct DeliverySender: Sendable {
                 works.map { (work: $0.1, entry: $0.0.id) }, provider: self.provider, lane: batch.lane)
         }
         for ((entry, work), isTaken) in zip(works, isTaken) where !isTaken {
-            let twin = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now)
+            let twin = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now, term: batch.term)
             await settle(self.outcome(entry, batch, twin, .refused(.underWay)))
         }
         return zip(works, isTaken).compactMap { $1 ? $0 : nil }
     }
 
-    /// The facts as the gate must see them: what waited for its turn while the provider was slow is looked up anew.
+    /// Returns a delivery as the gate must see it.
     ///
-    /// - Returns: nil if the notification or the device is gone.
+    /// One that waited while the provider was slow is looked up again. After a lapse of the lease,
+    /// the stream tells whose the entry is, and the record of attempts what others have sent.
+    ///
+    /// - Returns: nil if the entry is another dispatcher's by now.
     /// - Throws: `CancellationError`.
-    private func freshFacts(_ item: Item) async throws -> DeliveryStore.Facts? {
-        guard item.facts != nil, ContinuousClock.now - item.lookedUpAt > Self.freshness else { return item.facts }
-        let key = (item.work.user, item.work.notification, item.work.device, item.work.isRepeat)
-        let found = try await self.dispatcher.untilDone("look up a delivery") {
-            try await self.dispatcher.deliveries.facts([key], categories: self.dispatcher.catalog.categories)
+    private func current(_ item: Item, _ group: ConsumerGroup) async throws -> Item? {
+        var item = item
+        var isOld = item.facts != nil && ContinuousClock.now - item.lookedUpAt > Self.freshness
+        while true {
+            if !self.dispatcher.leaseClock.holds(item.term) {
+                let kept = try await self.dispatcher.keep([item.entry.id], of: group)
+                guard kept.ids.contains(item.entry.id) else { return nil }
+                item.term = kept.term
+                item.work = item.work.asRepeat
+                isOld = true
+            }
+            if isOld {
+                item.lookedUpAt = .now
+                item.facts = try await self.lookUp([item.work]).first ?? nil
+                isOld = false
+            }
+            if self.dispatcher.leaseClock.holds(item.term) { return item }
         }
-        return found.first ?? nil
     }
 
     private func outcome(
@@ -166,40 +190,57 @@ struct DeliverySender: Sendable {
         )
     }
 
-    /// Nil if this process may no longer act: somebody else takes the entry over.
+    /// Nil if this process may no longer act: another one takes the entry over.
     private func send(_ item: Item, _ batch: LaneBatch) async -> DeliveryOutcome? {
-        guard await self.mayAct(on: item.entry, batch.group) else { return self.giveUp(item, batch) }
-        let found: DeliveryStore.Facts?
-        do {
-            found = try await self.freshFacts(item)
-        } catch {
-            // The process ends: the entry stays pending, and somebody else takes it over.
-            return self.giveUp(item, batch)
+        var item = item
+        while true {
+            do {
+                guard let current = try await self.current(item, batch.group) else { return self.giveUp(item, batch) }
+                item = current
+            } catch {
+                // The process ends: the entry stays pending, and another one takes it over.
+                return self.giveUp(item, batch)
+            }
+            guard let facts = item.facts else { return self.outcome(item.entry, batch, item, .gone) }
+            let now = self.dispatcher.now()
+            if let refusal = self.gate(facts, item.work, now: now) {
+                return self.outcome(item.entry, batch, item, refusal)
+            }
+            guard let way = self.dispatcher.channels.way(to: facts.device) else {
+                return self.outcome(item.entry, batch, item, .noProvider)
+            }
+            let service = way.channel.service(of: facts.device)
+            if let held = await self.hold(way, service, now: now) { return self.outcome(item.entry, batch, item, held) }
+            // Asking for the turn may have taken longer than the lease.
+            if self.dispatcher.leaseClock.holds(item.term) {
+                return await self.call(item, facts, batch, way.channel, service, since: now)
+            }
+            self.health.withdraw(way.channel.app, service: service)
         }
-        guard let facts = found else { return self.outcome(item.entry, batch, item, .gone) }
-        let now = self.dispatcher.now()
-        if let refusal = self.gate(facts, item.work, now: now) {
-            return self.outcome(item.entry, batch, item, refusal)
-        }
-        guard let way = self.dispatcher.channels.way(to: facts.device) else {
-            return self.outcome(item.entry, batch, item, .noProvider)
-        }
-        let service = way.channel.service(of: facts.device)
-        if let held = await self.hold(way, service, now: now) { return self.outcome(item.entry, batch, item, held) }
+    }
+
+    /// Calls the provider, which has been admitted.
+    private func call(
+        _ item: Item,
+        _ facts: DeliveryStore.Facts,
+        _ batch: LaneBatch,
+        _ channel: any ProviderChannel,
+        _ service: String?,
+        since now: Timestamp
+    ) async -> DeliveryOutcome {
         let start = ContinuousClock.now
         let reply = await DeliverySpan.send(
-            self.message(facts, item.work, batch.lane, by: way.channel, now: now), to: facts.device, by: way.channel,
+            self.message(facts, item.work, batch.lane, by: channel, now: now), to: facts.device, by: channel,
             attempt: item.work.attempt)
         let duration = ContinuousClock.now - start
         let end = self.dispatcher.now()
-        self.health.note(reply, app: way.channel.app, service: service, since: now, now: end)
+        self.health.note(reply, app: channel.app, service: service, since: now, now: end)
         if case .answered(.slowDown(_, let after)) = reply.result {
-            await self.slowDown(way.channel.account, service, until: end + after, now: end)
+            await self.slowDown(channel.account, service, until: end + after, now: end)
         }
-        let result = DeliveryOutcome.Result(reply, app: way.channel.app, again: end + Self.queuePause)
+        let result = DeliveryOutcome.Result(reply, app: channel.app, again: end + Self.queuePause)
         if result.isCall { self.metrics.duration.recordNanoseconds(duration.inMicroseconds * 1_000) }
-        return self.outcome(
-            item.entry, batch, item, result, app: way.channel.app, sentAt: now, duration: duration)
+        return self.outcome(item.entry, batch, item, result, app: channel.app, sentAt: now, duration: duration)
     }
 
     /// Why a call is not made now; nil if it is, and is under way then.
@@ -260,23 +301,10 @@ struct DeliverySender: Sendable {
         return message
     }
 
-    /// Leaves an entry to whoever takes it over.
+    /// Leaves an entry to the dispatcher that takes it over.
     private func giveUp(_ item: Item, _ batch: LaneBatch) -> DeliveryOutcome? {
         self.dispatcher.inHand.release([item.entry.id], of: batch.group.stream)
         return nil
-    }
-
-    /// Whether the entry is this process's.
-    ///
-    /// One whose lease had lapsed waits until it is held again, and then looks.
-    private func mayAct(on entry: StreamEntry, _ group: ConsumerGroup) async -> Bool {
-        if self.dispatcher.leaseClock.isHeld { return true }
-        while !Task.isCancelled {
-            if self.dispatcher.leaseClock.isHeld, let isOwned = try? await group.owns(entry.id) { return isOwned }
-            // The lease is renewed every few seconds; until then there is nothing to ask.
-            try? await Task.sleep(for: .milliseconds(500))
-        }
-        return false
     }
 
     /// Asks once more, now that the call would be made; nil lets it pass.

@@ -43,10 +43,11 @@ package struct DigestService: Service {
 
     private func flush() async throws -> Int {
         let now = self.dispatcher.now()
+        let fence = self.dispatcher.fence(for: Self.hold)
         let due = try await self.dispatcher.digests.take(now: now, until: now + Self.hold, limit: Self.batchSize)
         guard !due.isEmpty else { return 0 }
         let summaries = due.filter { $0.count > 0 }
-        let sent = try await self.send(summaries, now: now)
+        let sent = try await self.send(summaries, now: now, within: fence)
         try await self.tell(due, summaries: sent)
         try await self.dispatcher.untilDone("remove digests") {
             try await self.dispatcher.digests.remove(due.map(\.id))
@@ -60,7 +61,8 @@ package struct DigestService: Service {
     /// - Returns: the summaries, by their windows.
     private func send(
         _ due: [DigestStore.Due],
-        now: Timestamp
+        now: Timestamp,
+        within fence: Fence
     ) async throws -> [NotificationID: Notification] {
         guard !due.isEmpty else { return [:] }
         let catalog = self.dispatcher.catalog
@@ -89,7 +91,7 @@ package struct DigestService: Service {
             }
         }
         let router = Router(dispatcher: self.dispatcher)
-        try await router.route(open)
+        try await router.route(open, within: fence)
         try await router.publish(batch.replacements)
         await self.dispatcher.tell(told + self.dispatcher.events(of: batch.replacements))
         return Dictionary(uniqueKeysWithValues: zip(due.map(\.id), decided))

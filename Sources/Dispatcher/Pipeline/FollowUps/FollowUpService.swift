@@ -44,6 +44,7 @@ package struct FollowUpService: Service {
     private func follow() async throws -> Int {
         let now = self.dispatcher.now()
         let until = now + Self.hold
+        let fence = self.dispatcher.fence(for: Self.hold)
         let taken = try await self.dispatcher.followUps.take(now: now, until: until, limit: Self.batchSize)
         guard !taken.isEmpty else { return 0 }
         var present: [(item: FollowUpStore.Item, stand: FollowUpStore.Facts)] = []
@@ -86,6 +87,8 @@ package struct FollowUpService: Service {
                 if kind != .release, plan.deliveries.count > before { handedOn.append(present[index].item) }
             }
         }
+        // Another dispatcher may have taken them; if not, they come up again.
+        guard fence.isOpen else { return taken.count }
         try await ReleaseSummary(dispatcher: self.dispatcher).add(releases, to: &plan)
         try await router.carryOut(plan)
         await self.dispatcher.tell(plan.told)

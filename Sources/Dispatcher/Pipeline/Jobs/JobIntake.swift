@@ -19,11 +19,10 @@ struct JobIntake: Sendable {
     let dispatcher: Dispatcher
 
     /// Decodes and stores a batch.
-    ///
-    /// - Parameter areRepeats: whether the entries were handed out before.
-    func take(_ batch: LaneBatch, areRepeats: Bool) async throws -> StoredBatch {
+    func take(_ batch: LaneBatch) async throws -> StoredBatch {
         let catalog = self.dispatcher.catalog
-        var stored = StoredBatch(group: batch.group, catalog: catalog)
+        let areRepeats = batch.areRepeats
+        var stored = StoredBatch(group: batch.group, catalog: catalog, fence: Fence(batch.term))
         stored.finished = batch.entries.map(\.id)
         let now = self.dispatcher.now()
         var sorted = StageClock.decode.measure { self.sort(batch, catalog, now: now, into: &stored) }
@@ -79,11 +78,13 @@ struct JobIntake: Sendable {
                 switch job.payload {
                 case .event(let name, let arguments) where job.audience == .everyone:
                     stored.eventsForEveryone.append(
-                        StoredBatch.EventForEveryone(name: name, arguments: arguments, except: job.except)
+                        StoredBatch.EventForEveryone(
+                            entry: entry.id, name: name, arguments: arguments, except: job.except)
                     )
                 case .event(let name, let arguments):
                     for user in Self.users(job) {
-                        stored.events.append(StoredBatch.Event(user: user, name: name, arguments: arguments))
+                        stored.events.append(
+                            StoredBatch.Event(entry: entry.id, user: user, name: name, arguments: arguments))
                     }
                 case .notification(var content):
                     sorted.spans.begin(&content, origin: origin, lane: lane, now: now)

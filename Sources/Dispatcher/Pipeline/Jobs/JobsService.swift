@@ -50,9 +50,10 @@ package struct JobsService: Service {
                 defer { stored.finish() }
                 let intake = JobIntake(dispatcher: self.dispatcher)
                 while let taken = await taken.receive() {
-                    let batch = try await self.overflow?.relieve(taken) ?? taken
+                    let owned = try await self.dispatcher.owned(taken)
+                    let batch = try await self.overflow?.relieve(owned) ?? owned
                     guard !batch.entries.isEmpty else { continue }
-                    await stored.send(try await intake.take(batch, areRepeats: false), lane: .critical)
+                    await stored.send(try await intake.take(batch), lane: .critical)
                 }
             }
             group.addTask {
@@ -74,6 +75,7 @@ package struct JobsService: Service {
                     count: Self.batchSize,
                     queue: queue,
                     inHand: self.dispatcher.inHand,
+                    leaseClock: self.dispatcher.leaseClock,
                     logger: self.dispatcher.logger
                 )
                 group.addTask { try await reader.run() }

@@ -78,7 +78,7 @@ final class OverflowGuard: Sendable {
         let ids = Set(excess.map(\.entry.id))
         try await self.dispatcher.acknowledge(Array(ids), batch.group)
         PipelineMetrics.overflowed.increment(by: excess.count)
-        return LaneBatch(lane: batch.lane, group: batch.group, entries: batch.entries.filter { !ids.contains($0.id) })
+        return batch.with(batch.entries.filter { !ids.contains($0.id) })
     }
 
     private func excess(_ batch: LaneBatch) -> [(org: String, entry: StreamEntry)] {

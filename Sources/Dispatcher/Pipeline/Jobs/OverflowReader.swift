@@ -40,7 +40,8 @@ struct OverflowReader: Sendable {
     private func round(_ streams: OverflowStreams) async throws -> Int {
         var count = 0
         for org in try await streams.orgs() {
-            guard goesOn else { break }
+            // As for the lanes: nothing is read without a lease.
+            guard goesOn, let term = self.dispatcher.leaseClock.term else { break }
             let group = self.dispatcher.group(self.dispatcher.keys.overflow(org))
             let entries = try await group.takeWaiting(count: Self.batchSize)
             guard !entries.isEmpty else {
@@ -50,7 +51,7 @@ struct OverflowReader: Sendable {
             count += entries.count
             PipelineMetrics.returned.increment(by: entries.count)
             self.dispatcher.inHand.take(entries.lazy.map(\.id), of: group.stream)
-            let batch = LaneBatch(lane: .bulk, group: group, entries: entries)
+            let batch = LaneBatch(lane: .bulk, group: group, entries: entries, term: term)
             for part in batch.parts() { await self.queue.send(part, lane: .bulk) }
         }
         return count

@@ -21,7 +21,8 @@ struct Router: Sendable {
 
     /// Fans a batch out and, when all of it is in the next stage's hands, acknowledges it.
     func finish(_ batch: StoredBatch) async throws {
-        let told = try await self.routeWithoutTelling(batch.open, batch.catalog)
+        let batch = try await self.owned(batch)
+        let told = try await self.routeWithoutTelling(batch.open, batch.catalog, within: batch.fence)
         try await self.show(batch.shown)
         try await self.publish(batch.replaced)
         try await self.publish(batch.events)
@@ -31,18 +32,28 @@ struct Router: Sendable {
         PipelineMetrics.jobs.increment(by: batch.finished.count)
     }
 
+    /// A batch without what other dispatchers have taken over since it was taken.
+    private func owned(_ batch: StoredBatch) async throws -> StoredBatch {
+        // Schedules and digests fire without a stream entry.
+        guard !batch.finished.isEmpty, !self.dispatcher.leaseClock.holds(batch.fence.term) else { return batch }
+        return batch.keeping(try await self.dispatcher.keep(batch.finished, of: batch.group).ids)
+    }
+
     /// Routes notifications that were just stored, or found without an owner.
     ///
-    /// - Parameter catalog: the one that they were stored by; the current one if nil.
-    func route(_ open: [StoredBatch.Open], catalog: Catalog? = nil) async throws {
-        let told = try await self.routeWithoutTelling(open, catalog ?? self.dispatcher.catalog)
+    /// - Parameters:
+    ///   - catalog: the one that they were stored by; the current one if nil.
+    ///   - fence: around the rows; without one, each notification may have been sent before.
+    func route(_ open: [StoredBatch.Open], catalog: Catalog? = nil, within fence: Fence? = nil) async throws {
+        let told = try await self.routeWithoutTelling(open, catalog ?? self.dispatcher.catalog, within: fence)
         await self.dispatcher.tell(told)
     }
 
     /// - Returns: what upstream apps are to be told.
     private func routeWithoutTelling(
         _ open: [StoredBatch.Open],
-        _ catalog: Catalog
+        _ catalog: Catalog,
+        within fence: Fence?
     ) async throws -> [LifecycleEvent] {
         try await self.advance(
             open.map {
@@ -50,7 +61,8 @@ struct Router: Sendable {
                     notification: $0.notification, unread: $0.unread, isRepeat: $0.isRepeat, wishes: $0.wishes,
                     progress: .stored)
             },
-            catalog
+            catalog,
+            within: fence
         )
     }
 
@@ -66,7 +78,11 @@ struct Router: Sendable {
     /// Decides about each notification and does what was decided.
     ///
     /// - Returns: what upstream apps are to be told.
-    private func advance(_ items: [RouteItem], _ catalog: Catalog) async throws -> [LifecycleEvent] {
+    private func advance(
+        _ items: [RouteItem],
+        _ catalog: Catalog,
+        within fence: Fence? = nil
+    ) async throws -> [LifecycleEvent] {
         guard !items.isEmpty else { return [] }
         let facts = try await RouteFacts(items, catalog: catalog, dispatcher: self.dispatcher)
         let plan = StageClock.route.measure {
@@ -77,7 +93,7 @@ struct Router: Sendable {
             }
             return plan
         }
-        try await self.carryOut(plan)
+        try await self.carryOut(plan, within: fence)
         return plan.told
     }
 
@@ -193,7 +209,9 @@ struct Router: Sendable {
     // MARK: Doing
 
     /// Puts off first, so that nothing is out whose later part nobody would remember.
-    func carryOut(_ plan: RoutePlan) async throws {
+    ///
+    /// - Parameter fence: around the plan's rows; without one, each may have been sent before.
+    func carryOut(_ plan: RoutePlan, within fence: Fence? = nil) async throws {
         try await self.dispatcher.putOff(plan.postponed)
         let (remembered, now) = (plan.remembered, self.dispatcher.now())
         if !remembered.isEmpty {
@@ -208,7 +226,7 @@ struct Router: Sendable {
             }
         }
         try await self.publish(plan)
-        try await self.deliver(plan.deliveries)
+        try await self.deliver(plan.deliveries, within: fence)
         let (marks, notes) = (plan.marks, plan.notes)
         if !marks.isEmpty || !notes.isEmpty {
             try await self.dispatcher.untilDone("mark notifications") {
@@ -276,18 +294,18 @@ struct Router: Sendable {
                     notification: one.notification, device: one.device.id, user: one.user, attempt: 0, isRepeat: true)
             )
         }
-        try await self.deliver(deliveries)
+        try await self.deliver(deliveries, within: nil)
     }
 
-    private func deliver(_ deliveries: [RoutePlan.Delivery]) async throws {
+    private func deliver(_ deliveries: [RoutePlan.Delivery], within fence: Fence?) async throws {
         guard !deliveries.isEmpty else { return }
         var isSecondTry = false
         try await self.dispatcher.untilDone("append deliveries") {
             var batch = RedisBatch()
             for delivery in deliveries {
-                // Whoever tries again does not know what arrived the first time; whoever stood still so long that others took
-                // over does not know what they sent.
-                let isUnsure = isSecondTry || !self.dispatcher.leaseClock.isHeld
+                // A second try does not know what arrived the first time, and a dispatcher that
+                // stood still does not know what was sent by those who took over meanwhile.
+                let isUnsure = isSecondTry || !(fence.map { self.dispatcher.holds($0) } ?? false)
                 let work = isUnsure ? delivery.work.asRepeat : delivery.work
                 batch.append(
                     "XADD", .text(self.dispatcher.keys.deliveries(delivery.provider, delivery.lane)), "*",

@@ -13,7 +13,7 @@ struct StoredBatch: Sendable {
         let notification: Notification
         let unread: Int32
         /// Whether it may have been fanned out before.
-        let isRepeat: Bool
+        var isRepeat: Bool
         /// What the user wants of it; nil if that is not known.
         var wishes: RecipientStore.Wishes?
 
@@ -53,6 +53,8 @@ struct StoredBatch: Sendable {
 
     /// An event that goes to sockets only.
     struct Event: Sendable {
+        /// The stream entry's id; empty for a page of a broadcast.
+        var entry = ""
         let user: String
         let name: String
         let arguments: [UInt8]
@@ -60,6 +62,7 @@ struct StoredBatch: Sendable {
 
     /// An event that goes to every socket but those of some users.
     struct EventForEveryone: Sendable {
+        let entry: String
         let name: String
         let arguments: [UInt8]
         let except: [String]
@@ -68,6 +71,8 @@ struct StoredBatch: Sendable {
     let group: ConsumerGroup
     /// The one that the batch began with.
     let catalog: Catalog
+    /// Holds while the stored rows are this process's alone.
+    let fence: Fence
     var open: [Open] = []
     var events: [Event] = []
     var eventsForEveryone: [EventForEveryone] = []
@@ -81,6 +86,19 @@ struct StoredBatch: Sendable {
     var finished: [String] = []
     /// Entries, each with its stream, whose job id somebody has who was told something else.
     var conflicts: Set<String> = []
+
+    /// The batch with those of its entries that are still this process's.
+    ///
+    /// The dispatcher that took over the others sends their events and acknowledges them.
+    /// Notifications stay, as repeats.
+    func keeping(_ entries: Set<String>) -> StoredBatch {
+        var batch = self
+        batch.finished.removeAll { !entries.contains($0) }
+        batch.events.removeAll { !entries.contains($0.entry) }
+        batch.eventsForEveryone.removeAll { !entries.contains($0.entry) }
+        for index in batch.open.indices { batch.open[index].isRepeat = true }
+        return batch
+    }
 
     /// Hands on what users want of their notifications, so that nobody has to ask again.
     mutating func setWishes(_ wishes: (NotificationID) -> RecipientStore.Wishes) {

@@ -9,25 +9,28 @@ import Streams
 
 /// Takes over the work of dispatchers whose lease is void; and its own whose reply got lost.
 ///
-/// A job that was handed out before is worked on alone, so that one that kills its dispatcher takes no other with it; after
-/// three such deaths it is set aside. A delivery waits for a provider, so that one by one would take minutes: the first time
-/// it is taken over, several go at once, each by itself; from then on it is worked on alone as well. Each provider is seen to
-/// by itself, so that one that hangs keeps nobody else's work waiting.
+/// The stream counts how often an entry was handed out. After the first time, entries go together:
+/// jobs in batches, as a backlog would take seconds one by one, and deliveries several at once,
+/// each by itself, as each waits for a provider. After that, an entry is worked on alone, so that
+/// one that kills its dispatcher takes no other with it; after three such deaths it is set aside.
+/// Each provider has a task of its own, so that one that hangs holds up no other.
 package struct ClaimService: Service {
     /// How the entries of a stream are worked on.
     private struct Pace {
-        /// How many that were handed out once go at the same time.
-        let width: Int
-        /// How often an entry is handed out before it is set aside.
-        let mostDeliveries: Int
+        /// How many that were handed out once go at the same time, each by itself; nil for one
+        /// batch.
+        let width: Int?
 
-        /// The first time in a batch, then three times alone.
-        static let jobs = Pace(width: 1, mostDeliveries: 4)
-        /// The first time in a batch, then beside others, then three times alone.
-        static let deliveries = Pace(width: 16, mostDeliveries: 5)
+        static let jobs = Pace(width: nil)
+        static let deliveries = Pace(width: 16)
     }
 
-    private typealias Work = @Sendable (StreamEntry) async throws -> Void
+    /// Works on entries as one batch.
+    private typealias Work = @Sendable (_ entries: [StreamEntry], LeaseClock.Term) async throws -> Void
+
+    /// How often an entry is handed out until it is set aside: in a batch, with others, thrice
+    /// alone.
+    private static let mostDeliveries = 5
 
     private static let interval: Duration = .seconds(3)
     /// Two that claim at once: the second finds the entry handed out just now, and lets it be.
@@ -64,31 +67,38 @@ package struct ClaimService: Service {
     private func claimJobs() async {
         for lane in Lane.allCases {
             let stream = self.dispatcher.keys.jobs(lane)
-            await self.claim(stream, .jobs) { try await self.finishJob($0, lane, of: stream) }
+            await self.claim(stream, .jobs) { try await self.finishJobs($0, lane, of: stream, in: $1) }
         }
         let overflows = OverflowStreams(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         for org in (try? await overflows.orgs()) ?? [] {
             let stream = self.dispatcher.keys.overflow(org)
-            await self.claim(stream, .jobs) { try await self.finishJob($0, .bulk, of: stream) }
+            await self.claim(stream, .jobs) { try await self.finishJobs($0, .bulk, of: stream, in: $1) }
         }
     }
 
     private func claimDeliveries(_ service: DeliveriesService) async {
         for lane in Lane.allCases {
             let stream = self.dispatcher.keys.deliveries(service.provider, lane)
-            await self.claim(stream, .deliveries) { entry in
+            await self.claim(stream, .deliveries) { entries, term in
                 try await service.sendAlone(
-                    LaneBatch(lane: lane, group: self.dispatcher.group(stream), entries: [entry])
+                    LaneBatch(lane: lane, group: self.dispatcher.group(stream), entries: entries, term: term)
                 )
             }
         }
     }
 
-    private func finishJob(_ entry: StreamEntry, _ lane: Lane, of stream: String) async throws {
-        let group = self.dispatcher.group(stream)
-        let batch = LaneBatch(lane: lane, group: group, entries: [entry])
-        let stored = try await JobIntake(dispatcher: self.dispatcher).take(batch, areRepeats: true)
-        try await Router(dispatcher: self.dispatcher).finish(stored)
+    private func finishJobs(
+        _ entries: [StreamEntry],
+        _ lane: Lane,
+        of stream: String,
+        in term: LeaseClock.Term
+    ) async throws {
+        let batch = LaneBatch(
+            lane: lane, group: self.dispatcher.group(stream), entries: entries, term: term, areRepeats: true)
+        for part in batch.parts() {
+            let stored = try await JobIntake(dispatcher: self.dispatcher).take(part)
+            try await Router(dispatcher: self.dispatcher).finish(stored)
+        }
     }
 
     private func claim(_ stream: String, _ pace: Pace, _ work: @escaping Work) async {
@@ -97,11 +107,9 @@ package struct ClaimService: Service {
             for consumer in try await group.consumers() {
                 if consumer.name == self.dispatcher.name {
                     try await self.findLost(consumer.pending, group, work)
-                    continue
+                } else if try await self.takeOver(consumer.name, group, pace, work) {
+                    try await group.remove(consumer.name)
                 }
-                let lease = self.dispatcher.keys.dispatcherLease(consumer.name)
-                if try await Lease.isHeld(lease, connection: self.dispatcher.redis) { continue }
-                if try await self.takeOver(consumer.name, group, pace, work) { try await group.remove(consumer.name) }
             }
         } catch {
             self.dispatcher.logger.warning(
@@ -111,40 +119,76 @@ package struct ClaimService: Service {
         }
     }
 
-    /// Takes over what a consumer left; whether nothing is left of it.
+    /// The term in which a consumer's work may be taken over.
+    ///
+    /// Nil while its dispatcher holds its lease, as one that stood still comes back at any moment
+    /// and goes on; and nil while this one does not.
+    private func term(toTakeOver consumer: String) async throws -> LeaseClock.Term? {
+        guard let term = self.dispatcher.leaseClock.term else { return nil }
+        let lease = self.dispatcher.keys.dispatcherLease(consumer)
+        return try await Lease.isHeld(lease, connection: self.dispatcher.redis) ? nil : term
+    }
+
+    /// Takes over what a consumer left.
+    ///
+    /// - Returns: whether nothing is left of it.
     private func takeOver(
         _ consumer: String,
         _ group: ConsumerGroup,
         _ pace: Pace,
         _ work: @escaping Work
     ) async throws -> Bool {
-        while true {
+        while goesOn, let term = try await self.term(toTakeOver: consumer) {
             let pending = try await group.pending(of: consumer, count: Self.batchSize)
             guard !pending.isEmpty else { return true }
-            var isProgressing = false
-            let besideOthers = pace.width > 1 ? pending.filter { $0.deliveries <= 1 } : []
-            if !besideOthers.isEmpty {
-                isProgressing = try await self.takeOver(besideOthers, group, width: pace.width, work)
-            }
-            for item in pending where pace.width == 1 || item.deliveries > 1 {
-                if !goesOn { return false }
+            let first = pending.filter { $0.deliveries <= 1 }
+            var isProgressing =
+                if first.isEmpty {
+                    false
+                } else if let width = pace.width {
+                    try await self.takeOver(first, from: consumer, group, width: width, work)
+                } else {
+                    try await self.takeOverTogether(first, group, in: term, work)
+                }
+            for item in pending where item.deliveries > 1 {
+                guard goesOn, let term = try await self.term(toTakeOver: consumer) else { return false }
                 guard let entry = try await group.claim(item.id, idle: Self.idle) else { continue }
                 isProgressing = true
                 PipelineMetrics.claimed.increment()
-                if item.deliveries >= pace.mostDeliveries {
+                if item.deliveries >= Self.mostDeliveries {
                     try await self.setAside(entry, group)
                 } else {
-                    try await work(entry)
+                    try await work([entry], term)
                 }
             }
             // What cannot be claimed now was handed out a moment ago; the next round sees.
             if !isProgressing { return false }
         }
+        return false
     }
 
-    /// Takes over several at once, each as a batch of its own; whether there was anything to claim.
+    /// Takes over several as one batch.
+    ///
+    /// - Returns: whether there was anything to claim.
+    private func takeOverTogether(
+        _ items: [ConsumerGroup.Pending],
+        _ group: ConsumerGroup,
+        in term: LeaseClock.Term,
+        _ work: Work
+    ) async throws -> Bool {
+        let entries = try await group.claim(items.map(\.id), idle: Self.idle)
+        guard !entries.isEmpty else { return false }
+        PipelineMetrics.claimed.increment(by: entries.count)
+        try await work(entries, term)
+        return true
+    }
+
+    /// Takes over several at once, each as a batch of its own.
+    ///
+    /// - Returns: whether there was anything to claim.
     private func takeOver(
         _ items: [ConsumerGroup.Pending],
+        from consumer: String,
         _ group: ConsumerGroup,
         width: Int,
         _ work: @escaping Work
@@ -158,11 +202,12 @@ package struct ClaimService: Service {
                     try await tasks.next()
                     running -= 1
                 }
+                guard let term = try await self.term(toTakeOver: consumer) else { break }
                 guard let entry = try await group.claim(item.id, idle: Self.idle) else { continue }
                 isProgressing = true
                 running += 1
                 PipelineMetrics.claimed.increment()
-                tasks.addTask { try await work(entry) }
+                tasks.addTask { try await work([entry], term) }
             }
             try await tasks.waitForAll()
             return isProgressing
@@ -170,20 +215,16 @@ package struct ClaimService: Service {
     }
 
     /// Works on what was handed out to this process in a reply that never arrived.
-    private func findLost(
-        _ pendingCount: Int,
-        _ group: ConsumerGroup,
-        _ work: (StreamEntry) async throws -> Void
-    ) async throws {
+    private func findLost(_ pendingCount: Int, _ group: ConsumerGroup, _ work: Work) async throws {
         let known = self.dispatcher.inHand.count(of: group.stream)
         guard pendingCount > known else { return }
         for item in try await group.pending(of: self.dispatcher.name, count: known + Self.batchSize) {
-            if !goesOn { return }
+            guard goesOn, let term = self.dispatcher.leaseClock.term else { return }
             if self.dispatcher.inHand.contains(item.id, of: group.stream) { continue }
             // Still idle if it really is lost; if the reply is only on its way, nothing is claimed.
             guard let entry = try await group.claim(item.id, idle: Self.lostReply) else { continue }
             PipelineMetrics.claimed.increment()
-            try await work(entry)
+            try await work([entry], term)
         }
     }
 

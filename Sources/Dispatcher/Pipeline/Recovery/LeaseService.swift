@@ -26,8 +26,8 @@ package final class LeaseService: Service {
 
     private func renew() async throws {
         let start = ContinuousClock.now
-        _ = try await self.lease.renew()
-        self.dispatcher.leaseClock.renewed(at: start)
+        let isWithoutGap = try await self.lease.renew()
+        self.dispatcher.leaseClock.renewed(at: start, withoutGap: isWithoutGap)
     }
 
     /// Renews until it is told to stop, which happens after the services that were started later have ended.

@@ -49,6 +49,7 @@ package struct ProofService: Service {
 
     private func fallBack(_ shard: Int) async throws -> Int {
         let set = UnconfirmedSet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let fence = self.dispatcher.fence(for: Self.hold)
         let due = try await set.claimDue(
             shard: shard,
             now: self.dispatcher.now(),
@@ -61,6 +62,8 @@ package struct ProofService: Service {
             notification.status == .pending && notification.readAt == nil && notification.deletedAt == nil
         }
         let moment = self.dispatcher.now()
+        // Another dispatcher may have claimed them; if not, they come up again.
+        guard fence.isOpen else { return due.count }
         try await self.dispatcher.untilDone("record missing proofs") {
             try await self.dispatcher.deliveries.noteUnproven(unproven.map { ($0.user, $0.id) }, at: moment)
         }

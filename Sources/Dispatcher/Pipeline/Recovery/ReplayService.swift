@@ -38,6 +38,7 @@ package struct ReplayService: Service {
     }
 
     private func replay() async throws -> Int {
+        let fence = self.dispatcher.fence(for: Self.hold)
         let letters = try await self.dispatcher.deadLetters.claimReplays(
             now: self.dispatcher.now(), hold: Self.hold, limit: Self.batchSize)
         guard !letters.isEmpty else { return 0 }
@@ -53,6 +54,8 @@ package struct ReplayService: Service {
                 batch.argument(.bytes(field.value))
             }
         }
+        // Another dispatcher may have claimed them; if not, they come up again.
+        guard fence.isOpen else { return letters.count }
         for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
         try await self.dispatcher.deadLetters.remove(letters.map(\.id))
         PipelineMetrics.replayed.increment(by: letters.count)

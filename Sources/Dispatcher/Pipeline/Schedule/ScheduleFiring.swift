@@ -47,6 +47,7 @@ struct ScheduleFiring: Sendable {
     /// Fires a batch of a lane; how many were due.
     func fireDue(_ lane: Lane) async throws -> Int {
         let store = self.dispatcher.schedules
+        let fence = self.dispatcher.fence(for: Self.hold)
         let claimed = try await store.claim(lane, now: self.dispatcher.now(), hold: Self.hold)
         guard !claimed.isEmpty else { return 0 }
         var open = Set(claimed.map(\.id))
@@ -55,10 +56,12 @@ struct ScheduleFiring: Sendable {
         let fresh = firings.filter { $0.schedule.attempts <= 1 }
         let batches = (fresh.isEmpty ? [] : [fresh]) + firings.filter { $0.schedule.attempts > 1 }.map { [$0] }
         for batch in batches {
+            // Another dispatcher may have claimed the rest; if not, it comes up again.
+            guard fence.isOpen else { break }
             if let firing = batch.first, firing.schedule.attempts >= Self.mostAttempts {
                 try await self.setAside(firing)
             } else if try await self.begin(batch) {
-                try await self.holding(Array(open)) { try await self.handOn(batch, lane) }
+                try await self.holding(Array(open)) { try await self.handOn(batch, lane, in: fence.term) }
                 try await self.settle(batch)
             }
             open.subtract(batch.map(\.schedule.id))
@@ -77,12 +80,13 @@ struct ScheduleFiring: Sendable {
     }
 
     /// Takes the jobs in and routes them.
-    private func handOn(_ firings: [Firing], _ lane: Lane) async throws {
+    private func handOn(_ firings: [Firing], _ lane: Lane, in term: LeaseClock.Term) async throws {
         let entries = firings.map(\.entry)
         let areRepeats = firings.contains { $0.schedule.attempts > 1 }
-        let batch = LaneBatch(lane: lane, group: self.dispatcher.group(Self.stream), entries: entries)
+        let batch = LaneBatch(
+            lane: lane, group: self.dispatcher.group(Self.stream), entries: entries, term: term, areRepeats: areRepeats)
         for part in batch.parts() {
-            var stored = try await JobIntake(dispatcher: self.dispatcher).take(part, areRepeats: areRepeats)
+            var stored = try await JobIntake(dispatcher: self.dispatcher).take(part)
             // No stream waits for an acknowledgement.
             stored.finished = []
             try await Router(dispatcher: self.dispatcher).finish(stored)

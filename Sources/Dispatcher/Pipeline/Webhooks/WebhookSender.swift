@@ -30,7 +30,10 @@ struct WebhookSender: Sendable {
     /// Sends a request, and settles what came of it.
     ///
     /// What fails on our side is tried again when the claim has lapsed.
-    func send(_ id: NotificationID) async {
+    ///
+    /// - Parameter fence: around the claim; a request that might outlast it is left to the next
+    ///   claim.
+    func send(_ id: NotificationID, within fence: Fence) async {
         do {
             guard let webhook = try await self.store.find(id), webhook.status != .off else {
                 WebhookMetrics.off.increment(by: try await self.queues.forget(id))
@@ -41,6 +44,7 @@ struct WebhookSender: Sendable {
                 return try await self.queues.finish(id, entries: [], now: self.dispatcher.now())
             }
             let body = WebhookEvent.body(events.map(\.json))
+            guard fence.until - .now > Self.timeout else { return }
             switch await self.transfer.perform(self.request(webhook, body)) {
             case .answered(let response) where (200..<300).contains(response.status):
                 WebhookMetrics.accepted.increment()

@@ -75,21 +75,25 @@ package struct WebhookService: Service {
         let webhooks = try await self.store.live()
         self.roster.set(webhooks)
         guard !webhooks.isEmpty else { return try await self.feed.skip() }
+        let fence = self.dispatcher.fence(for: Self.abandoned)
         let abandoned = try await self.feed.takeOver(idle: Self.abandoned, count: Self.batchSize)
-        try await self.hand(abandoned, to: webhooks)
+        try await self.hand(abandoned, to: webhooks, within: fence)
     }
 
     private func distribute() async throws -> Int {
         let webhooks = self.roster.all
         guard !webhooks.isEmpty else { return 0 }
+        let fence = self.dispatcher.fence(for: Self.abandoned)
         let entries = try await self.feed.take(count: Self.batchSize)
-        try await self.hand(entries, to: webhooks)
+        try await self.hand(entries, to: webhooks, within: fence)
         return entries.count
     }
 
     /// Puts events into the queues of those that want them, then acknowledges them.
-    private func hand(_ entries: [StreamEntry], to webhooks: [Webhook]) async throws {
-        guard !entries.isEmpty else { return }
+    ///
+    /// - Parameter fence: around the entries; after its time, another dispatcher takes them over.
+    private func hand(_ entries: [StreamEntry], to webhooks: [Webhook], within fence: Fence) async throws {
+        guard !entries.isEmpty, fence.isOpen else { return }
         let events = entries.compactMap { WebhookEvent($0) }
         var lists = webhooks.map { (webhook: $0.id, json: [[UInt8]]()) }
         for event in events {
@@ -114,6 +118,7 @@ package struct WebhookService: Service {
         await withDiscardingTaskGroup { group in
             await self.repeatedly("webhooks cannot be sent", every: Self.interval) {
                 while goesOn {
+                    let fence = self.dispatcher.fence(for: WebhookSender.hold)
                     let due = try await self.queues.claimDue(
                         now: self.dispatcher.now(), hold: WebhookSender.hold, limit: 64)
                     guard !due.isEmpty else { return }
@@ -121,7 +126,7 @@ package struct WebhookService: Service {
                         await permits.acquire()
                         group.addTask {
                             defer { permits.release() }
-                            await self.sender.send(webhook)
+                            await self.sender.send(webhook, within: fence)
                         }
                     }
                 }

@@ -1,0 +1,11 @@
+-- Removes a consumer from a group unless it has entries pending, which would be gone with it.
+-- KEYS[1] stream   ARGV[1] group   ARGV[2] consumer
+-- Returns 1 if it is removed or was not there, 0 if it has something pending.
+local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2])
+if pending.err then
+    if string.find(pending.err, 'NOGROUP', 1, true) then return 1 end
+    return pending
+end
+if #pending > 0 then return 0 end
+redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
+return 1
