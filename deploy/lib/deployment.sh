@@ -74,9 +74,14 @@ check_deployment() {
             deploy/prometheus/carillon.rules.test.yaml
     fi
     if has_checker kubectl deploy/kubernetes; then
-        for kustomization in deploy/kubernetes deploy/kubernetes/keda deploy/kubernetes/monitoring; do
+        for kustomization in deploy/kubernetes deploy/kubernetes/httproute deploy/kubernetes/keda \
+            deploy/kubernetes/monitoring; do
             quietly "$kustomization" kubectl kustomize "$kustomization"
         done
+        # With the patches that an operator takes in.
+        cp -r deploy/kubernetes/keda "$folder/keda"
+        sed -i 's/^# \(patches:\)$/\1/; s/^#\(   - {path:.*\)/ \1/' "$folder/keda/kustomization.yaml"
+        quietly "deploy/kubernetes/keda/providers" kubectl kustomize "$folder/keda"
     fi
     # The client alone reads the file; no engine is asked.
     if docker compose version >/dev/null 2>&1; then

@@ -13,7 +13,29 @@ ENVIRONMENT_NAMES='
     VAPID_KEY VAPID_SUBJECT WEBPUSH_PRIVATE
     SMTP_URL SMTP_FROM
     PROVIDER_CA PUBLIC_URL
+    CARILLON_DEFAULTS
 '
+# Those of which the caller may bring its own.
+PROVIDER_NAMES='
+    FCM_CREDENTIALS FCM_ENDPOINT
+    APNS_KEY APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC APNS_ENDPOINT
+    VAPID_KEY VAPID_SUBJECT WEBPUSH_PRIVATE
+    SMTP_URL SMTP_FROM
+    PROVIDER_CA PUBLIC_URL
+'
+
+# fingerprint TEXT
+fingerprint() { printf '%s' "$1" | cksum | cut -d ' ' -f 1; }
+
+# forget_defaults: unsets what a shell has from an earlier $DATA/env and nobody has changed; it is not the caller's own.
+forget_defaults() {
+    local entry name
+    for entry in ${CARILLON_DEFAULTS:-}; do
+        name=${entry%:*}
+        [[ -z ${!name:-} || $(fingerprint "${!name}") != "${entry#*:}" ]] || unset "$name"
+    done
+    unset CARILLON_DEFAULTS
+}
 
 # load_secrets: sets AUTH_JWT_SECRET and POSTGRES_PASSWORD, drawn at the first start.
 load_secrets() {
@@ -66,25 +88,59 @@ create_database() {
 # apns_fact MEMBER: a member of the sandbox's apns.json.
 apns_fact() { sed -n "s/.*\"$1\" *: *\"\([^\"]*\)\".*/\1/p" "$DATA/sandbox/apns.json"; }
 
-# set_environment: exports what the services read.
+# given NAME: whether the caller has set it.
+given() { [[ -n ${!1:-} ]]; }
+
+# set_environment: exports what the services read. Of each provider, what the caller has set counts in place of the
+# sandbox's; OWN_PROVIDERS says which those are.
 set_environment() {
-    local sandbox="https://127.0.0.1:$SANDBOX_PORT"
+    local sandbox="https://127.0.0.1:$SANDBOX_PORT" name
+    local -A own=()
+    OWN_PROVIDERS=''
+    for name in $PROVIDER_NAMES; do ! given "$name" || own[$name]=yes; done
     export CARILLON_DATA=$DATA CARILLON_BIN=$BIN
     export REDIS_URL="redis://127.0.0.1:$REDIS_PORT/0"
     export DATABASE_URL="postgresql://carillon:$POSTGRES_PASSWORD@127.0.0.1:$POSTGRES_PORT/carillon"
     export SANDBOX_URL="http://127.0.0.1:$SANDBOX_CONTROL_PORT"
     export AUTH_JWT_SECRET CATALOG=${CATALOG:-$ROOT/deploy/catalog.d}
-    export FCM_CREDENTIALS=$DATA/sandbox/service-account.json FCM_ENDPOINT=$sandbox
-    export APNS_KEY=$DATA/sandbox/apns.p8 APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC=com.example.app APNS_ENDPOINT=$sandbox
-    APNS_KEY_ID=$(apns_fact key_id)
-    APNS_TEAM_ID=$(apns_fact team_id)
-    # The sandbox is on this machine.
-    export VAPID_KEY=$DATA/sandbox/vapid.pem VAPID_SUBJECT=mailto:push@example.com WEBPUSH_PRIVATE=on
-    export SMTP_URL="smtp://carillon:pass%3Aword%2F1@127.0.0.1:$SANDBOX_SMTP_PORT"
-    export SMTP_FROM='Carillon <notices@example.com>'
+    if given FCM_CREDENTIALS; then
+        OWN_PROVIDERS+=' FCM'
+    else
+        export FCM_CREDENTIALS=$DATA/sandbox/service-account.json FCM_ENDPOINT=${FCM_ENDPOINT:-$sandbox}
+    fi
+    if given APNS_KEY; then
+        OWN_PROVIDERS+=' APNs'
+    else
+        export APNS_KEY=$DATA/sandbox/apns.p8 APNS_KEY_ID APNS_TEAM_ID
+        export APNS_TOPIC=${APNS_TOPIC:-com.example.app} APNS_ENDPOINT=${APNS_ENDPOINT:-$sandbox}
+        APNS_KEY_ID=$(apns_fact key_id)
+        APNS_TEAM_ID=$(apns_fact team_id)
+    fi
+    if given VAPID_KEY; then
+        OWN_PROVIDERS+=' Web Push'
+    else
+        # The sandbox is on this machine.
+        export VAPID_KEY=$DATA/sandbox/vapid.pem VAPID_SUBJECT=${VAPID_SUBJECT:-mailto:push@example.com}
+        export WEBPUSH_PRIVATE=${WEBPUSH_PRIVATE:-on}
+    fi
+    if given SMTP_URL; then
+        OWN_PROVIDERS+=' e-mail'
+    else
+        export SMTP_URL="smtp://carillon:pass%3Aword%2F1@127.0.0.1:$SANDBOX_SMTP_PORT"
+        export SMTP_FROM=${SMTP_FROM:-Carillon <notices@example.com>}
+    fi
     # Where the links of mail lead.
-    export PUBLIC_URL="http://127.0.0.1:$GATEWAY_PORT"
-    export PROVIDER_CA=$DATA/sandbox/ca.pem
+    export PUBLIC_URL=${PUBLIC_URL:-http://127.0.0.1:$GATEWAY_PORT}
+    # The sandbox's authority beside those that know the real providers.
+    cat "${PROVIDER_CA:-/etc/ssl/certs/ca-certificates.crt}" "$DATA/sandbox/ca.pem" >"$DATA/authorities.pem" 2>/dev/null || true
+    export PROVIDER_CA=$DATA/authorities.pem
+
+    CARILLON_DEFAULTS=''
+    for name in $PROVIDER_NAMES; do
+        [[ -n ${own[$name]:-} && $name != PROVIDER_CA ]] || ! given "$name" ||
+            CARILLON_DEFAULTS+="${CARILLON_DEFAULTS:+ }$name:$(fingerprint "${!name}")"
+    done
+    export CARILLON_DEFAULTS
 }
 
 # write_environment: writes $DATA/env, whole or not at all, readable by its owner only.
@@ -94,7 +150,8 @@ write_environment() {
     SERVICE_TOKEN=$("$BIN/gateway" token --user upstream --scope service --ttl 30d)
     local name quote="'\\''"
     for name in $ENVIRONMENT_NAMES; do
-        printf "export %s='%s'\n" "$name" "${!name//\'/$quote}"
+        # What is the caller's own may leave some out.
+        [[ -z ${!name+set} ]] || printf "export %s='%s'\n" "$name" "${!name//\'/$quote}"
     done >"$DATA/env.new"
     chmod 600 "$DATA/env.new"
     mv "$DATA/env.new" "$DATA/env"

@@ -5,6 +5,8 @@
 
 # The names of what this script has started, in that order.
 STARTED=()
+# By name: the folder and the command of each, quoted for the shell.
+declare -A COMMANDS=()
 
 # Clock ticks since boot when the process began, which tells it from a later one with the same id.
 process_birth() {
@@ -50,7 +52,53 @@ start_process() {
     [[ ! -e $DATA/logs/$name.log ]] || mv -f "$DATA/logs/$name.log" "$DATA/logs/$name.log.1"
     (cd "$folder" && exec setsid -- "$@") </dev/null >"$DATA/logs/$name.log" 2>&1 9>&- &
     note_process "$name" $!
-    STARTED+=("$name")
+    printf -v "COMMANDS[$name]" '%q ' "$folder" "$@"
+    [[ " ${STARTED[*]} " == *" $name "* ]] || STARTED+=("$name")
+}
+
+# What a program ends with whose configuration is at fault.
+FAULTY_CONFIGURATION=78
+
+# keep_running: tells what has ended, and starts it again after 1 s, 2 s and so on up to 30 s, or after 1 s if it ran for
+# a minute. Returns when nothing runs any more.
+keep_running() {
+    local name pid status pause running
+    local -A next=() since=() due=()
+    for name in "${STARTED[@]}"; do since[$name]=$SECONDS; done
+    while :; do
+        # Asked once a second, as `wait -n` may tell only one of two that end at the same moment.
+        sleep 1 9>&- &
+        wait $! || true
+        running=''
+        for name in "${STARTED[@]}"; do
+            if [[ -n ${due[$name]:-} ]]; then
+                running=yes
+                ((SECONDS >= due[$name])) || continue
+                unset "due[$name]"
+                say "starting $name again"
+                eval "start_process $name ${COMMANDS[$name]}"
+                since[$name]=$SECONDS
+                continue
+            fi
+            { read -r pid <"$DATA/pids/$name.pid"; } 2>/dev/null || continue
+            running=yes
+            ! kill -0 "$pid" 2>/dev/null || continue
+            status=0
+            wait "$pid" 2>/dev/null || status=$?
+            show_log "$name"
+            forget_process "$name"
+            if ((status == FAULTY_CONFIGURATION)); then
+                warn "$name ended with status $status: its configuration is at fault; it is not started again"
+                continue
+            fi
+            pause=${next[$name]:-1}
+            ((SECONDS - since[$name] < 60)) || pause=1
+            next[$name]=$((pause * 2 < 30 ? pause * 2 : 30))
+            due[$name]=$((SECONDS + pause))
+            warn "$name ended with status $status; it is started again in $pause s"
+        done
+        [[ -n $running ]] || return 0
+    done
 }
 
 # wait_until_ready NAME PATTERN SECONDS: returns when its log has a line with the pattern.

@@ -1,0 +1,162 @@
+// Carillon · DeveloperStackTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+import Testing
+
+/// What `deploy/up` does with its caller's environment and with processes that end.
+@Suite("deploy/up", .timeLimit(.minutes(10)))
+struct DeveloperStackTests {
+    /// Runs a script after the libraries of `deploy/up`, with a data folder of its own.
+    ///
+    /// - Returns: what it said on both outputs.
+    private static func run(_ script: String, environment: [String: String] = [:]) throws -> String {
+        let data = FileManager.default.temporaryDirectory.appending(path: "carillon-up-\(UUID().uuidString)")
+        for folder in ["pids", "logs", "sandbox"] {
+            try FileManager.default.createDirectory(
+                at: data.appending(path: folder), withIntermediateDirectories: true)
+        }
+        defer { try? FileManager.default.removeItem(at: data) }
+        let process = Process()
+        process.executableURL = URL(filePath: "/bin/bash")
+        let libraries = ["messages", "ports", "processes", "environment"].map {
+            "source '\(Deployment.root.path)/deploy/lib/\($0).sh'"
+        }
+        process.arguments = [
+            "-c",
+            (["set -euo pipefail", "exec 2>&1", "DATA='\(data.path)' ROOT='\(Deployment.root.path)' BIN=/bin"]
+                + libraries
+                + [script]).joined(separator: "\n"),
+        ]
+        process.environment = ["PATH": ProcessInfo.processInfo.environment["PATH"] ?? "/usr/bin:/bin"]
+            .merging(environment) { $1 }
+        let pipe = Pipe()
+        process.standardOutput = pipe
+        try process.run()
+        let output = try pipe.fileHandleForReading.readToEnd() ?? Data()
+        process.waitUntilExit()
+        let text = String(decoding: output, as: UTF8.self)
+        #expect(process.terminationStatus == 0, "\(text)")
+        return text
+    }
+
+    private static let setUp = """
+        printf '{"key_id": "K", "team_id": "T"}' >"$DATA/sandbox/apns.json"
+        echo 'the authority of the sandbox' >"$DATA/sandbox/ca.pem"
+        SANDBOX_PORT=1 SANDBOX_CONTROL_PORT=2 SANDBOX_SMTP_PORT=3 REDIS_PORT=4 POSTGRES_PORT=5 GATEWAY_PORT=6
+        POSTGRES_PASSWORD=p AUTH_JWT_SECRET=s
+        forget_defaults
+        set_environment
+        """
+
+    /// The variables that the services get.
+    private static func variables(given: [String: String]) throws -> [String: String] {
+        let text = try Self.run(
+            Self.setUp + "\necho \"OWN=$OWN_PROVIDERS\"; env; tail -n 1 \"$PROVIDER_CA\"", environment: given)
+        var variables: [String: String] = [:]
+        for line in text.split(separator: "\n") {
+            let parts = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            if parts.count == 2 { variables[String(parts[0])] = String(parts[1]) }
+        }
+        return variables
+    }
+
+    @Test("the sandbox stands in for every provider that the caller brings none for")
+    func sandbox() throws {
+        let variables = try Self.variables(given: [:])
+        #expect(variables["OWN"] == "")
+        for name in ["FCM_ENDPOINT", "APNS_ENDPOINT"] { #expect(variables[name] == "https://127.0.0.1:1") }
+        for name in ["FCM_CREDENTIALS", "APNS_KEY", "VAPID_KEY"] {
+            #expect(variables[name]?.contains("/sandbox/") == true)
+        }
+        #expect(variables["SMTP_URL"]?.hasSuffix("@127.0.0.1:3") == true)
+        #expect(variables["PUBLIC_URL"] == "http://127.0.0.1:6")
+        #expect(variables["WEBPUSH_PRIVATE"] == "on")
+    }
+
+    @Test("what the caller has set of a provider is used as it is, and real endpoints with it")
+    func own() throws {
+        let given = [
+            "FCM_CREDENTIALS": "/mine/fcm.json", "APNS_KEY": "/mine/apns.p8", "APNS_KEY_ID": "ID",
+            "APNS_TEAM_ID": "TEAM", "APNS_TOPIC": "org.example.mine", "VAPID_KEY": "/mine/vapid.pem",
+            "VAPID_SUBJECT": "mailto:me@example.org", "SMTP_URL": "smtps://relay.example.org",
+            "SMTP_FROM": "Me <me@example.org>", "PUBLIC_URL": "https://me.example.org",
+        ]
+        let variables = try Self.variables(given: given)
+        for (name, value) in given { #expect(variables[name] == value) }
+        for name in ["FCM_ENDPOINT", "APNS_ENDPOINT", "WEBPUSH_PRIVATE"] { #expect(variables[name] == nil, "\(name)") }
+        #expect(variables["OWN"] == " FCM APNs Web Push e-mail")
+        let one = try Self.variables(given: ["FCM_CREDENTIALS": "/mine/fcm.json"])
+        #expect(one["OWN"] == " FCM")
+        #expect(one["FCM_ENDPOINT"] == nil)
+        #expect(one["APNS_ENDPOINT"] == "https://127.0.0.1:1", "the others stay the sandbox's")
+    }
+
+    @Test("real providers and the sandbox are trusted side by side")
+    func authorities() throws {
+        let text = try Self.run(
+            Self.setUp + "\ncat \"$PROVIDER_CA\"",
+            environment: ["PROVIDER_CA": Deployment.root.appending(path: "LICENSE").path])
+        #expect(text.contains("Apache License") && text.hasSuffix("the authority of the sandbox\n"))
+    }
+
+    @Test("what a shell has from an earlier start is not the caller's own, unless it was changed there")
+    func earlier() throws {
+        let text = try Self.run(
+            Self.setUp + """
+
+                GATEWAY_PORT=7 SANDBOX_PORT=8 SANDBOX_SMTP_PORT=9
+                export FCM_CREDENTIALS=/mine/fcm.json
+                forget_defaults
+                set_environment
+                printf '%s\n' "$FCM_CREDENTIALS" "$PUBLIC_URL" "$SMTP_URL" "$APNS_ENDPOINT" "own:$OWN_PROVIDERS"
+                """)
+        #expect(
+            text.split(separator: "\n") == [
+                "/mine/fcm.json", "http://127.0.0.1:7", "smtp://carillon:pass%3Aword%2F1@127.0.0.1:9",
+                "https://127.0.0.1:8", "own: FCM",
+            ])
+    }
+
+    @Test("a process that dies is started again after pauses that double, and is told of")
+    func restarts() throws {
+        let text = try Self.run(
+            """
+            start_process dispatcher-2 "$DATA" bash -c 'echo x >>runs; (($(wc -l <runs) < 3)) || exit 78; exit 3'
+            keep_running
+            """)
+        #expect(text.contains("dispatcher-2 ended with status 3; it is started again in 1 s"))
+        #expect(text.contains("dispatcher-2 ended with status 3; it is started again in 2 s"))
+        #expect(text.components(separatedBy: "starting dispatcher-2 again").count == 3)
+    }
+
+    @Test("of processes that are killed at the same moment each is started again")
+    func together() throws {
+        let text = try Self.run(
+            """
+            for name in redis dispatcher; do
+                start_process $name "$DATA" bash -c '[[ ! -e again-$0 ]] || exit 78; touch "again-$0"; exec sleep 600' $name
+            done
+            start_process killer "$DATA" bash -c '
+                until [[ -e again-redis && -e again-dispatcher ]]; do sleep 0.1; done
+                kill -KILL "$(cat pids/redis.pid)" "$(cat pids/dispatcher.pid)"; exit 78'
+            keep_running
+            """)
+        for name in ["redis", "dispatcher"] {
+            #expect(text.contains("\(name) ended with status 137; it is started again in 1 s"))
+            #expect(text.contains("starting \(name) again"))
+        }
+    }
+
+    @Test("a process whose configuration is at fault is not started again")
+    func faulty() throws {
+        let text = try Self.run(
+            """
+            start_process gateway "$DATA" bash -c 'echo PUBLIC_URL: is no URL; exit 78'
+            keep_running
+            """)
+        #expect(text.contains("PUBLIC_URL: is no URL"))
+        #expect(text.contains("gateway ended with status 78: its configuration is at fault; it is not started again"))
+        #expect(!text.contains("starting"))
+    }
+}
