@@ -15,11 +15,16 @@ struct ComposeTests {
         try #require(try Deployment.documents("deploy/compose.yaml").first?["services"])
     }
 
-    /// A value with its variables put in, as compose does.
+    /// A value with its variables put in, as compose does: the innermost first.
     private static func interpolated(_ text: String) -> String {
-        text.replacing(#/\$\{(\w+)(:-|:\?)?([^}]*)\}/#) { match in
-            Self.secrets[String(match.output.1)] ?? (match.output.2 == ":-" ? String(match.output.3) : "")
+        var text = text
+        let pattern = #/\$\{(\w+)(:-|:\?)?([^${}]*)\}/#
+        while text.contains(pattern) {
+            text.replace(pattern, maxReplacements: 1) { match in
+                Self.secrets[String(match.output.1)] ?? (match.output.2 == ":-" ? String(match.output.3) : "")
+            }
         }
+        return text
     }
 
     private static func variables(_ service: String) throws -> [String: String] {
@@ -35,6 +40,31 @@ struct ComposeTests {
             #expect(Deployment.faults(variables, of: service) == [])
         }
         #expect(try Self.variables("migrate")["DATABASE_URL"]?.contains("p4ssword@postgres:5432") == true)
+    }
+
+    @Test("every setting of .env reaches every service, but for hosts and ports inside of the containers")
+    func handedOn() throws {
+        let fixed: Set<String> = ["GATEWAY_HOST", "GATEWAY_PORT", "METRICS_HOST", "METRICS_PORT"]
+        for name in ["migrate", "gateway", "dispatcher"] {
+            let service = try #require(try Self.services()[name])
+            #expect(service["env_file"]?.array.compactMap { $0["path"]?.string } == [".env"], "\(name)")
+            // What is set here wins over the file.
+            for (key, value) in try #require(service["environment"]).variables where !fixed.contains(key) {
+                #expect(value.hasPrefix("${\(key):"), "\(name) drops \(key)")
+            }
+        }
+        #expect(fixed.isSubset(of: try Deployment.knownVariables()))
+    }
+
+    @Test("images are named by an exact release")
+    func images() throws {
+        for (name, service) in [
+            ("redis", try Self.services()["redis"]), ("postgres", try Self.services()["postgres"]),
+            ("gateway", try Self.services()["gateway"]), ("dispatcher", try Self.services()["dispatcher"]),
+        ] {
+            let image = Self.interpolated(try #require(service?["image"]?.string))
+            #expect(image.contains(#/:\d+\.\d+(\.\d+)?(-[a-z]+)?$/#), "\(name): \(image)")
+        }
     }
 
     @Test("what the file asks the operator for has no default, and everything else has one")

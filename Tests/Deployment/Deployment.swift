@@ -13,7 +13,7 @@ enum Deployment {
 
     /// Variables that are not ours: for the images of others, for Swift, and for the compose file itself.
     static let foreign: Set<String> = [
-        "POSTGRES_PASSWORD", "REDIS_MAXMEMORY", "GATEWAY_ADDRESS", "SWIFT_BACKTRACE",
+        "POSTGRES_PASSWORD", "REDIS_MAXMEMORY", "GATEWAY_ADDRESS", "SWIFT_BACKTRACE", "CARILLON_VERSION",
     ]
 
     static func text(_ path: String) throws -> String {

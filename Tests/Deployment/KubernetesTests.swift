@@ -36,7 +36,7 @@ struct KubernetesTests {
 
     @Test("every manifest stands in its kustomization, has no namespace, and holds no secret")
     func files() throws {
-        for folder in [Self.folder, "\(Self.folder)/keda", "\(Self.folder)/monitoring"] {
+        for folder in [Self.folder, "\(Self.folder)/httproute", "\(Self.folder)/keda", "\(Self.folder)/monitoring"] {
             let listed = try #require(try Deployment.documents("\(folder)/kustomization.yaml").first?["resources"])
             let names = try FileManager.default.contentsOfDirectory(
                 atPath: Deployment.root.appending(path: folder).path)
@@ -135,7 +135,90 @@ struct KubernetesTests {
         }
     }
 
-    @Test("dispatchers are scaled by the streams that there are")
+    @Test("the Gateway API leads in the same paths as the ingress, to the same service")
+    func gatewayAPI() throws {
+        let route = try #require(
+            try Deployment.documents("\(Self.folder)/httproute/httproute.yaml").first {
+                $0["kind"]?.string == "HTTPRoute"
+            })
+        let ingress = try #require(try Self.object("Ingress", "carillon")["spec"]?["rules"]).array
+        #expect(route["spec"]?["hostnames"]?.strings == ingress.compactMap { $0["host"]?.string })
+        let known = ingress.flatMap { $0["http"]?["paths"]?.array ?? [] }.map { path in
+            "\(path["pathType"]?.string == "Exact" ? "Exact" : "PathPrefix") \(path["path"]?.string ?? "?")"
+        }
+        var paths: [String] = []
+        let service = try #require(try Self.object("Service", "carillon-gateway")["spec"])
+        let port = service["ports"]?.array.first?["port"]?.int
+        for rule in try #require(route["spec"]?["rules"]).array {
+            let matches = rule["matches"]?.array ?? []
+            #expect((1...8).contains(matches.count), "older releases of the API take eight")
+            paths += matches.map {
+                "\($0["path"]?["type"]?.string ?? "?") \($0["path"]?["value"]?.string ?? "?")"
+            }
+            let backends = rule["backendRefs"]?.array ?? []
+            #expect(backends.map { $0["name"]?.string } == ["carillon-gateway"])
+            #expect(backends.map { $0["port"]?.int } == [port])
+            if matches.contains(where: { $0["path"]?["value"]?.string == "/socket.io" }) {
+                #expect(rule["timeouts"]?["request"]?.string == "0s", "sockets outlive any bound")
+            }
+        }
+        #expect(paths.sorted() == known.sorted())
+    }
+
+    @Test("each pod may go to the names and the stores, and to the internet by what it calls, past no private network")
+    func egress() throws {
+        let outside: [String: Set<Int>] = ["gateway": [443], "dispatcher": [25, 443, 465, 587], "migrate": []]
+        for (name, ports) in outside {
+            let policy = try #require(try Self.object("NetworkPolicy", "carillon-\(name)")["spec"])
+            #expect(Set(policy["policyTypes"]?.strings ?? []) == ["Ingress", "Egress"])
+            #expect(policy["podSelector"]?["matchLabels"]?.variables == ["app.kubernetes.io/name": "carillon-\(name)"])
+            var open: Set<Int> = []
+            var isNamed = false
+            for rule in try #require(policy["egress"]).array {
+                let numbers = Set(rule["ports"]?.array.compactMap { $0["port"]?.int } ?? [])
+                let blocks = (rule["to"]?.array ?? []).compactMap { $0["ipBlock"] }
+                isNamed = isNamed || numbers == [53]
+                if rule["to"] == nil { #expect(numbers == [5_432, 6_379], "\(name)") }
+                for block in blocks {
+                    open.formUnion(numbers)
+                    let except = block["except"]?.strings ?? []
+                    let isFour = block["cidr"]?.string == "0.0.0.0/0"
+                    #expect(except.contains(isFour ? "169.254.0.0/16" : "fe80::/10"), "the cloud's metadata")
+                    #expect(except.contains(isFour ? "10.0.0.0/8" : "fc00::/7"))
+                }
+            }
+            #expect(open == ports, "\(name)")
+            #expect(isNamed, "\(name) finds no name")
+        }
+    }
+
+    @Test("a pod that waits for the longest migration is not killed, nor is the job that makes it")
+    func migrations() throws {
+        let text = try Deployment.text("Sources/Shared/Stores/Migrations.swift")
+        let patience = try #require(text.firstMatch(of: #/patience: Duration = \.seconds\(([\d_]+)\)/#))
+        let lockWait = try #require(Int(patience.output.1.filter { $0 != "_" }))
+        let deadline = try #require(try Self.object("Job", "carillon-migrate")["spec"]?["activeDeadlineSeconds"]?.int)
+        #expect(deadline > 2 * lockWait, "it may wait that long for a lock, and then it has to be made")
+        for service in ["gateway", "dispatcher"] {
+            let container = try #require(try Self.pod(service)["containers"]?.array.first)
+            let probe = try #require(container["startupProbe"])
+            let time = (probe["periodSeconds"]?.int ?? 0) * (probe["failureThreshold"]?.int ?? 0)
+            #expect(time >= deadline, "\(service)")
+        }
+    }
+
+    @Test("the image is named by its release")
+    func image() throws {
+        let images = try #require(try Deployment.documents("\(Self.folder)/kustomization.yaml").first?["images"]).array
+        #expect(images.map { $0["name"]?.string } == ["carillon"])
+        for image in images {
+            let tag = image["newTag"]?.string ?? image["digest"]?.string ?? "none"
+            #expect(tag.contains(#/^(\d+\.\d+\.\d+|sha256:[0-9a-f]{64})$/#), "\(tag)")
+        }
+    }
+
+    @Test(
+        "dispatchers are scaled by the streams that are always there, and by those of the providers that are taken in")
     func scaling() throws {
         let scaler = try #require(
             try Deployment.documents("\(Self.folder)/keda/scaledobject.yaml").first {
@@ -144,12 +227,21 @@ struct KubernetesTests {
         #expect(scaler["spec"]?["scaleTargetRef"]?["name"]?.string == "carillon-dispatcher")
         #expect(scaler["spec"]?["minReplicaCount"]?.int == 2)
         let keys = Keyspace()
-        var streams = Set(Lane.allCases.map { keys.jobs($0) })
+        let jobs = scaler["spec"]?["triggers"]?.array ?? []
+        #expect(Set(jobs.compactMap { $0["metadata"]?["stream"]?.string }) == Set(Lane.allCases.map { keys.jobs($0) }))
+        var triggers = jobs
+        let kustomization = try Deployment.text("\(Self.folder)/keda/kustomization.yaml")
         for provider in Provider.wellKnown {
-            for lane in [Lane.critical, .normal] { streams.insert(keys.deliveries(provider, lane)) }
+            let file = "providers/\(provider.rawValue).yaml"
+            #expect(kustomization.contains("#   - {path: \(file), target: {kind: ScaledObject}}"))
+            let patch = try #require(try Deployment.documents("\(Self.folder)/keda/\(file)").first).array
+            #expect(patch.allSatisfy { $0["op"]?.string == "add" && $0["path"]?.string == "/spec/triggers/-" })
+            let added = patch.compactMap { $0["value"] }
+            #expect(
+                Set(added.compactMap { $0["metadata"]?["stream"]?.string })
+                    == Set([Lane.critical, .normal].map { keys.deliveries(provider, $0) }))
+            triggers += added
         }
-        let triggers = scaler["spec"]?["triggers"]?.array ?? []
-        #expect(Set(triggers.compactMap { $0["metadata"]?["stream"]?.string }) == streams)
         for trigger in triggers {
             #expect(trigger["type"]?.string == "redis-streams")
             #expect(trigger["metadata"]?["consumerGroup"]?.string == Keyspace.group)
