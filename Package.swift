@@ -220,9 +220,10 @@ let package = Package(
 
         // Gateway: people in.
         .target(name: "EventStream", path: "Sources/Gateway/Protocols/EventStream"),
+        .target(name: "Query", path: "Sources/Gateway/Query"),
         .target(
             name: "SignalR",
-            dependencies: ["EventStream", "JSON"],
+            dependencies: ["EventStream", "JSON", "Query"],
             path: "Sources/Gateway/Protocols/SignalR"
         ),
         .target(
@@ -241,23 +242,24 @@ let package = Package(
         .target(
             name: "SignalRTransport",
             dependencies: [
-                "JSON", "SignalR", "Transports", "WebSocket", dequeModule, coreMetrics, metrics, nioCore, nIOHTTP1,
+                "JSON", "Query", "SignalR", "Transports", "WebSocket", dequeModule, coreMetrics, metrics, nioCore,
+                nIOHTTP1,
             ],
             path: "Sources/Gateway/HubTransports/SignalR"
         ),
         .target(
             name: "Sockets",
             dependencies: [
-                "Backoff", "EventStream", "JSON", "Model", "Queues", "SignalR", "SignalRTransport", "SocketIO",
+                "Backoff", "EventStream", "JSON", "Model", "Query", "Queues", "SignalR", "SignalRTransport", "SocketIO",
                 "SocketIOTransport", "Transports", "WebSocket", coreMetrics, crypto, dequeModule, logging, metrics,
                 nioCore, nIOHTTP1, serviceLifecycle,
             ],
             path: "Sources/Gateway/Sockets"
         ),
-        .target(name: "SocketIO", dependencies: ["JSON"], path: "Sources/Gateway/Protocols/SocketIO"),
+        .target(name: "SocketIO", dependencies: ["JSON", "Query"], path: "Sources/Gateway/Protocols/SocketIO"),
         .target(
             name: "SocketIOTransport",
-            dependencies: ["JSON", "SocketIO", "Transports", "WebSocket", nioCore, nIOHTTP1],
+            dependencies: ["JSON", "Query", "SocketIO", "Transports", "WebSocket", nioCore, nIOHTTP1],
             path: "Sources/Gateway/SocketIOTransport"
         ),
         .target(
@@ -271,8 +273,9 @@ let package = Package(
         .target(
             name: "API",
             dependencies: [
-                "Catalog", "Explanation", "JSON", "Model", "Postgres", "Redis", "Schedules", "Services", "Shapes",
-                "Spans", "Stores", "Streams", "Telemetry", "Templates", "Zones", coreMetrics, httpTypes, hummingbird,
+                "Catalog", "Explanation", "JSON", "Model", "Postgres", "Query", "Redis", "Schedules", "Services",
+                "Shapes", "Spans", "Stores", "Streams", "Telemetry", "Templates", "Zones", coreMetrics, httpTypes,
+                hummingbird,
                 logging, metrics, nioCore, serviceLifecycle, tracing,
             ],
             path: "Sources/Gateway/API",
@@ -281,8 +284,8 @@ let package = Package(
         .target(
             name: "Compatibility",
             dependencies: [
-                "API", "Catalog", "JSON", "Model", "Services", "Shapes", "Stores", "Streams", httpTypes, hummingbird,
-                metrics, nioCore,
+                "API", "Catalog", "JSON", "Model", "Query", "Services", "Shapes", "Stores", "Streams", httpTypes,
+                hummingbird, metrics, nioCore,
             ],
             path: "Sources/Gateway/Compatibility",
             resources: [.embedInCode("OpenAPI")]
@@ -347,7 +350,7 @@ let package = Package(
         .executableTarget(
             name: "Fuzz",
             dependencies: [
-                "API", "Randomness", "Model", "Redis", "Services", "SignalR", "SocketIO", "Transports", "WebSocket",
+                "Randomness", "Model", "Query", "Redis", "Services", "SignalR", "SocketIO", "Transports", "WebSocket",
                 cryptoExtras, argumentParser, crypto, logging, nioCore, nioEmbedded,
             ],
             path: "Tests/Fuzz",
@@ -417,7 +420,9 @@ let package = Package(
             dependencies: ["SignalR", "SignalRTransport", "Transports", nioEmbedded],
             path: "Tests/SignalRTransport"
         ),
-        .testTarget(name: "SignalRTests", dependencies: ["JSON", "Randomness", "SignalR"], path: "Tests/SignalR"),
+        .testTarget(name: "QueryTests", dependencies: ["Query"], path: "Tests/Query"),
+        .testTarget(
+            name: "SignalRTests", dependencies: ["JSON", "Query", "Randomness", "SignalR"], path: "Tests/SignalR"),
         .testTarget(
             name: "WebSocketTests",
             dependencies: ["WebSocket", nioCore],
@@ -426,8 +431,8 @@ let package = Package(
         .testTarget(
             name: "TransportsTests",
             dependencies: [
-                "Transports", "WebSocket", httpTypes, hummingbirdCore, logging, nioCore, nioEmbedded, nIOHTTP1,
-                nioPosix,
+                "Fixtures", "Transports", "WebSocket", httpTypes, hummingbirdCore, logging, nioCore, nioEmbedded,
+                nIOHTTP1, nioPosix,
             ],
             path: "Tests/Transports"
         ),
@@ -447,7 +452,8 @@ let package = Package(
             ],
             path: "Tests/SocketIOTransport"
         ),
-        .testTarget(name: "SocketIOTests", dependencies: ["JSON", "Randomness", "SocketIO"], path: "Tests/SocketIO"),
+        .testTarget(
+            name: "SocketIOTests", dependencies: ["JSON", "Query", "Randomness", "SocketIO"], path: "Tests/SocketIO"),
         .testTarget(
             name: "ProviderSandboxTests",
             dependencies: ["ProviderSandbox", cryptoExtras, crypto, nioCore, niohpack, nIOHTTP2, nioPosix, niossl],
@@ -471,7 +477,7 @@ let package = Package(
         ),
         .testTarget(
             name: "CompatibilityTests",
-            dependencies: ["API", "Catalog", "Compatibility", "JSON", "Model", "Stores", httpTypes],
+            dependencies: ["API", "Catalog", "Compatibility", "JSON", "Model", "Query", "Stores", httpTypes],
             path: "Tests/Compatibility"
         ),
         .testTarget(

@@ -3,18 +3,13 @@
 
 import API
 import Model
+import Query
 import Testing
 
 @testable import Compatibility
 
 @Suite("Pages by number", .timeLimit(.minutes(10)))
 struct PageQueryTests {
-    private static func lookup(_ query: String) -> (String) -> Substring? {
-        { name in
-            query.split(separator: "&").map { $0.split(separator: "=", maxSplits: 1) }.first { $0[0] == name }?.last
-        }
-    }
-
     @Test(
         "Offset and limit",
         arguments: [
@@ -25,7 +20,7 @@ struct PageQueryTests {
         ]
     )
     func byOffset(query: String, expected: PageQuery) throws {
-        #expect(try PageQuery.byOffset(Self.lookup(query)) == expected)
+        #expect(try PageQuery.byOffset(RequestQuery(query)) == expected)
     }
 
     @Test(
@@ -38,7 +33,7 @@ struct PageQueryTests {
         ]
     )
     func byPage(query: String, expected: PageQuery) throws {
-        #expect(try PageQuery.byPage(Self.lookup(query)) == expected)
+        #expect(try PageQuery.byPage(RequestQuery(query)) == expected)
     }
 
     @Test(
@@ -49,7 +44,7 @@ struct PageQueryTests {
         ]
     )
     func offsetFaults(query: String, fields: [String]) {
-        #expect(Self.faults { try PageQuery.byOffset(Self.lookup(query)) } == fields)
+        #expect(Self.faults { try PageQuery.byOffset(RequestQuery(query)) } == fields)
     }
 
     @Test(
@@ -60,7 +55,7 @@ struct PageQueryTests {
         ]
     )
     func pageFaults(query: String, fields: [String]) {
-        #expect(Self.faults { try PageQuery.byPage(Self.lookup(query)) } == fields)
+        #expect(Self.faults { try PageQuery.byPage(RequestQuery(query)) } == fields)
     }
 
     private static func faults(_ body: () throws -> PageQuery) -> [String]? {

@@ -287,4 +287,56 @@ struct ProtectionTests {
             #expect(calm.closeCode == nil)
         }
     }
+
+    @Test("a query that repeats a name or cannot be decoded is refused on every path, and its fault is named")
+    func queries() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "ada")
+            let paths: [(path: String, name: String)] = [
+                ("/v1/notifications", "limit"), ("/v1/unsubscribe", "token"), ("/v1/stream", "ticket"),
+                ("/v1/stream", "last_event_id"), ("/hubs/notifications", "access_token"), ("/hubs/notifications", "id"),
+                ("/api/notifications", "limit"), ("/api/v1/notifications", "page"),
+                ("/rest/v1/user_push_tokens", "select"),
+            ]
+            for (path, name) in paths {
+                for (query, reason) in [
+                    ("\(name)=1&\(name)=1", "occurs twice"),
+                    ("\(name)=1&%\(String(name.utf8.first ?? 0, radix: 16))\(name.dropFirst())=2", "occurs twice"),
+                    ("\(name)=%zz", "is not percent-encoded UTF-8"), ("\(name)=%FF", "is not percent-encoded UTF-8"),
+                ] {
+                    let answer = try await gateway.call(.get, "\(path)?\(query)", token: token)
+                    let text = String(decoding: answer.response.body, as: UTF8.self)
+                    #expect(answer.status == 400, "\(path)?\(query)")
+                    #expect(text.contains(name) && text.contains(reason), "\(path)?\(query): \(text)")
+                }
+            }
+            // Names of SignalR count in any case, and the protocol of Engine.IO has its own words.
+            let hub = "/hubs/notifications/negotiate?negotiateVersion=1"
+            #expect(try await gateway.call(.post, "\(hub)&NEGOTIATEVERSION=1", token: token).status == 400)
+            for query in ["sid=a&sid=b", "token=a&token=b", "token=%zz"] {
+                let answer = try await gateway.call(.get, "/socket.io/?EIO=4&transport=polling&\(query)", token: nil)
+                #expect(answer.status == 400, "\(query)")
+                #expect(answer.body["message"]?.string == "Bad request", "\(query)")
+            }
+            for query in ["resume=1&resume=2", "resume=x", "resume=-1", "ticket=a&ticket=b", "ticket=%zz"] {
+                let socket = try await TestSocket.open(port: gateway.port, token: token, query: "?\(query)")
+                try await eventually("it is refused") { socket.status != nil }
+                #expect(socket.status == 400, "\(query)")
+            }
+            for (path, name) in [
+                ("/v1/schedules", "org"), ("/v1/schedules", "cursor"), ("/v1/webhooks", "org"), ("/v1/jobs/x", "org"),
+            ] {
+                let service = try await Stack.token(user: "app", scope: .service)
+                let answer = try await gateway.call(.get, "\(path)?\(name)=", token: service)
+                #expect(answer.status == 400, "\(path)?\(name)=")
+                #expect(answer.faults == [name])
+            }
+            for query in ["select=", "select=id,", "select=garbage", "order=", "limit="] {
+                let answer = try await gateway.call(.get, "/rest/v1/user_push_tokens?\(query)", token: token)
+                #expect(answer.status == 400, "\(query)")
+                #expect(answer.faults == [String(query.prefix { $0 != "=" })], "\(query)")
+            }
+        }
+    }
 }

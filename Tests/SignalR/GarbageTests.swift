@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import JSON
+import Query
 import Randomness
 import SignalR
 import Testing
@@ -164,7 +165,9 @@ struct GarbageTests {
             #expect(polling.recordsAnswered <= polling.recordsTaken)
         }
         let query = String(decoding: (0..<80).map { _ in UInt8.random(in: 32...126, using: &generator) }, as: UTF8.self)
-        _ = SignalRConnectRequest(query: SignalRQuery(query), authorization: query)
+        if let fields = try? RequestQuery(query, ignoresCase: true) {
+            _ = SignalRConnectRequest(query: fields, authorization: query)
+        }
         _ = SignalRConnectRequest.scrubbed(target: "/?" + query)
     }
 }

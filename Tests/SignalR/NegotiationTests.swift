@@ -1,6 +1,7 @@
 // Carillon · NegotiationTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Query
 import SignalR
 import Testing
 
@@ -11,10 +12,10 @@ struct NegotiationTests {
         method: String = "POST",
         transports: [SignalRTransport] = [.webSockets],
         allowsStatefulReconnect: Bool = true
-    ) -> SignalRNegotiation {
+    ) throws -> SignalRNegotiation {
         SignalRNegotiation(
             method: method,
-            query: SignalRQuery(query),
+            query: try RequestQuery(query, ignoresCase: true),
             transports: transports,
             connectionID: "public",
             connectionToken: "secret",
@@ -50,8 +51,8 @@ struct NegotiationTests {
             ("negotiateVersion=1&useStatefulReconnect=", one + "}", 1, "secret", false),
         ]
     )
-    func versions(_ query: String, _ body: String, _ version: Int, _ id: String, _ isStateful: Bool) {
-        let answer = Self.negotiate(query)
+    func versions(_ query: String, _ body: String, _ version: Int, _ id: String, _ isStateful: Bool) throws {
+        let answer = try Self.negotiate(query)
         #expect(answer.response.status == 200)
         #expect(answer.response.contentType == "application/json")
         #expect(Wire.text(answer.response.body) == body)
@@ -70,23 +71,23 @@ struct NegotiationTests {
             ("-1", "The client requested version '-1', but the server does not support this version."),
         ]
     )
-    func badVersions(_ version: String, _ error: String) {
-        let answer = Self.negotiate("negotiateVersion=\(version)")
+    func badVersions(_ version: String, _ error: String) throws {
+        let answer = try Self.negotiate("negotiateVersion=\(version)")
         #expect(answer.response.status == 200)
         #expect(Wire.text(answer.response.body) == #"{"error":"\#(error)"}"#)
         #expect(answer.offer == nil)
     }
 
     @Test("Only POST negotiates", arguments: ["GET", "PUT", "DELETE", "post"])
-    func methods(_ method: String) {
-        let answer = Self.negotiate("negotiateVersion=1", method: method)
+    func methods(_ method: String) throws {
+        let answer = try Self.negotiate("negotiateVersion=1", method: method)
         #expect(answer.response.status == 405)
         #expect(answer.offer == nil)
     }
 
     @Test("Transports come in the order in which they are offered, all of them for text")
-    func transports() {
-        let answer = Self.negotiate(
+    func transports() throws {
+        let answer = try Self.negotiate(
             "negotiateVersion=1", transports: [.webSockets, .serverSentEvents, .longPolling])
         let expected =
             #""availableTransports":[{"transport":"WebSockets","transferFormats":["Text"]},"#
@@ -96,10 +97,10 @@ struct NegotiationTests {
     }
 
     @Test("Stateful reconnect is granted only if it is allowed and WebSockets are offered")
-    func stateful() {
+    func stateful() throws {
         let query = "negotiateVersion=1&useStatefulReconnect=true"
-        let refused = Self.negotiate(query, allowsStatefulReconnect: false)
-        let polling = Self.negotiate(query, transports: [.longPolling])
+        let refused = try Self.negotiate(query, allowsStatefulReconnect: false)
+        let polling = try Self.negotiate(query, transports: [.longPolling])
         for answer in [refused, polling] {
             #expect(answer.offer?.usesStatefulReconnect == false)
             #expect(!Wire.text(answer.response.body).contains("useStatefulReconnect"))
@@ -107,7 +108,7 @@ struct NegotiationTests {
     }
 
     @Test("An unused offer is kept for 15 seconds")
-    func unused() {
+    func unused() throws {
         #expect(SignalRNegotiation.unusedLimit == 15_000)
     }
 }

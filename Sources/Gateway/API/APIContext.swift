@@ -3,6 +3,7 @@
 
 package import Hummingbird
 import Model
+import Query
 package import Services
 
 /// What a request carries through its handlers.

@@ -1,8 +1,9 @@
 // Carillon · QueryFields.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Hummingbird
+package import Hummingbird
 import Model
+package import Query
 
 /// The query of a request, with checked access to its parameters.
 struct QueryFields {
@@ -11,16 +12,13 @@ struct QueryFields {
 
     /// Reads a query; what is none of `names`, or occurs twice, is a fault.
     init(_ request: Request, allowing names: Set<String>) {
-        guard let fields = PercentCoding.fields(request.uri.query ?? "") else {
-            self.fault("query", "is not percent-encoded UTF-8")
-            return
-        }
-        for (name, value) in fields {
-            if !names.contains(name) {
-                self.fault(String(name.prefix(64)), "is not a parameter here")
-            } else if self.values.updateValue(value, forKey: name) != nil {
-                self.fault(name, "occurs twice")
+        do throws(QueryFault) {
+            for field in try RequestQuery(request.uri.query ?? "").fields {
+                self.values[field.name] = field.value
+                if !names.contains(field.name) { self.fault(String(field.name.prefix(64)), "is not a parameter here") }
             }
+        } catch {
+            self.fault(error.name, error.reason)
         }
     }
 
@@ -72,5 +70,25 @@ struct QueryFields {
             let reasons = self.faults.map(\.description).joined(separator: "; ")
             throw Problem(.badRequest, reasons, faults: self.faults)
         }
+    }
+}
+
+extension RequestQuery {
+    /// The query of a request.
+    ///
+    /// - Throws: ``Problem`` 400 that names what is wrong with it.
+    package init(of request: Request) throws {
+        do throws(QueryFault) {
+            try self.init(request.uri.query ?? "")
+        } catch {
+            throw Problem(error)
+        }
+    }
+}
+
+extension Problem {
+    /// A query that cannot be read: 400.
+    package init(_ fault: QueryFault) {
+        self.init(.badRequest, fault.description, faults: [JobFault(fault.name, fault.reason)])
     }
 }

@@ -3,6 +3,7 @@
 
 package import NIOCore
 package import NIOHTTP1
+import Query
 package import SocketIO
 package import Transports
 
@@ -75,14 +76,17 @@ package struct EngineIOEndpoint: TransportEndpoint {
         })
     }
 
-    private static func query(_ head: HTTPRequestHead) -> EngineIOQuery {
-        EngineIOQuery(head.uri.drop { $0 != "?" }.dropFirst())
+    /// Nil if it cannot be read.
+    private static func query(_ head: HTTPRequestHead) -> EngineIOQuery? {
+        (try? RequestQuery(target: head.uri)).map { EngineIOQuery($0) }
     }
 
     // MARK: WebSockets
 
     package func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
-        let query = Self.query(head)
+        guard let query = Self.query(head) else {
+            throw self.refusal(.badRequest, reason: EngineIORefusal.badRequest.message)
+        }
         let server = self.server
         switch self.judge(head, query, asksForWebSocket: true) {
         case .refuse(let refusal):
@@ -108,14 +112,23 @@ package struct EngineIOEndpoint: TransportEndpoint {
 
     // MARK: Polling
 
-    /// A session is told of a POST by its head, so that it sees when two overlap.
+    /// A session is told of a POST by its head, so that it sees when two overlap; one that is of no
+    /// session is refused by its head, so that its body is not kept.
     package func begin(_ exchange: HTTPExchange) {
         let head = exchange.head
-        guard head.method == .POST, case .post(let sid) = self.judge(head, Self.query(head), asksForWebSocket: false),
-            let session = self.server.directory[sid]
-        else { return }
+        guard head.method == .POST else { return }
         let request = EngineIOExchange(
             exchange, carrier: self.server.carrier(), headers: self.origins.headers(for: head))
+        guard let query = Self.query(head) else { return request.respond(EngineIORefusal.badRequest.response) }
+        let sid: String
+        switch self.judge(head, query, asksForWebSocket: false) {
+        case .post(let named): sid = named
+        case .refuse(let refusal): return request.respond(refusal.response)
+        case .open, .poll, .takeOver: return
+        }
+        guard let session = self.server.directory[sid] else {
+            return request.respond(EngineIORefusal.unknownSession.response)
+        }
         let carrier = request.carrier
         let type = head.headers.first(name: "content-type")
         let length = head.headers.first(name: "content-length").flatMap { Int($0) }
@@ -140,8 +153,8 @@ package struct EngineIOEndpoint: TransportEndpoint {
         let headers = self.origins.headers(for: head)
         // Preflights are answered before.
         if head.method == .OPTIONS { return exchange.respond(.noContent, headers: headers) }
-        let query = Self.query(head)
         let request = EngineIOExchange(exchange, carrier: self.server.carrier(), headers: headers)
+        guard let query = Self.query(head) else { return request.respond(EngineIORefusal.badRequest.response) }
         let decision = self.judge(head, query, asksForWebSocket: false)
         switch decision {
         case .open, .poll:
@@ -162,7 +175,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
             }
             exchange.onAbort = { session.call { $0.pollAborted(carrier) } }
             session.call({ $0.poll(request) }, ifGone: { request.respond(EngineIORefusal.unknownSession.response) })
-        // Those whose session was there at their head are its own.
+        // A POST is answered by its head.
         case .post: request.respond(EngineIORefusal.unknownSession.response)
         case .takeOver: request.respond(EngineIORefusal.badRequest.response)
         }

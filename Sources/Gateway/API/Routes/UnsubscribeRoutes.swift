@@ -103,10 +103,8 @@ struct UnsubscribeRoutes {
         if request.headers[.contentType]?.lowercased().hasPrefix("multipart/form-data") == true {
             // RFC 8058 lets programs choose either form; of this one only the one field is looked for.
             if text.contains("name=\"List-Unsubscribe\""), text.contains("One-Click") { return false }
-        } else if let fields = PercentCoding.fields(text) {
-            if fields.contains(where: { $0 == ("List-Unsubscribe", "One-Click") }) {
-                return fields.contains { $0 == ("scope", "all") }
-            }
+        } else if let form = try? RequestQuery(text), form["List-Unsubscribe"] == "One-Click" {
+            return form["scope"] == "all"
         }
         let reason = "must be One-Click (RFC 8058 section 3.2)"
         throw Problem(

@@ -7,6 +7,7 @@ import HTTPTypes
 import Hummingbird
 import JSON
 import Model
+import Query
 import Services
 import Shapes
 import Stores
@@ -30,8 +31,8 @@ struct AllowanceInboxRoutes {
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let parameters = request.uri.queryParameters
-        let query = try PageQuery.byPage { parameters[Substring($0)] }
+        let parameters = try RequestQuery(of: request)
+        let query = try PageQuery.byPage(parameters)
         var filter = InboxStore.Filter(limit: query.limit, unreadOnly: query.unreadOnly)
         if let text = parameters["type"], !text.isEmpty {
             guard let type = self.types.find(text) else {

@@ -4,6 +4,7 @@
 import API
 import HTTPTypes
 import Model
+import Query
 
 /// The part of PostgREST's query language that a table of tokens needs: `column=eq.…`, `in.(…)`, `is.null`, `not.is.null`,
 /// `select`, `order`, `limit` and `offset`.
@@ -25,13 +26,18 @@ struct EdgeQuery {
     /// Whether it narrows the rows at all.
     var isFiltered: Bool { !self.conditions.isEmpty }
 
-    /// - Parameter parameters: of the URL, decoded.
+    /// - Parameter parameters: of the URL, decoded; filters of one column count together.
     /// - Throws: `Problem` that names every fault.
-    init(_ parameters: [(name: String, value: String)]) throws {
+    init(_ parameters: [RequestQuery.Field]) throws {
         var faults: [JobFault] = []
-        for (name, value) in parameters {
+        var names: Set<String> = []
+        for parameter in parameters {
             do throws(JobFault) {
-                try self.add(name, value)
+                let isFirst = names.insert(parameter.name).inserted
+                guard isFirst || EdgeRow.Column(rawValue: parameter.name) != nil else {
+                    throw JobFault(String(parameter.name.prefix(64)), "occurs twice")
+                }
+                try self.add(parameter.name, parameter.value)
             } catch {
                 faults.append(error)
             }
@@ -64,7 +70,7 @@ struct EdgeQuery {
 
     private static func columns(_ name: String, _ value: String) throws(JobFault) -> [EdgeRow.Column] {
         var columns: [EdgeRow.Column] = []
-        for text in value.split(separator: ",") {
+        for text in value.split(separator: ",", omittingEmptySubsequences: false) {
             guard let column = EdgeRow.Column(rawValue: text.filter { $0 != " " }) else {
                 throw JobFault(name, "may name these columns: " + self.names)
             }
@@ -76,7 +82,7 @@ struct EdgeQuery {
     private static var names: String { EdgeRow.Column.allCases.map(\.rawValue).joined(separator: ", ") }
 
     private mutating func addOrder(_ value: String) throws(JobFault) {
-        for text in value.split(separator: ",") {
+        for text in value.split(separator: ",", omittingEmptySubsequences: false) {
             let parts = text.split(separator: ".")
             guard let column = parts.first.flatMap({ EdgeRow.Column(rawValue: String($0)) }),
                 parts.dropFirst().allSatisfy({ ["asc", "desc", "nullsfirst", "nullslast"].contains($0) })

@@ -7,6 +7,7 @@ import Hummingbird
 import JSON
 import Model
 import NIOCore
+import Query
 import Stores
 
 /// The scheduler's table `/rest/v1/user_push_tokens`: every call sees the caller's own rows alone.
@@ -25,7 +26,13 @@ struct EdgeTokenRoutes {
     // MARK: Reading a request
 
     private static func query(_ request: Request) throws -> EdgeQuery {
-        try EdgeQuery(request.uri.queryParameters.map { (String($0.key), String($0.value)) })
+        let fields: [RequestQuery.Field]
+        do throws(QueryFault) {
+            fields = try RequestQuery.fields(request.uri.query ?? "")
+        } catch {
+            throw Problem(error)
+        }
+        return try EdgeQuery(fields)
     }
 
     private static func preferences(_ request: Request) -> EdgePreferences {

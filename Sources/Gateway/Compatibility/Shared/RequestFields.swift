@@ -7,6 +7,7 @@ import Hummingbird
 import JSON
 import Model
 import NIOCore
+import Query
 
 /// The fields of a request's body: JSON under any content type, or a form.
 ///
@@ -66,10 +67,10 @@ struct RequestFields {
         let first = bytes.first { ![0x20, 0x09, 0x0A, 0x0D].contains($0) }
         let looksLikeJSON = first == UInt8(ascii: "{") || first == UInt8(ascii: "[")
         if !looksLikeJSON, contentType?.lowercased().hasPrefix("application/x-www-form-urlencoded") == true {
-            guard let text = String(validating: bytes, as: UTF8.self), let fields = PercentCoding.fields(text),
-                Set(fields.map(\.name)).count == fields.count, !fields.contains(where: { $0.value.utf8.contains(0) })
+            guard let text = String(validating: bytes, as: UTF8.self), let form = try? RequestQuery(text),
+                !form.fields.contains(where: { $0.value.utf8.contains(0) })
             else { throw Problem(.badRequest, "the body is not a well-formed form, or names a field twice") }
-            return .object(fields.map { JSONMember($0.name, .string($0.value)) })
+            return .object(form.fields.map { JSONMember($0.name, .string($0.value)) })
         }
         do throws(JSONFault) {
             return try JSONParser.parse(bytes)

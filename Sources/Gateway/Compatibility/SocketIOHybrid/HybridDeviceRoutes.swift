@@ -6,6 +6,7 @@ import HTTPTypes
 import Hummingbird
 import JSON
 import Model
+import Query
 import Stores
 
 /// The accounting app's `/api/push`; its tokens are FCM's on every platform.
@@ -46,8 +47,8 @@ struct HybridDeviceRoutes {
     private func unregister(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
-        if !fields.isPresent, let token = request.uri.queryParameters["fcm_token"] {
-            fields = RequestFields(.object([JSONMember("fcm_token", .string(String(token)))]))
+        if !fields.isPresent, let token = try RequestQuery(of: request)["fcm_token"] {
+            fields = RequestFields(.object([JSONMember("fcm_token", .string(token))]))
         }
         let token = fields.token("fcm_token")
         try fields.finish()

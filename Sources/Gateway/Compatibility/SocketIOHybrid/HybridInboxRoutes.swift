@@ -7,6 +7,7 @@ import HTTPTypes
 import Hummingbird
 import JSON
 import Model
+import Query
 import Services
 import Stores
 
@@ -31,8 +32,7 @@ struct HybridInboxRoutes {
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
-        let parameters = request.uri.queryParameters
-        let query = try PageQuery.byOffset { parameters[Substring($0)] }
+        let query = try PageQuery.byOffset(RequestQuery(of: request))
         let page = try await self.services.inbox.page(
             user: user,
             filter: InboxStore.Filter(limit: query.limit, unreadOnly: query.unreadOnly),

@@ -7,6 +7,7 @@ import HTTPTypes
 import Hummingbird
 import JSON
 import Model
+import Query
 import Stores
 
 /// The household-task app's `/api/push/apns`, `/api/push/gcm` and `/api/push/test`.
@@ -84,8 +85,8 @@ struct TaskDeviceRoutes {
     ) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
-        if !fields.isPresent, let token = request.uri.queryParameters["registration_id"] {
-            fields = RequestFields(.object([JSONMember("registration_id", .string(String(token)))]))
+        if !fields.isPresent, let token = try RequestQuery(of: request)["registration_id"] {
+            fields = RequestFields(.object([JSONMember("registration_id", .string(token))]))
         }
         let token = fields.token("registration_id")
         try fields.finish()

@@ -4,6 +4,7 @@
 import CoreMetrics
 import NIOCore
 import NIOHTTP1
+import Query
 import SignalR
 package import Transports
 
@@ -12,10 +13,16 @@ extension SignalREndpoint {
     package func handle(_ exchange: HTTPExchange) {
         let head = exchange.head
         let headers = self.corsHeaders(head)
+        let query: RequestQuery
+        do throws(TransportRefusal) {
+            query = try self.query(head)
+        } catch {
+            var refusal = error
+            refusal.headers.add(contentsOf: headers)
+            return exchange.respond(refusal)
+        }
         let connect = SignalRConnectRequest(
-            query: SignalRQuery(target: head.uri),
-            authorization: head.headers.first(name: "authorization")
-        )
+            query: query, authorization: head.headers.first(name: "authorization"))
         let caller = SignalRCaller(accessToken: connect.accessToken, head: head, address: exchange.address)
         let hub = self.hub
         let permit = exchange.eventLoop.makeFutureWithTask { try await hub.admit(caller) }
@@ -24,7 +31,7 @@ extension SignalREndpoint {
             let exchange = bound.value
             switch result {
             case .success(let permit) where self.isNegotiation(exchange.path):
-                self.negotiate(exchange, permit, headers)
+                self.negotiate(exchange, query, permit, headers)
             case .success(let permit): self.serve(exchange, id: connect.id, permit, headers)
             case .failure(var refusal as TransportRefusal):
                 refusal.headers.add(contentsOf: headers)
@@ -53,11 +60,13 @@ extension SignalREndpoint {
 
     // MARK: Requests
 
-    private func negotiate(_ exchange: HTTPExchange, _ permit: SignalRPermit, _ headers: HTTPHeaders) {
+    private func negotiate(
+        _ exchange: HTTPExchange, _ query: RequestQuery, _ permit: SignalRPermit, _ headers: HTTPHeaders
+    ) {
         let connectionID = self.makeID()
         let negotiation = SignalRNegotiation(
             method: exchange.head.method.rawValue,
-            query: SignalRQuery(target: exchange.head.uri),
+            query: query,
             transports: self.configuration.transports,
             connectionID: connectionID,
             connectionToken: self.makeID(),

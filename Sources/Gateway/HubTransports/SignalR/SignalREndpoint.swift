@@ -3,6 +3,7 @@
 
 package import NIOCore
 package import NIOHTTP1
+import Query
 import SignalR
 package import Transports
 
@@ -40,6 +41,17 @@ package struct SignalREndpoint: TransportEndpoint {
         TransportRefusal(status, headers: ["content-type": SignalRResponse.plainText], body: Array(reason.utf8))
     }
 
+    /// A request's query; names count whatever their case, as in ASP.NET.
+    ///
+    /// - Throws: ``TransportRefusal`` 400 if it cannot be read.
+    func query(_ head: HTTPRequestHead) throws(TransportRefusal) -> RequestQuery {
+        do throws(QueryFault) {
+            return try RequestQuery(target: head.uri, ignoresCase: true)
+        } catch {
+            throw self.refusal(.badRequest, reason: error.description)
+        }
+    }
+
     private func refusal(_ response: SignalRResponse) -> TransportRefusal {
         TransportRefusal(
             HTTPResponseStatus(statusCode: response.status),
@@ -52,9 +64,7 @@ package struct SignalREndpoint: TransportEndpoint {
 
     package func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
         let caller = SignalRConnectRequest(
-            query: SignalRQuery(target: head.uri),
-            authorization: head.headers.first(name: "authorization")
-        )
+            query: try self.query(head), authorization: head.headers.first(name: "authorization"))
         let permit = try await self.hub.admit(
             SignalRCaller(accessToken: caller.accessToken, head: head, address: address)
         )

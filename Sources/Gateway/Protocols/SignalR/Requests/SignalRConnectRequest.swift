@@ -1,8 +1,12 @@
 // Carillon · SignalRConnectRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
+package import Query
+
 /// What a request to a hub's own path says about the connection and the caller.
 package struct SignalRConnectRequest: Sendable, Equatable {
+    private static let secrets: Set<String> = ["access_token", "id"]
+
     /// The query's `id`: what the negotiation handed out.
     ///
     /// Nil for a client that skipped it; a `connectionId`, which one client sends in that case, names nothing here.
@@ -14,9 +18,9 @@ package struct SignalRConnectRequest: Sendable, Equatable {
     /// Reads a request.
     ///
     /// - Parameters:
-    ///   - query: The request's query.
+    ///   - query: The request's query, its names in lower case.
     ///   - authorization: The Authorization header; one of another scheme than bearer names no token.
-    package init(query: SignalRQuery, authorization: String?) {
+    package init(query: RequestQuery, authorization: String?) {
         self.id = query["id"].flatMap { $0.isEmpty ? nil : $0 }
         let inHeader = authorization.flatMap { Self.bearer($0) }
         self.accessToken = inHeader ?? query["access_token"].flatMap { $0.isEmpty ? nil : $0 }
@@ -28,9 +32,10 @@ package struct SignalRConnectRequest: Sendable, Equatable {
         guard parts.count == 2 else { return target }
         let pairs = parts[1].split(separator: "&", omittingEmptySubsequences: false).map { pair in
             let name = pair.prefix { $0 != "=" }
-            let query = SignalRQuery(name)
-            let isSecret = query["access_token"] != nil || query["id"] != nil
-            return isSecret && name.endIndex < pair.endIndex ? "\(name)=-" : String(pair)
+            // A name that cannot be read may be meant for one of them.
+            let isSecret = PercentCoding.decode(name, plusIsSpace: true).map { Self.secrets.contains($0.lowercased()) }
+            guard isSecret ?? true else { return String(pair) }
+            return name.endIndex < pair.endIndex ? "\(name)=-" : String(pair)
         }
         return "\(parts[0])?\(pairs.joined(separator: "&"))"
     }

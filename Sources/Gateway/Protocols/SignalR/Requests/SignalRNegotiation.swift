@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import JSON
+package import Query
 
 /// The answer to `{hub}/negotiate`.
 package struct SignalRNegotiation: Sendable, Equatable {
@@ -28,14 +29,14 @@ package struct SignalRNegotiation: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - method: POST, or the answer is 405.
-    ///   - query: Its `negotiateVersion` chooses the answer's form; one that is no number gets an error as body.
+    ///   - query: With names in lower case; its `negotiateVersion` chooses the answer's form; one that is no number gets an error as body.
     ///   - transports: What is offered, the preferred first.
     ///   - connectionID: Public in version 1; the secret in version 0, so that it must be as hard to guess.
     ///   - connectionToken: The secret in version 1.
     ///   - allowsStatefulReconnect: Granted if the client asks and WebSockets are offered.
     package init(
         method: String,
-        query: SignalRQuery,
+        query: RequestQuery,
         transports: [SignalRTransport],
         connectionID: String,
         connectionToken: String,
@@ -46,7 +47,7 @@ package struct SignalRNegotiation: Sendable, Equatable {
             return
         }
         var version: Int32 = 0
-        if let text = query["negotiateVersion"] {
+        if let text = query["negotiateversion"] {
             guard let number = Int32(text) else {
                 self.init(error: "The client requested a non-integer protocol version.")
                 return
@@ -61,7 +62,7 @@ package struct SignalRNegotiation: Sendable, Equatable {
         // JavaScript clients fail to start if this comes without having been asked for.
         let isStateful =
             allowsStatefulReconnect && transports.contains(.webSockets)
-            && query["useStatefulReconnect"]?.lowercased() == "true"
+            && query["usestatefulreconnect"]?.lowercased() == "true"
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("negotiateVersion", version)

@@ -6,6 +6,7 @@ import EventStream
 import Model
 package import NIOCore
 package import NIOHTTP1
+import Query
 package import Transports
 
 /// Server-Sent Events at `/v1/stream`.
@@ -35,14 +36,15 @@ package struct EventStreamEndpoint: TransportEndpoint {
         }
         let resumed = exchange.head.headers.first(name: "last-event-id")
         let since: Int64?
+        var credentials = SocketCredentials(exchange.head.headers)
         do throws(TransportRefusal) {
-            since = try Self.version(resumed ?? RequestQuery(exchange.head.uri)["last_event_id"])
+            let query = try RequestQuery(of: exchange.head)
+            since = try query.version("last_event_id", orHeader: resumed)
+            // A browser's EventSource sends no header of its own.
+            credentials.ticket = query["ticket"]
         } catch {
             return exchange.respond(error)
         }
-        var credentials = SocketCredentials(exchange.head.headers)
-        // A browser's EventSource sends no header of its own.
-        credentials.ticket = RequestQuery(exchange.head.uri)["ticket"]
         let backend = self.backend
         let presented = credentials
         let identity = exchange.eventLoop.makeFutureWithTask { try await backend.authenticate(presented) }
@@ -60,14 +62,6 @@ package struct EventStreamEndpoint: TransportEndpoint {
         }
     }
 
-    private static func version(_ text: String?) throws(TransportRefusal) -> Int64? {
-        guard let text, !text.isEmpty else { return nil }
-        guard let version = Int64(text), version >= 0 else {
-            throw .problem(.badRequest, "Last-Event-ID must be a whole number from 0")
-        }
-        return version
-    }
-
     private static func begin(_ exchange: HTTPExchange, _ hub: SocketHub, _ identity: SocketIdentity, since: Int64?) {
         guard let shard = hub.shard(on: exchange.eventLoop) else {
             return exchange.respond(.problem(.serviceUnavailable, "try again later"))
@@ -77,5 +71,31 @@ package struct EventStreamEndpoint: TransportEndpoint {
         }
         let session = SocketSession(connection: RandomName.make(), identity: identity, since: since, shard: shard)
         EventStreamWire(session: session, exchange: exchange).begin()
+    }
+}
+
+extension RequestQuery {
+    /// The query of a request.
+    ///
+    /// - Throws: A refusal with 400 that names what is wrong with it.
+    init(of head: HTTPRequestHead) throws(TransportRefusal) {
+        do throws(QueryFault) {
+            try self.init(target: head.uri)
+        } catch {
+            throw .problem(.badRequest, error.description)
+        }
+    }
+
+    /// The inbox version that a client has; an empty value says that it has none.
+    ///
+    /// - Parameter header: `Last-Event-ID`, which counts before the query.
+    /// - Throws: A refusal with 400 that names what is wrong with it.
+    func version(_ name: String, orHeader header: String? = nil) throws(TransportRefusal) -> Int64? {
+        guard let text = header ?? self[name], !text.isEmpty else { return nil }
+        guard let version = Int64(text), version >= 0 else {
+            let field = header == nil ? name : "Last-Event-ID"
+            throw .problem(.badRequest, "\(field): must be a whole number from 0")
+        }
+        return version
     }
 }

@@ -24,12 +24,22 @@ package struct NativeEndpoint: TransportEndpoint {
 
     package func claims(_ path: Substring) -> Bool { path == Self.path }
 
+    package func handle(_ exchange: HTTPExchange) {
+        guard exchange.head.method == .GET else {
+            var refusal = TransportRefusal.problem(.methodNotAllowed, "a WebSocket begins with GET")
+            refusal.headers.add(name: "allow", value: "GET")
+            return exchange.respond(refusal)
+        }
+        exchange.respond(.problem(.upgradeRequired, "this path is for WebSockets only"))
+    }
+
     package func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
         let offered = head.headers[canonicalForm: "sec-websocket-protocol"].map { String($0) }
-        let since = RequestQuery(head.uri)["resume"].flatMap { Int64($0) }
+        let query = try RequestQuery(of: head)
+        let since = try query.version("resume")
         var credentials = SocketCredentials(head.headers)
         credentials.token = offered.first { $0.hasPrefix("bearer.") }.map { String($0.dropFirst("bearer.".count)) }
-        credentials.ticket = RequestQuery(head.uri)["ticket"].map { String($0) }
+        credentials.ticket = query["ticket"]
         let admitted: SocketIdentity?
         do {
             admitted = try await self.backend.authenticate(credentials)
