@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Fixtures
 import Foundation
 import NIOPosix
 import Redis
@@ -14,7 +15,9 @@ struct SoakCommand: AsyncParsableCommand {
         abstract: "What is lost or repeated under random kills.",
         discussion: """
             Starts gateways and dispatchers of its own. Half of the users are offline and have a device; of the jobs every
-            other one has an id, and of those every tenth is enqueued twice. Ends with 1 if anything was lost.
+            other one has an id, and of those every tenth is enqueued twice. Ends with 1 if anything was lost. With
+            --attack the first gateway is sent what nobody waits for all the time, and it ends with 1 as well if that gets
+            more than 64 MB of memory.
             """
     )
 
@@ -33,19 +36,29 @@ struct SoakCommand: AsyncParsableCommand {
     var patience = 240
     @Option(help: "How long to wait for late repeats, in seconds.")
     var aftermath = 45
+    @Flag(help: "Attacks the first gateway; with `--kills 0`, as its memory is measured.")
+    var attack = false
     @OptionGroup var programs: ProgramOptions
+
+    /// What an attack may cost a gateway.
+    private static let largestGrowth = 64 * 1024 * 1024
+
+    func validate() throws {
+        guard !self.attack || self.kills == 0 else { throw ValidationError("--attack goes with --kills 0") }
+    }
 
     func run() async throws {
         try await ScratchStack.use(self.programs) { stack in
             let services = SoakServices(stack: stack, gateways: self.gateways, dispatchers: self.dispatchers)
-            let summary = try await self.soak(stack, services)
+            let (summary, growth) = try await self.soak(stack, services)
             try await services.stop()
-            try await self.report(summary, services)
-            guard summary.lost.isEmpty else { throw ExitCode(1) }
+            try await self.report(summary, services, growth)
+            guard summary.lost.isEmpty, (growth ?? 0) <= Self.largestGrowth else { throw ExitCode(1) }
         }
     }
 
-    private func soak(_ stack: ScratchStack, _ services: SoakServices) async throws -> SoakLedger.Summary {
+    /// - Returns: What became of the jobs, and by how many bytes an attack made the first gateway grow.
+    private func soak(_ stack: ScratchStack, _ services: SoakServices) async throws -> (SoakLedger.Summary, Int?) {
         let tag = String(UInt32.random(in: .min ... .max), radix: 36)
         let names = (0..<self.users).map { "soak-\(tag)-\($0)" }
         let ledger = SoakLedger(users: self.users, offline: self.users / 2)
@@ -59,6 +72,7 @@ struct SoakCommand: AsyncParsableCommand {
                 services.ports.withLock { $0 }
             }
         }
+        let growth = Mutex<Int?>(nil)
         try await withThrowingTaskGroup(of: Void.self) { tasks in
             for client in clients { tasks.addTask { try await client.run() } }
             tasks.addTask { try await Self.watch(services) }
@@ -71,6 +85,10 @@ struct SoakCommand: AsyncParsableCommand {
             }
             try await withThrowingTaskGroup(of: Void.self) { load in
                 load.addTask { try await self.append(stack.redis.connection, names, ledger) }
+                if self.attack {
+                    let grown = try await self.attack(services)
+                    growth.withLock { $0 = grown }
+                }
                 for _ in 0..<(self.kills ?? max(1, Int(self.seconds / 6))) {
                     let moment = Double.random(in: 0.02...0.98) * self.seconds
                     load.addTask {
@@ -87,7 +105,21 @@ struct SoakCommand: AsyncParsableCommand {
                 try await tasks.waitForAll()
             } catch is CancellationError {}
         }
-        return ledger.summary
+        return (ledger.summary, growth.withLock { $0 })
+    }
+
+    /// Attacks the first gateway as long as jobs are appended.
+    ///
+    /// - Returns: By how many bytes it grew at the most.
+    private func attack(_ services: SoakServices) async throws -> Int {
+        guard let (pid, port) = await services.firstGateway else { throw ValidationError("there is no gateway") }
+        let attack = DoorAttack(port: port, token: try Environment.token(user: "attacker"))
+        let before = ProcessTable.memory(of: pid)
+        let summary = await attack.run(for: .seconds(self.seconds))
+        let after = ProcessTable.memory(of: pid)
+        let words = "attack: \(summary.connects) connects, \(summary.bytes) bytes; \(after.resident) bytes stayed\n"
+        FileHandle.standardError.write(Data(words.utf8))
+        return max(0, after.peak - before.resident)
     }
 
     private func append(_ redis: RedisConnection, _ names: [String], _ ledger: SoakLedger) async throws {
@@ -150,7 +182,7 @@ struct SoakCommand: AsyncParsableCommand {
         }
     }
 
-    private func report(_ summary: SoakLedger.Summary, _ services: SoakServices) async throws {
+    private func report(_ summary: SoakLedger.Summary, _ services: SoakServices, _ growth: Int?) async throws {
         let kills = await services.kills
         let deaths = await services.deaths
         var report = Report("soak")
@@ -167,6 +199,7 @@ struct SoakCommand: AsyncParsableCommand {
         report.add("gateway_kills", kills["gateway"] ?? 0)
         report.add("dispatcher_kills", kills["dispatcher"] ?? 0)
         report.add("deaths", deaths.count)
+        if let growth { report.add("gateway_growth_bytes", growth) }
         try report.print()
         for death in deaths { FileHandle.standardError.write(Data("\(death)\n".utf8)) }
         if !summary.lost.isEmpty {

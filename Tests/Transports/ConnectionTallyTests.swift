@@ -14,7 +14,7 @@ struct ConnectionTallyTests {
     @Test("A connection too many is closed at once; one that ends makes room for the next")
     func bound() async throws {
         var policy = DoorPolicy()
-        policy.connections = ConnectionTally(limit: 1)
+        policy.connections = Tally(limit: 1)
         let door = DoorChannel(
             responder: { _, _, _ in },
             endpoints: [LengthEndpoint()],

@@ -245,7 +245,7 @@ enum GatewayComposition {
             WebRouter.add(to: router)
         }
         var policy = protection.policy
-        policy.connections = OpenFiles.raiseLimit().map { ConnectionTally(limit: OpenFiles.connections(under: $0)) }
+        policy.connections = OpenFiles.raiseLimit().map { Tally(limit: OpenFiles.connections(under: $0)) }
         let app = try self.application(settings, router, hub, backend, policy, certificate, eventLoops, logger)
         logger.info("gateway starts")
         let revocationService = RevocationService(register: revocations, hub: hub, logger: logger)

@@ -57,6 +57,8 @@ package struct DoorChannel: HTTPChannelHandler {
                 .recvAllocator,
                 value: AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 256, maximum: 16_384)
             )
+            // One buffer a turn, so that little comes in after the request that ends the reading.
+            try channel.syncOptions?.setOption(.maxMessagesPerRead, value: 1)
             // A peer that is gone without a word would else be there until TCP gives up, a quarter of an hour later.
             let patience = TimeAmount(self.timeouts.acknowledgement).nanoseconds / 1_000_000
             try? channel.syncOptions?.setOption(

@@ -16,8 +16,11 @@ extension DoorHandler {
         if status != .noContent { headers.replaceOrAdd(name: "content-length", value: "\(body.readableBytes)") }
         if !keepsOpen { headers.replaceOrAdd(name: "connection", value: "close") }
         self.policy.protect(&headers, self.grant(request))
-        self.write(status, headers, body, context, thenCloses: !keepsOpen)
+        // The answer to HEAD has the fields of one to GET, and no body (RFC 9110 section 9.3.2).
+        let sent = request.method == .HEAD ? ByteBuffer() : body
+        self.write(status, headers, sent, context, thenCloses: !keepsOpen)
         self.exchange = nil
+        self.forgetBody()
         guard keepsOpen else { return }
         self.phase = .idle
         if !self.hasServer { self.closeAfter(self.timeouts.idle) }
@@ -31,11 +34,13 @@ extension DoorHandler {
         self.phase = .refusing
         // After the phase: whoever waits for the body might answer.
         incoming?.abort()
+        self.forgetBody()
         var headers = refusal.headers
         headers.replaceOrAdd(name: "content-length", value: "\(refusal.body.count)")
         headers.replaceOrAdd(name: "connection", value: "close")
         self.policy.protect(&headers, request.flatMap { self.grant($0) })
-        self.write(refusal.status, headers, ByteBuffer(bytes: refusal.body), context, thenCloses: true)
+        let body = request?.method == .HEAD ? ByteBuffer() : ByteBuffer(bytes: refusal.body)
+        self.write(refusal.status, headers, body, context, thenCloses: true)
         self.settle(.taken)
     }
 

@@ -20,8 +20,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     typealias OutboundIn = HTTPServerResponsePart
     typealias OutboundOut = HTTPServerResponsePart
 
-    /// Parts of requests that wait for the ones before them; a client that sends more is closed.
+    // Parts, and bytes, of requests that wait for the ones before them; a client that sends more is
+    // closed. Nothing is read meanwhile, so more than that comes only as the client leaves.
     private static let longestQueue = 256
+    private static let largestQueue = 32 * 1024
 
     enum Phase {
         /// Waits for a request.
@@ -52,7 +54,15 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     var phase = Phase.idle
     var exchange: HTTPExchange?
     private var waiting: [HTTPServerRequestPart] = []
+    private var waitingBytes = 0
     private var isDraining = false
+    /// A read that was asked for while none may be made.
+    private var isReadHeld = false
+    /// Bytes of the body that is coming in, and those of them that are kept.
+    private var received = 0
+    private var kept = 0
+    /// Counts what the connection holds of requests that are not answered.
+    private var share: TallyShare
     var timeout: Scheduled<Void>?
     private(set) var hasServer = false
     private var isSettled = false
@@ -80,6 +90,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.endpoints = endpoints
         self.timeouts = timeouts
         self.policy = policy
+        self.share = TallyShare(of: policy.bodies)
         self.http = http
         self.encoder = encoder
         self.decoder = decoder
@@ -108,6 +119,9 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.stall?.cancel()
         self.settle(.taken)
         self.context = nil
+        self.waiting = []
+        self.waitingBytes = 0
+        self.forgetBody()
         let incoming = self.incoming
         self.phase = .over
         incoming?.abort()
@@ -138,7 +152,11 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         self.stall?.cancel()
         self.stall = nil
-        if !context.channel.isWritable { self.watchReader(context, waiting: self.backlog) }
+        if context.channel.isWritable {
+            self.resumeReading()
+        } else {
+            self.watchReader(context, waiting: self.backlog)
+        }
         context.fireChannelWritabilityChanged()
     }
 
@@ -188,12 +206,23 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let part = self.unwrapInboundIn(data)
-        guard self.waiting.isEmpty, self.accepts(part) else {
-            guard self.waiting.count < Self.longestQueue else { return context.close(promise: nil) }
-            self.waiting.append(part)
-            return
-        }
+        guard self.waiting.isEmpty, self.accepts(part) else { return self.keep(part, context) }
         self.take(part, context)
+    }
+
+    /// Has a part wait for the request before it.
+    private func keep(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
+        let bytes = self.waitingBytes + part.bytes
+        guard self.waiting.count < Self.longestQueue, bytes <= Self.largestQueue else {
+            DoorMetrics.refusedPipelines.increment()
+            return context.close(promise: nil)
+        }
+        self.waiting.append(part)
+        self.waitingBytes = bytes
+        guard self.count() else {
+            DoorMetrics.refusedMemory.increment()
+            return context.close(promise: nil)
+        }
     }
 
     /// Whether a part can be dealt with now.
@@ -201,10 +230,48 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         switch self.phase {
         case .deciding, .answering: return false
         case .idle:
-            guard case .head(let head) = part, self.endpoint(of: head) != nil else { return true }
+            guard case .head(let head) = part, self.endpoint(of: head) != nil || head.hostFault != nil else {
+                return true
+            }
             return self.owed == 0
         case .collecting, .forwarding, .refusing, .over: return true
         }
+    }
+
+    // MARK: Reading
+
+    /// Whether reads wait: a request is being answered, others wait for it, or the client does not
+    /// read its answers.
+    ///
+    /// A client that leaves is noticed all the same: epoll reports the end of its half, and NIO then
+    /// reads what it had sent.
+    private var holdsReads: Bool {
+        switch self.phase {
+        case .deciding, .answering: true
+        case .idle: !self.waiting.isEmpty || self.context?.channel.isWritable == false
+        case .collecting, .forwarding, .refusing, .over: false
+        }
+    }
+
+    func read(context: ChannelHandlerContext) {
+        if self.holdsReads { self.isReadHeld = true } else { context.read() }
+    }
+
+    /// Makes the read that was held, if it may be made now.
+    private func resumeReading() {
+        guard self.isReadHeld, !self.holdsReads, let context else { return }
+        self.isReadHeld = false
+        context.read()
+    }
+
+    /// Counts what is held; false if the process has too much of it.
+    private func count() -> Bool { self.share.hold(self.kept + self.waitingBytes) }
+
+    /// The body that came in is not needed any more.
+    func forgetBody() {
+        self.kept = 0
+        // It can only become less.
+        _ = self.count()
     }
 
     private func endpoint(of head: HTTPRequestHead) -> (any TransportEndpoint)? {
@@ -234,9 +301,17 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             }
             context.fireChannelRead(self.wrapInboundOut(part))
         case (.collecting(let exchange, var body, let endpoint), .body(let bytes)):
-            guard body.readableBytes + bytes.readableBytes <= endpoint.maximumBody else {
+            self.received += bytes.readableBytes
+            guard self.received <= endpoint.maximumBody else {
                 DoorMetrics.refusedBodies.increment()
                 return self.answer(exchange.head, endpoint.refusal(.payloadTooLarge, reason: "the body is too large"))
+            }
+            guard exchange.keepsBody else { return }
+            self.kept += bytes.readableBytes
+            guard self.count() else {
+                DoorMetrics.refusedMemory.increment()
+                let reason = "too many bodies are coming in, try again later"
+                return self.answer(exchange.head, endpoint.refusal(.serviceUnavailable, reason: reason))
             }
             self.phase = .idle
             body.writeImmutableBuffer(bytes)
@@ -258,6 +333,11 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
                 eventLoop: context.eventLoop,
                 door: self
             )
+            if let fault = head.hostFault {
+                DoorMetrics.refusedHeads.increment()
+                return self.answer(head, endpoint.refusal(.badRequest, reason: fault))
+            }
+            self.received = 0
             self.phase = .collecting(exchange, ByteBuffer(), endpoint)
             self.limitBody()
             return endpoint.begin(exchange)
@@ -283,6 +363,10 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     // MARK: The server
 
     private func forward(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
+        if let fault = head.hostFault {
+            DoorMetrics.refusedHeads.increment()
+            return self.answer(head, .problem(.badRequest, fault))
+        }
         let length = head.headers.first(name: "content-length").flatMap { Int($0) } ?? 0
         if length > self.policy.maximumBody, self.owed == 0 {
             DoorMetrics.refusedBodies.increment()
@@ -336,18 +420,23 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     func drain() {
         guard !self.isDraining else { return }
         self.isDraining = true
-        while let context, let part = self.waiting.first, self.accepts(part) {
+        var isForwarded = false
+        while let part = self.waiting.first, let context, self.accepts(part) {
             self.waiting.removeFirst()
+            self.waitingBytes -= part.bytes
             self.take(part, context)
+            if case .forwarding = self.phase { isForwarded = true }
         }
         self.isDraining = false
+        _ = self.count()
+        // The server looks at what was read when a read is complete, and this one was long ago.
+        if isForwarded { self.context?.fireChannelReadComplete() }
+        self.resumeReading()
     }
 
     // MARK: WebSockets
 
     private func decide(_ head: HTTPRequestHead, _ endpoint: any TransportEndpoint, _ context: ChannelHandlerContext) {
-        // Nothing more is read until it is decided, or it would pile up.
-        try? context.channel.syncOptions?.setOption(.autoRead, value: false)
         let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
         let address = context.remoteAddress
         let admission = context.eventLoop.makeFutureWithTask { try await endpoint.admit(head, from: address) }
@@ -382,15 +471,49 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         do {
             // First, since the socket may speak as soon as it is there.
             pipeline.removeHandler(self.encoder, promise: nil)
-            try pipeline.addHandler(WebSocketHandler(application: application, limits: admission.limits))
+            try pipeline.addHandler(
+                WebSocketHandler(application: application, limits: admission.limits, bodies: self.policy.bodies))
             self.settle(.taken)
             // What came after the request is the socket's; the decoder gives it up as it leaves.
             pipeline.removeHandler(self.decoder, promise: nil)
             pipeline.removeHandler(context: context, promise: nil)
-            try channel.syncOptions?.setOption(.autoRead, value: true)
+            if self.isReadHeld { channel.read() }
         } catch {
             self.logger.error("socket cannot be set up", metadata: ["error": "\(error)"])
             channel.close(promise: nil)
+        }
+    }
+}
+
+extension HTTPServerRequestPart {
+    /// About as many bytes as it came in.
+    fileprivate var bytes: Int {
+        switch self {
+        case .head(let head):
+            head.headers.reduce(head.uri.utf8.count) { $0 + $1.name.utf8.count + $1.value.utf8.count }
+        case .body(let bytes): bytes.readableBytes
+        case .end: 0
+        }
+    }
+}
+
+extension HTTPRequestHead {
+    /// What is wrong with the `Host` field (RFC 9112 section 3.2); nil if nothing is.
+    fileprivate var hostFault: String? {
+        let hosts = self.headers["host"]
+        if hosts.count > 1 { return "the Host header must be there once" }
+        guard let host = hosts.first else {
+            return self.version < .http1_1 ? nil : "the Host header is missing"
+        }
+        return host.utf8.allSatisfy(Self.isOfHost) ? nil : "the Host header must be a host and its port"
+    }
+
+    private static func isOfHost(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            true
+        default: "-._~%!$&'()*+;=:[]".utf8.contains(byte)
         }
     }
 }

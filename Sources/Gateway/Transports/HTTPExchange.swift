@@ -53,6 +53,10 @@ package final class HTTPExchange {
         }
     }
 
+    /// Whether its body is kept as it comes in: no endpoint reads that of another method, and what is
+    /// answered already needs none.
+    var keepsBody: Bool { self.head.method == .POST && !self.isAnswered }
+
     /// The path without its query.
     package var path: Substring { self.head.uri.prefix { $0 != "?" } }
 

@@ -1,6 +1,7 @@
 // Carillon · WebSocketHandler.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 package import NIOCore
 package import WebSocket
 
@@ -27,8 +28,16 @@ package final class WebSocketHandler: ChannelInboundHandler {
     /// A ping that proves what is written before it; one for all that is flushed at once.
     private var proofSequence: UInt64?
     private var awaitedPongs = AwaitedPongs()
+    /// Counts what has come of a message that is not complete.
+    private var share: TallyShare
 
-    package init(application: any WebSocketApplication, limits: WebSocketLimits) {
+    /// - Parameter bodies: counts the bytes of incomplete messages over all connections of the process.
+    package init(
+        application: any WebSocketApplication,
+        limits: WebSocketLimits,
+        bodies: Tally = Tally(limit: .max)
+    ) {
+        self.share = TallyShare(of: bodies)
         self.application = application
         self.limits = limits
         self.parser = WebSocketParser(
@@ -61,6 +70,8 @@ package final class WebSocketHandler: ChannelInboundHandler {
         guard self.context != nil else { return }
         self.context = nil
         self.outbound = nil
+        // It can only become less.
+        _ = self.share.hold(0)
         let application = self.application
         // The two hold each other until here.
         self.application = nil
@@ -90,6 +101,11 @@ package final class WebSocketHandler: ChannelInboundHandler {
         for event in events { self.handle(event) }
         self.application?.webSocketReadComplete()
         self.flush()
+        guard self.context != nil, !self.share.hold(self.parser.buffered) else { return }
+        DoorMetrics.refusedMemory.increment()
+        self.close(.tryAgainLater, reason: "too many messages are coming in")
+        self.flush()
+        self.context?.close(promise: nil)
     }
 
     private func handle(_ event: WebSocketParser.Event) {

@@ -31,6 +31,14 @@ actor SoakServices {
         for number in 1...dispatchers { self.slots.append(Slot(kind: .dispatcher, name: "dispatcher-\(number)")) }
     }
 
+    /// The process and the port of the first gateway, if it runs.
+    var firstGateway: (pid: pid_t, port: Int)? {
+        guard let slot = self.slots.first(where: { $0.kind == .gateway }), let program = slot.program,
+            let port = slot.port
+        else { return nil }
+        return (pid_t(program.pid), port)
+    }
+
     func start() async throws {
         for index in self.slots.indices { try await self.start(index) }
     }

@@ -4,7 +4,7 @@
 import Foundation
 
 /// What Linux tells of processes in `/proc`.
-enum ProcessTable {
+package enum ProcessTable {
     /// Whether a process has been stopped by a signal.
     static func isStopped(_ identifier: pid_t) -> Bool {
         Self.status(identifier)?.state == "T"
@@ -17,6 +17,17 @@ enum ProcessTable {
             // Those that have ended stay in the table as Z until their parent collects them.
             Self.status(identifier).map { $0.parent == parent && $0.state != "Z" } ?? false
         }
+    }
+
+    /// The bytes of memory that a process has now, and the most that it has ever had.
+    package static func memory(of identifier: Int32) -> (resident: Int, peak: Int) {
+        let data = FileManager.default.contents(atPath: "/proc/\(identifier)/status") ?? Data()
+        let lines = String(decoding: data, as: UTF8.self).split(separator: "\n")
+        func value(_ name: String) -> Int {
+            let line = lines.first { $0.hasPrefix("\(name):") }
+            return (line?.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0) * 1_024
+        }
+        return (value("VmRSS"), value("VmHWM"))
     }
 
     private static func status(_ identifier: pid_t) -> (state: Substring, parent: pid_t)? {

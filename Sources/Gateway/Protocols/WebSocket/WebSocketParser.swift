@@ -58,6 +58,9 @@ package struct WebSocketParser {
         self.maximumFragments = maximumFragments
     }
 
+    /// Bytes that are kept of a frame or message that is not complete.
+    package var buffered: Int { (self.unread?.readableBytes ?? 0) + self.message.count }
+
     /// Takes what came and hands over every event that is complete.
     package mutating func read(_ buffer: ByteBuffer, _ handle: (Event) -> Void) {
         guard !self.isOver else { return }

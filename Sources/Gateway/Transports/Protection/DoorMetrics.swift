@@ -13,6 +13,10 @@ enum DoorMetrics {
     static let refusedBodies = Self.refused("body")
     /// Sockets and streams beyond their address's share.
     static let refusedAddresses = Self.refused("address")
+    /// Connections that sent more behind a request that is not answered than one may.
+    static let refusedPipelines = Self.refused("pipeline")
+    /// Bodies beyond what all connections together may have coming in.
+    static let refusedMemory = Self.refused("memory")
     /// Connections closed as a request or the reading of an answer took too long.
     static let refusedSlow = Self.refused("slow")
     /// Connections beyond what the process may have open.

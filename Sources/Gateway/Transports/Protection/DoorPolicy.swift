@@ -23,7 +23,10 @@ package struct DoorPolicy: Sendable {
     /// Counts the sockets and streams of each address; nil for no bound.
     package var addresses: AddressTally?
     /// Counts all connections; nil for no bound.
-    package var connections: ConnectionTally?
+    package var connections: Tally?
+    /// Counts the bytes of endpoints' requests that are not answered, over all connections: those
+    /// come before anyone has said who they are.
+    package var bodies = Tally(limit: 16 * 1024 * 1024)
 
     package init() {}
 

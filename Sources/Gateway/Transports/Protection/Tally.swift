@@ -1,0 +1,50 @@
+// Carillon · Tally.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Synchronization
+
+/// Counts what is held over all connections of a process, up to a bound: connections, or bytes.
+package final class Tally: Sendable {
+    private let limit: Int
+    private let count = Atomic(0)
+
+    package init(limit: Int) {
+        self.limit = limit
+    }
+
+    /// Counts more; false, and nothing is counted, where there is no room for all of it.
+    package func take(_ amount: Int = 1) -> Bool {
+        guard self.count.add(amount, ordering: .relaxed).newValue <= self.limit else {
+            self.giveBack(amount)
+            return false
+        }
+        return true
+    }
+
+    /// Counts less.
+    package func giveBack(_ amount: Int = 1) {
+        self.count.subtract(amount, ordering: .relaxed)
+    }
+}
+
+/// What one holder has of a tally.
+struct TallyShare {
+    /// What each may hold without being counted: a connection costs as many bytes by itself.
+    private static let uncounted = 4 * 1024
+
+    private let tally: Tally
+    private var counted = 0
+
+    init(of tally: Tally) {
+        self.tally = tally
+    }
+
+    /// Counts what is held from now on; false, and nothing changes, where there is no room for it.
+    mutating func hold(_ amount: Int) -> Bool {
+        let more = max(0, amount - Self.uncounted) - self.counted
+        if more > 0, !self.tally.take(more) { return false }
+        if more < 0 { self.tally.giveBack(-more) }
+        self.counted += more
+        return true
+    }
+}

@@ -1,0 +1,73 @@
+// Carillon · DoorAttackTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import Testing
+
+/// Clients that send what nobody waits for; `deploy/bench soak --attack` is the long version.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct DoorAttackTests {
+    private static let bound = 64 * 1024 * 1024
+
+    @Test("an attack on the gateway's memory gets 64 MB at most, and costs nobody a notification")
+    func memory() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let bystander = try await TestSocket.synced(port: gateway.port, user: "bystander")
+            let token = try await Stack.token(user: "attacker")
+            // What the first requests of a process cost is not the attack's.
+            let few = DoorAttack.Kind.allCases.map { (kind: $0, count: 2) }
+            _ = await DoorAttack(port: gateway.port, token: token, connections: few).run(for: .seconds(1))
+            let before = ProcessTable.memory(of: gateway.process.identifier)
+            async let attack = DoorAttack(port: gateway.port, token: token).run(for: .seconds(5))
+            let titles = (0..<40).map { "n\($0)" }
+            for title in titles {
+                try await stack.append([("user", "bystander"), ("type", "invoice_created"), ("title", title)])
+            }
+            let summary = await attack
+            try await eventually("the bystander has all") { bystander.titles == titles }
+            let after = ProcessTable.memory(of: gateway.process.identifier)
+            #expect(after.peak - before.resident <= Self.bound, "\(before) \(after) \(summary)")
+            #expect(summary.connects >= 1_082)
+            let page = try await gateway.call(.get, "/metrics", token: nil).response.body
+            let samples = try MetricsText(String(decoding: page, as: UTF8.self)).samples
+            for reason in ["pipeline", "memory"] {
+                #expect((samples[#"carillon_door_refused{reason="\#(reason)"}"#] ?? 0) > 0, "\(reason)")
+            }
+        }
+    }
+
+    @Test("requests behind one that an endpoint answers are answered in their order, by whomever they are for")
+    func pipelined() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "ada")
+            let client = try await TestSocket.connect(port: gateway.port)
+            func get(_ path: String, _ fields: String = "") -> String {
+                "GET \(path) HTTP/1.1\r\nhost: x\r\n\(fields)\r\n"
+            }
+            // The first is an endpoint's and waits for a look at the token; the others are the server's.
+            let requests = [
+                get("/v1/stream"), get("/healthz"), get("/v1/notifications", "authorization: Bearer \(token)\r\n"),
+                get("/hubs/notifications"), get("/openapi.json/nowhere"),
+            ]
+            try await client.send(raw: Array(requests.joined().utf8))
+            func statuses() -> [Int] {
+                client.head.split(separator: "HTTP/1.1 ").compactMap { Int($0.prefix(3)) }
+            }
+            try await eventually("all are answered") { statuses().count == requests.count }
+            #expect(statuses() == [401, 200, 200, 401, 404])
+            // The connection goes on.
+            try await client.send(raw: Array(get("/healthz").utf8))
+            try await eventually("the next is answered") { statuses().count == requests.count + 1 }
+            #expect(statuses().last == 200)
+            for fields in ["", "host: a\r\nhost: b\r\n"] {
+                let hostless = try await TestSocket.connect(port: gateway.port)
+                try await hostless.send(raw: Array("GET /healthz HTTP/1.1\r\n\(fields)\r\n".utf8))
+                try await eventually("it is refused") { hostless.status == 400 }
+            }
+        }
+    }
+}

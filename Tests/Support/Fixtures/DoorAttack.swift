@@ -1,0 +1,181 @@
+// Carillon · DoorAttack.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import NIOCore
+import NIOPosix
+import Synchronization
+
+/// Clients that send a gateway what nobody waits for, to have it fill its memory.
+///
+/// Each connection does the worst of its kind for as long as it is let, and comes back when it was
+/// closed. All is bounded: in connections, in bytes of each and in time.
+package struct DoorAttack: Sendable {
+    package enum Kind: CaseIterable, Sendable {
+        /// Polls without a token, and sends a body of 16 MB behind the poll.
+        case poll
+        /// Opens a stream of one user, and sends a body of 16 MB behind it.
+        case stream
+        /// Sends requests one behind the other, and reads no answer.
+        case pipeline
+        /// Sends bodies without a token that never come to their end.
+        case body
+        /// Sends messages over sockets without a token that never come to their end.
+        case message
+    }
+
+    package struct Summary: Sendable {
+        package var connects = 0
+        package var bytes = 0
+    }
+
+    private final class Count: Sendable {
+        let connects = Atomic(0)
+        let bytes = Atomic(0)
+    }
+
+    private let port: Int
+    private let token: String
+    private let connections: [(kind: Kind, count: Int)]
+
+    /// - Parameters:
+    ///   - token: of the user whose streams are opened.
+    ///   - connections: how many there are of each kind at a time.
+    package init(
+        port: Int,
+        token: String,
+        connections: [(kind: Kind, count: Int)] = [
+            (.poll, 200), (.stream, 32), (.pipeline, 50), (.body, 400), (.message, 400),
+        ]
+    ) {
+        self.port = port
+        self.token = token
+        self.connections = connections
+    }
+
+    /// Attacks for a while.
+    package func run(for duration: Duration) async -> Summary {
+        let count = Count()
+        let deadline = NIODeadline.now() + TimeAmount(duration)
+        await withTaskGroup(of: Void.self) { tasks in
+            for (kind, number) in self.connections {
+                for _ in 0..<number { tasks.addTask { await self.repeatedly(kind, until: deadline, count) } }
+            }
+        }
+        return Summary(
+            connects: count.connects.load(ordering: .relaxed), bytes: count.bytes.load(ordering: .relaxed))
+    }
+
+    private func repeatedly(_ kind: Kind, until deadline: NIODeadline, _ count: Count) async {
+        while NIODeadline.now() < deadline, !Task.isCancelled {
+            let channel = try? await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+                .channelInitializer { channel in
+                    channel.eventLoop.makeCompletedFuture {
+                        let handler = AttackHandler(kind, token: self.token) { bytes in
+                            count.bytes.add(bytes, ordering: .relaxed)
+                        }
+                        try channel.pipeline.syncOperations.addHandler(handler)
+                        if kind == .pipeline { try channel.syncOptions?.setOption(.autoRead, value: false) }
+                    }
+                }
+                .connect(host: "127.0.0.1", port: self.port).get()
+            if let channel {
+                count.connects.add(1, ordering: .relaxed)
+                let end = channel.eventLoop.scheduleTask(deadline: deadline) { channel.close(promise: nil) }
+                await withTaskCancellationHandler {
+                    try? await channel.closeFuture.get()
+                } onCancel: {
+                    channel.close(promise: nil)
+                }
+                end.cancel()
+            }
+            // A client that was closed is back after a moment.
+            try? await Task.sleep(for: .milliseconds(100))
+        }
+    }
+}
+
+/// One connection of an attack.
+private final class AttackHandler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private static let host = "HTTP/1.1\r\nhost: x\r\n"
+    private static let part = 64 * 1024
+
+    private let kind: DoorAttack.Kind
+    private let token: String
+    private let sent: @Sendable (Int) -> Void
+    private var answer = ""
+    private var flood = ByteBuffer()
+    /// Bytes that are yet to be sent.
+    private var left = 0
+
+    init(_ kind: DoorAttack.Kind, token: String, sent: @escaping @Sendable (Int) -> Void) {
+        self.kind = kind
+        self.token = token
+        self.sent = sent
+    }
+
+    private static var job: String { "POST /v1/jobs \(Self.host)content-length: 16000000\r\n\r\n" }
+
+    func channelActive(context: ChannelHandlerContext) {
+        switch self.kind {
+        case .poll:
+            let text = "GET /socket.io/?EIO=4&transport=polling \(Self.host)\r\n"
+            context.writeAndFlush(self.wrapOutboundOut(ByteBuffer(string: text)), promise: nil)
+        case .stream:
+            let head = "GET /v1/stream \(Self.host)authorization: Bearer \(self.token)\r\n\r\n"
+            self.begin(head + Self.job, ByteBuffer(repeating: 0x78, count: Self.part), 16_000_000, context)
+        case .pipeline:
+            let request = "GET /v1/stream \(Self.host)\r\n"
+            let requests = String(repeating: request, count: Self.part / request.utf8.count)
+            self.begin("", ByteBuffer(string: requests), 64_000_000, context)
+        case .body:
+            let head = "POST /hubs/notifications?id=none \(Self.host)content-length: 65000\r\n\r\n"
+            self.begin(head, ByteBuffer(repeating: 0x78, count: 64_000), 64_000, context)
+        case .message:
+            let fields = "upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-version: 13\r\n"
+            let key = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            // A text of 65,000 bytes, masked with zeros, of which the last thousand are missing.
+            var frame = ByteBuffer(bytes: [0x81, 0xFE, 0xFD, 0xE8, 0, 0, 0, 0])
+            frame.writeRepeatingByte(0x78, count: 64_000)
+            self.begin("GET /v1/socket \(Self.host)\(fields)\(key)\r\n", frame, frame.readableBytes, context)
+        }
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard self.kind == .poll, self.left == 0 else { return }
+        self.answer += String(buffer: self.unwrapInboundIn(data))
+        let parts = self.answer.split(separator: "\"sid\":\"", maxSplits: 1)
+        guard parts.count == 2, let end = parts[1].firstIndex(of: "\"") else { return }
+        let poll = "GET /socket.io/?EIO=4&transport=polling&sid=\(parts[1][..<end]) \(Self.host)\r\n"
+        self.begin(poll + Self.job, ByteBuffer(repeating: 0x78, count: Self.part), 16_000_000, context)
+    }
+
+    private func begin(_ head: String, _ flood: ByteBuffer, _ bytes: Int, _ context: ChannelHandlerContext) {
+        self.flood = flood
+        self.left = bytes
+        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer(string: head)), promise: nil)
+        self.pour(context)
+    }
+
+    /// Sends as much as is taken.
+    private func pour(_ context: ChannelHandlerContext) {
+        while self.left > 0, context.channel.isActive, context.channel.isWritable {
+            let count = self.flood.readableBytes
+            self.left -= count
+            let sent = self.sent
+            let written = context.eventLoop.makePromise(of: Void.self)
+            written.futureResult.whenSuccess { sent(count) }
+            context.writeAndFlush(self.wrapOutboundOut(self.flood), promise: written)
+        }
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        self.pour(context)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        context.close(promise: nil)
+    }
+}
