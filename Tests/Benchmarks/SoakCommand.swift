@@ -72,8 +72,7 @@ struct SoakCommand: AsyncParsableCommand {
                 services.ports.withLock { $0 }
             }
         }
-        let growth = Mutex<Int?>(nil)
-        try await withThrowingTaskGroup(of: Void.self) { tasks in
+        let growth = try await withThrowingTaskGroup(of: Void.self, returning: Int?.self) { tasks in
             for client in clients { tasks.addTask { try await client.run() } }
             tasks.addTask { try await Self.watch(services) }
             tasks.addTask { try await Self.collect(sandbox, since: firstPush, prefix: "soak-\(tag)-", into: ledger) }
@@ -83,12 +82,9 @@ struct SoakCommand: AsyncParsableCommand {
                 // Clients note their sync where nobody waits for it, so they are asked.
                 try await Task.sleep(for: .milliseconds(50))
             }
-            try await withThrowingTaskGroup(of: Void.self) { load in
+            let growth = try await withThrowingTaskGroup(of: Void.self, returning: Int?.self) { load in
                 load.addTask { try await self.append(stack.redis.connection, names, ledger) }
-                if self.attack {
-                    let grown = try await self.attack(services)
-                    growth.withLock { $0 = grown }
-                }
+                let growth = try await self.attack ? self.attackFirstGateway(of: services) : nil
                 for _ in 0..<(self.kills ?? max(1, Int(self.seconds / 6))) {
                     let moment = Double.random(in: 0.02...0.98) * self.seconds
                     load.addTask {
@@ -98,20 +94,22 @@ struct SoakCommand: AsyncParsableCommand {
                     }
                 }
                 try await load.waitForAll()
+                return growth
             }
             try await self.settle(ledger)
             tasks.cancelAll()
             do {
                 try await tasks.waitForAll()
             } catch is CancellationError {}
+            return growth
         }
-        return (ledger.summary, growth.withLock { $0 })
+        return (ledger.summary, growth)
     }
 
     /// Attacks the first gateway as long as jobs are appended.
     ///
     /// - Returns: By how many bytes it grew at the most.
-    private func attack(_ services: SoakServices) async throws -> Int {
+    private func attackFirstGateway(of services: SoakServices) async throws -> Int {
         guard let (pid, port) = await services.firstGateway else { throw ValidationError("there is no gateway") }
         let attack = DoorAttack(port: port, token: try Environment.token(user: "attacker"))
         let before = ProcessTable.memory(of: pid)

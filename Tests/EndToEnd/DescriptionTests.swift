@@ -48,6 +48,26 @@ struct DescriptionTests {
                 #expect(answer.type == "application/problem+json")
             }
             #expect(try await gateway.call(.get, "/v1/nowhere", token: token).status == 404)
+            for path in ["/metrics", "/readyz", "/healthz"] {
+                #expect(try await gateway.call(.get, path, token: nil).status == 200)
+                for spelling in ["\(path)/", "/\(path)", "\(path)//", "//\(path)/"] {
+                    #expect(try await gateway.call(.get, spelling, token: nil).status == 404, "\(spelling)")
+                }
+            }
+            #expect(try await gateway.call(.get, "/v1//notifications", token: token).status == 404)
+            // libcurl sends no TRACE by itself.
+            for (path, allowed) in [
+                ("/v1/notifications", "DELETE, GET, HEAD"), ("/v1/socket", "GET"), ("/v1/stream", "GET"),
+                ("/hubs/notifications", "GET, POST, DELETE, OPTIONS"), ("/healthz", "GET, HEAD"),
+            ] {
+                let client = try await TestSocket.connect(port: gateway.port)
+                let fields = "host: x\r\nauthorization: Bearer \(token)\r\n"
+                try await client.send(raw: Array("TRACE \(path) HTTP/1.1\r\n\(fields)\r\n".utf8))
+                try await eventually("it is answered") { client.status != nil }
+                #expect(client.status == 405, "\(path)")
+                #expect(client.head.lowercased().contains("allow: \(allowed.lowercased())\r\n"), "\(client.head)")
+                await client.close()
+            }
         }
     }
 

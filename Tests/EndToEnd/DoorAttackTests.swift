@@ -4,6 +4,7 @@
 import Fixtures
 import Foundation
 import Testing
+import Transfer
 
 /// Clients that send what nobody waits for; `deploy/bench soak --attack` is the long version.
 @Suite(.serialized, .timeLimit(.minutes(10)))

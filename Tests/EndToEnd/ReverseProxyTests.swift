@@ -102,8 +102,20 @@ struct ReverseProxyTests {
                 #expect(answer.header("x-request-id") == "call-\(number)")
                 if number.isMultiple(of: 5) { _ = try await TestSocket.synced(port: proxy.port, user: "native") }
             }
-            for path in ["/metrics", "/readyz", "/healthz"] {
-                #expect(try await through.call(.get, path, token: nil).status == 404)
+            // In any spelling; what a proxy lets pass its gateway refuses.
+            for name in ["metrics", "readyz", "healthz"] {
+                for path in ["/\(name)", "/\(name)/", "//\(name)", "///\(name)//", "/\(name)?x=1", "/\(name)/x"] {
+                    #expect(try await through.call(.get, path, token: nil).status == 404, "\(path)")
+                }
+                for path in [
+                    "/./\(name)", "/v1/../\(name)", "/%\(String(name.utf8.first ?? 0, radix: 16))\(name.dropFirst())",
+                ] {
+                    let client = try await TestSocket.connect(port: proxy.port)
+                    let request = "GET \(path) HTTP/1.1\r\nhost: x\r\n\r\n"
+                    try await client.send(raw: Array(request.utf8))
+                    try await eventually("it is answered") { client.status != nil }
+                    #expect(client.status == 404, "\(path)")
+                }
             }
         }
     }

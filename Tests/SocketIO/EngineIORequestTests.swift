@@ -70,7 +70,7 @@ struct EngineIORequestTests {
     func origin() throws {
         for byte in UInt8.min ... .max {
             let isBad = byte < 0x20 && byte != 0x09 || byte == 0x7F
-            let decision = Self.judge("GET", "EIO=4&transport=polling", origin: [0x68, byte])
+            let decision = try Self.judge("GET", "EIO=4&transport=polling", origin: [0x68, byte])
             #expect(decision == (isBad ? .refuse(.badRequest) : .open(.polling)), "\(byte)")
         }
     }

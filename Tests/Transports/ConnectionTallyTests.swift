@@ -15,9 +15,13 @@ struct ConnectionTallyTests {
     func bound() async throws {
         var policy = DoorPolicy()
         policy.connections = Tally(limit: 1)
+        // The first says nothing, however long the machine takes.
+        var timeouts = DoorTimeouts()
+        timeouts.firstRequest = .seconds(3_600)
         let door = DoorChannel(
             responder: { _, _, _ in },
             endpoints: [LengthEndpoint()],
+            timeouts: timeouts,
             policy: policy,
             http: HTTP1Channel.Configuration()
         )

@@ -20,6 +20,7 @@ package enum APIRouter {
         router.add(middleware: RequestMiddleware())
         router.add(middleware: ProblemMiddleware())
         if let errors { router.add(middleware: errors) }
+        router.add(middleware: SpellingMiddleware())
         OperationRoutes(services: services).add(to: router)
         UnsubscribeRoutes(services: services).add(to: router)
         let version = router.group("v1")

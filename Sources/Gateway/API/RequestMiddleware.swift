@@ -75,3 +75,23 @@ package struct RequestMiddleware: RouterMiddleware {
         }
     }
 }
+
+/// Answers 404 to other spellings of a path, which the router would take for the path itself.
+///
+/// A proxy that keeps a path from the outside compares its spelling: an empty segment is nobody's
+/// path, and what operators ask has no slash at its end.
+struct SpellingMiddleware: RouterMiddleware {
+    typealias Context = APIContext
+
+    private static let exact: Set<String> = ["/metrics/", "/readyz/", "/healthz/"]
+
+    func handle(
+        _ request: Request,
+        context: APIContext,
+        next: @concurrent (Request, APIContext) async throws -> Response
+    ) async throws -> Response {
+        let path = request.uri.path
+        guard !path.contains("//"), !Self.exact.contains(path) else { throw Problem.notFound }
+        return try await next(request, context)
+    }
+}

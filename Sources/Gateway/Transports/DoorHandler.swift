@@ -165,7 +165,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             if self.hasServer, self.exchange == nil { return context.fireErrorCaught(error) }
             return context.close(promise: nil)
         }
-        DoorMetrics.refusedHeads.increment()
+        // A client that leaves in the middle of a request is not refused.
+        if fault != .invalidEOFState { DoorMetrics.refusedHeads.increment() }
         guard case .idle = self.phase, self.owed == 0 else { return context.close(promise: nil) }
         let refusal: TransportRefusal =
             switch fault {
@@ -503,7 +504,7 @@ extension HTTPRequestHead {
         let hosts = self.headers["host"]
         if hosts.count > 1 { return "the Host header must be there once" }
         guard let host = hosts.first else {
-            return self.version < .http1_1 ? nil : "the Host header is missing"
+            return (self.version.major, self.version.minor) < (1, 1) ? nil : "the Host header is missing"
         }
         return host.utf8.allSatisfy(Self.isOfHost) ? nil : "the Host header must be a host and its port"
     }

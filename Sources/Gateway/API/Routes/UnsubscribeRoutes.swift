@@ -5,6 +5,7 @@ import HTTPTypes
 import Hummingbird
 import Model
 import NIOCore
+import Query
 import Stores
 
 /// One-click unsubscribe for mail programs (RFC 8058) and for people: `/v1/unsubscribe`, without a login.

@@ -5,6 +5,7 @@ import CoreMetrics
 import Model
 package import NIOCore
 package import NIOHTTP1
+import Query
 package import Transports
 
 /// Native sockets at `/v1/socket`.

@@ -5,6 +5,7 @@ import CoreMetrics
 import Model
 package import NIOCore
 package import NIOHTTP1
+import Query
 import SocketIO
 package import SocketIOTransport
 package import Transports
