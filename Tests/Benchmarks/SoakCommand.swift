@@ -16,8 +16,8 @@ struct SoakCommand: AsyncParsableCommand {
         discussion: """
             Starts gateways and dispatchers of its own. Half of the users are offline and have a device; of the jobs every
             other one has an id, and of those every tenth is enqueued twice. Ends with 1 if anything was lost. With
-            --attack the first gateway is sent what nobody waits for all the time, and it ends with 1 as well if that gets
-            more than 64 MB of memory.
+            --attack clients flood the first gateway all the time, and it also ends with 1 if that gateway grows by more
+            than 64 MB.
             """
     )
 
@@ -40,7 +40,7 @@ struct SoakCommand: AsyncParsableCommand {
     var attack = false
     @OptionGroup var programs: ProgramOptions
 
-    /// What an attack may cost a gateway.
+    /// Bytes by which a gateway may grow under attack.
     private static let largestGrowth = 64 * 1024 * 1024
 
     func validate() throws {

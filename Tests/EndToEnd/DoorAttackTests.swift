@@ -6,19 +6,19 @@ import Foundation
 import Testing
 import Transfer
 
-/// Clients that send what nobody waits for; `deploy/bench soak --attack` is the long version.
+/// Clients that flood a gateway; `deploy/bench soak --attack` is the long version.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct DoorAttackTests {
     private static let bound = 64 * 1024 * 1024
 
-    @Test("an attack on the gateway's memory gets 64 MB at most, and costs nobody a notification")
+    @Test("a flood takes 64 MB of the gateway at most, and others get all their notifications")
     func memory() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
             let bystander = try await TestSocket.synced(port: gateway.port, user: "bystander")
             let token = try await Stack.token(user: "attacker")
-            // What the first requests of a process cost is not the attack's.
+            // The first requests of a process cost memory, too.
             let few = DoorAttack.Kind.allCases.map { (kind: $0, count: 2) }
             _ = await DoorAttack(port: gateway.port, token: token, connections: few).run(for: .seconds(1))
             let before = ProcessTable.memory(of: gateway.process.identifier)

@@ -11,7 +11,7 @@ import NIOPosix
 import Testing
 import Transports
 
-/// What is read from clients, and how much of it is kept.
+/// Reading from clients, and how much of it is kept.
 @Suite("Reading at the door", .timeLimit(.minutes(10)))
 struct DoorReadingTests {
     private static let park = "GET /park HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -97,7 +97,7 @@ struct DoorReadingTests {
         let small = try Door(policy: policy)
         try small.send(post(4_000) + String(repeating: "x", count: 4_000))
         #expect(small.lot.count == 1)
-        // One that nobody reads needs none.
+        // A body that no endpoint reads needs none.
         let skipped = try Door(policy: policy)
         try skipped.send("GET /park HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n" + part + part)
         #expect(skipped.lot.count == 1)

@@ -78,8 +78,8 @@ package struct RequestMiddleware: RouterMiddleware {
 
 /// Answers 404 to other spellings of a path, which the router would take for the path itself.
 ///
-/// A proxy that keeps a path from the outside compares its spelling: an empty segment is nobody's
-/// path, and what operators ask has no slash at its end.
+/// A proxy that hides a path compares its spelling. So no path has an empty segment, and the paths
+/// of operators have no slash at their end.
 struct SpellingMiddleware: RouterMiddleware {
     typealias Context = APIContext
 

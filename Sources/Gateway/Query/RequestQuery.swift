@@ -3,8 +3,8 @@
 
 /// The decoded fields of a request's query or of a form.
 ///
-/// There is one reading for everyone: a query with a malformed escape, with bytes that are not UTF-8,
-/// or with a name that occurs twice is refused, since a proxy or a log may read it in another way.
+/// A query with a malformed escape, with bytes that are not UTF-8, or with a name that occurs twice
+/// is refused, since a proxy or a log may read it in another way.
 package struct RequestQuery: Sendable, Equatable {
     package struct Field: Sendable, Equatable {
         package let name: String
@@ -60,7 +60,7 @@ package struct RequestQuery: Sendable, Equatable {
     }
 }
 
-/// What is wrong with a query.
+/// A fault of a query, with the parameter that has it.
 package struct QueryFault: Error, Sendable, Equatable, CustomStringConvertible {
     private static let longestName = 64
 

@@ -499,7 +499,7 @@ extension HTTPServerRequestPart {
 }
 
 extension HTTPRequestHead {
-    /// What is wrong with the `Host` field (RFC 9112 section 3.2); nil if nothing is.
+    /// The fault of the `Host` field (RFC 9112 section 3.2); nil if it has none.
     fileprivate var hostFault: String? {
         let hosts = self.headers["host"]
         if hosts.count > 1 { return "the Host header must be there once" }

@@ -5,10 +5,10 @@ import NIOCore
 import NIOPosix
 import Synchronization
 
-/// Clients that send a gateway what nobody waits for, to have it fill its memory.
+/// Clients that flood a gateway to fill its memory.
 ///
-/// Each connection does the worst of its kind for as long as it is let, and comes back when it was
-/// closed. All is bounded: in connections, in bytes of each and in time.
+/// Each connection sends as much as the gateway takes, and reconnects when it was closed. The attack
+/// is bounded in connections, in bytes of each, and in time.
 package struct DoorAttack: Sendable {
     package enum Kind: CaseIterable, Sendable {
         /// Polls without a token, and sends a body of 16 MB behind the poll.

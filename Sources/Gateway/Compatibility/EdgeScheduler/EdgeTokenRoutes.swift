@@ -30,7 +30,8 @@ struct EdgeTokenRoutes {
         do throws(QueryFault) {
             fields = try RequestQuery.fields(request.uri.query ?? "")
         } catch {
-            throw Problem(error)
+            throw Problem(
+                .badRequest, error.description, faults: [JobFault(error.name, error.reason)], code: "PGRST100")
         }
         return try EdgeQuery(fields)
     }

@@ -27,9 +27,9 @@ package final class Tally: Sendable {
     }
 }
 
-/// What one holder has of a tally.
+/// The part of a tally that one connection holds.
 struct TallyShare {
-    /// What each may hold without being counted: a connection costs as many bytes by itself.
+    /// Bytes that are not counted; a connection itself costs as many.
     private static let uncounted = 4 * 1024
 
     private let tally: Tally

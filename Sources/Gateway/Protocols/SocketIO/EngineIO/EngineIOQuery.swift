@@ -3,7 +3,7 @@
 
 package import Query
 
-/// What the query of a request to the protocol's path says.
+/// The query of a request to the protocol's path.
 package struct EngineIOQuery: Sendable, Equatable {
     /// The protocol's own names; `t`, a cache buster, and what belongs to version 3 (`j`, `b64`) mean nothing.
     private static let names: Set<String> = ["EIO", "transport", "sid", "t", "j", "b64"]
