@@ -137,4 +137,55 @@ struct OutageTests {
             pool.close()
         }
     }
+
+    @Test("PostgreSQL restored to an earlier moment: every client starts afresh, also one at the same version")
+    func restored() async throws {
+        let server = try await PostgresServer.start()
+        try await Stack.with(database: server.url) { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let token = try await Stack.token(user: "ada")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            func send(_ title: String) async throws {
+                try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
+                try await eventually("it arrives") { socket.titles.contains(title) }
+            }
+            try await send("kept")
+            try await server.stop()
+            try await server.backUp()
+            try await server.start()
+            try await send("lost")
+            let before = try await gateway.call(.get, "/v1/notifications", token: token)
+            let version = try #require(before.body["version"]?.integer)
+            let tag = try #require(before.header("etag"))
+            #expect(before.body["notifications"]?.array?.count == 2)
+
+            try await server.stop()
+            try await server.restore()
+            try await server.start()
+            try await eventually("a socket that stayed open starts afresh") {
+                socket.all("sync").contains { $0["reset"]?.bool == true }
+            }
+            // Counted on from the restored version, this would be the version that clients have.
+            try await send("other")
+            func titles(_ list: JSONValue?) -> [String] { list?.array?.compactMap { $0["title"]?.string } ?? [] }
+            let page = try await gateway.call(
+                .get, "/v1/notifications", token: token, headers: [("if-none-match", tag)])
+            #expect(page.status == 200)
+            #expect(titles(page.body["notifications"]) == ["other", "kept"])
+            let reached = try #require(page.body["version"]?.integer)
+            #expect(reached > version && reached < 1 << 53)
+            for since in [version - 1, version, version + 1] {
+                let changes = try await gateway.call(
+                    .get, "/v1/notifications?since_version=\(since)", token: token)
+                #expect(changes.body["reset"]?.bool == true)
+                let resumed = try await TestSocket.synced(
+                    port: gateway.port, user: "ada", query: "?resume=\(since)")
+                let sync = try await resumed.first("sync")
+                #expect(sync["reset"]?.bool == true)
+                #expect(titles(sync["notifications"]) == ["other", "kept"])
+            }
+            #expect(socket.closeCode == nil)
+        }
+    }
 }

@@ -229,6 +229,7 @@ enum DispatcherComposition {
         )
         configuration.sessionSettings = StoreSession.settings
         configuration.connections = settings.common.databaseConnections
+        EpochWatch().watch(&configuration)
         return configuration
     }
 

@@ -81,6 +81,8 @@ enum GatewayComposition {
         )
         database.sessionSettings = StoreSession.settings
         database.connections = settings.common.databaseConnections
+        let epoch = EpochWatch()
+        epoch.watch(&database)
         let pool = try PostgresPool(database, logger: logger)
         try await Migrations.applyWhenReachable(to: pool, logger: logger)
 
@@ -153,6 +155,10 @@ enum GatewayComposition {
             logger: logger,
             now: now
         )
+        epoch.onChange {
+            logger.warning("database went back to an earlier moment, or another took over; clients start afresh")
+            hub.repair()
+        }
         let nodeService = NodeService(
             node: node,
             configuration: redisConfiguration,

@@ -30,6 +30,7 @@ package enum CommandClients {
             connectionString: database ?? "", applicationName: "carillon-\(name)")
         configuration.connections = 1
         configuration.sessionSettings = StoreSession.settings
+        EpochWatch().watch(&configuration)
         return configuration
     }
 

@@ -65,6 +65,7 @@ package final class BlockingConnection: @unchecked Sendable {
         do throws(PostgresError) {
             let settings = configuration.sessionSettings.map { "SET \($0.name) = '\($0.value)';" }.joined()
             try connection.execute("SET statement_timeout = \(statementTimeout);" + settings)
+            try configuration.prepare?(connection)
             return .success(connection)
         } catch {
             return .failure(error)

@@ -21,6 +21,8 @@ package struct PostgresConfiguration: Sendable {
     package var connectTimeout: Duration = .seconds(5)
     /// Server settings of each session, by name.
     package var sessionSettings: [(name: String, value: String)] = []
+    /// Runs on each new connection before anything else does; an error refuses the connection.
+    package var prepare: (@Sendable (BlockingConnection) throws(PostgresError) -> Void)?
     package var reconnect = Backoff(base: .milliseconds(50), limit: .seconds(2))
 
     package init(connectionString: String, applicationName: String) {

@@ -105,14 +105,14 @@ enum CancellationSQL {
             SET status = 'cancelled', sent_via = NULL,
                 status_reason = CASE WHEN t.may_be_sent THEN 'in_flight' END,
                 deleted_at = CASE WHEN t.is_listed THEN $3 ELSE n.deleted_at END,
-                version = CASE WHEN t.is_listed THEN b.version + 1 ELSE n.version END
+                version = CASE WHEN t.is_listed THEN \(EpochSQL.version(of: "b")) + 1 ELSE n.version END
             FROM target t LEFT JOIN carillon.inboxes b ON b.user_id = t.user_id
             WHERE n.user_id = t.user_id AND n.id = t.id
             RETURNING \(LabelColumns.list), t.is_listed, t.was_unread
         ),
         raised AS (
             UPDATE carillon.inboxes b
-            SET version = b.version + 1, total = greatest(b.total - 1, 0),
+            SET version = \(EpochSQL.version(of: "b")) + 1, total = greatest(b.total - 1, 0),
                 unread = greatest(b.unread - c.was_unread::int, 0)
             FROM changed c WHERE c.is_listed AND b.user_id = c.user_id
             RETURNING b.user_id, b.version, b.unread

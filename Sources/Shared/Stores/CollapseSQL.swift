@@ -22,7 +22,7 @@ enum CollapseSQL {
         older AS MATERIALIZED (SELECT * FROM live WHERE id <> newest),
         raised AS (
             UPDATE carillon.inboxes b
-            SET version = b.version + 1, unread = b.unread - o.unread, total = b.total - o.total
+            SET version = \(EpochSQL.version(of: "b")) + 1, unread = b.unread - o.unread, total = b.total - o.total
             FROM (
                 SELECT user_id, count(*)::int4 AS total, (count(*) FILTER (WHERE is_unread))::int4 AS unread
                 FROM older WHERE is_listed GROUP BY user_id

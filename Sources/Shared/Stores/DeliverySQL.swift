@@ -27,7 +27,8 @@ enum DeliverySQL {
 
     private static func facts(_ device: String, _ address: String) -> String {
         """
-        SELECT (k.n - 1)::int4, n.replaced_by IS NOT NULL, coalesce(b.unread, 0)::int4, coalesce(b.version, 0),
+        SELECT (k.n - 1)::int4, n.replaced_by IS NOT NULL, coalesce(b.unread, 0)::int4,
+            \(EpochSQL.version(of: "b")),
             k.is_repeat AND EXISTS (
                 SELECT FROM carillon.delivery_attempts a
                 WHERE a.notification_id = k.notification AND a.device_id = k.device AND a.outcome = 'accepted'

@@ -11,7 +11,9 @@ enum InboxSQL {
 
     /// The columns of a state, of a table called `alias`.
     static func state(of alias: String) -> String {
-        ["version", "unread", "total", "floor", "begun_at"].map { "\(alias).\($0)" }.joined(separator: ", ")
+        """
+        \(EpochSQL.version(of: alias)), \(alias).unread, \(alias).total, \(EpochSQL.floor(of: alias)), \(alias).begun_at
+        """
     }
 
     private static let noState = [String](repeating: "NULL", count: Self.stateColumns).joined(separator: ", ")
@@ -42,7 +44,8 @@ enum InboxSQL {
         Self.rows(
             """
             x.version > $5 AND EXISTS (
-                SELECT FROM carillon.inboxes s WHERE s.user_id = $1 AND $5 BETWEEN s.floor AND s.version
+                SELECT FROM carillon.inboxes s WHERE s.user_id = $1
+                    AND $5 BETWEEN \(EpochSQL.floor(of: "s")) AND \(EpochSQL.version(of: "s"))
                     AND ($2::int8 IS NULL OR NOT (\(Self.isAsSeen)))
             )
             """,
@@ -74,7 +77,8 @@ enum InboxSQL {
                     AND (u.type IS NULL OR x.type = u.type)
                     AND (u.version < 0 OR NOT EXISTS (
                         SELECT FROM carillon.inboxes s WHERE s.user_id = u.user_id
-                            AND s.version = u.version AND s.unread = u.unread AND s.total = u.total
+                            AND \(EpochSQL.version(of: "s")) = u.version AND s.unread = u.unread
+                            AND s.total = u.total
                     ))
                 ORDER BY x.id DESC LIMIT $7
             )
@@ -82,7 +86,9 @@ enum InboxSQL {
         """
     }
 
-    private static let isAsSeen = "s.version = $2::int8 AND s.unread = $3::int4 AND s.total = $4::int4"
+    private static let isAsSeen = """
+        \(EpochSQL.version(of: "s")) = $2::int8 AND s.unread = $3::int4 AND s.total = $4::int4
+        """
 
     /// A row of the state alone, if there is an inbox, then rows of a notification each, without the state: what is null
     /// costs the server next to nothing, and no row is sorted or copied for a join.

@@ -254,15 +254,16 @@ package struct InboxStore: Sendable {
             PostgresStatement(
                 """
                 WITH changed AS (
-                    UPDATE carillon.notifications n SET read_at = $2, version = b.version + 1
+                    UPDATE carillon.notifications n SET read_at = $2, version = \(EpochSQL.version(of: "b")) + 1
                     FROM carillon.inboxes b
                     WHERE b.user_id = $1 AND n.user_id = $1 AND n.read_at IS NULL AND n.deleted_at IS NULL
                         AND n.version > 0 \(condition)
                     RETURNING \(LabelColumns.list)
                 ), tally AS (SELECT count(*)::int4 AS n FROM changed), raised AS (
-                    UPDATE carillon.inboxes SET version = version + 1, unread = greatest(unread - tally.n, 0)
-                    FROM tally WHERE user_id = $1 AND tally.n > 0
-                    RETURNING version, unread
+                    UPDATE carillon.inboxes b
+                    SET version = \(EpochSQL.version(of: "b")) + 1, unread = greatest(b.unread - tally.n, 0)
+                    FROM tally WHERE b.user_id = $1 AND tally.n > 0
+                    RETURNING b.version, b.unread
                 )
                 SELECT r.version, r.unread, n.* FROM raised r CROSS JOIN changed n
                 """,
@@ -281,17 +282,18 @@ package struct InboxStore: Sendable {
             PostgresStatement(
                 """
                 WITH changed AS (
-                    UPDATE carillon.notifications n SET deleted_at = $2, version = b.version + 1
+                    UPDATE carillon.notifications n SET deleted_at = $2, version = \(EpochSQL.version(of: "b")) + 1
                     FROM carillon.inboxes b
                     WHERE b.user_id = $1 AND n.user_id = $1 AND n.deleted_at IS NULL AND n.version > 0 \(condition)
                     RETURNING \(LabelColumns.list), n.read_at IS NULL AS was_unread
                 ), tally AS (
                     SELECT count(*)::int4 AS n, count(*) FILTER (WHERE was_unread)::int4 AS unread FROM changed
                 ), raised AS (
-                    UPDATE carillon.inboxes SET version = version + 1, total = greatest(total - tally.n, 0),
-                        unread = greatest(inboxes.unread - tally.unread, 0)
-                    FROM tally WHERE user_id = $1 AND tally.n > 0
-                    RETURNING version, inboxes.unread
+                    UPDATE carillon.inboxes b
+                    SET version = \(EpochSQL.version(of: "b")) + 1, total = greatest(b.total - tally.n, 0),
+                        unread = greatest(b.unread - tally.unread, 0)
+                    FROM tally WHERE b.user_id = $1 AND tally.n > 0
+                    RETURNING b.version, b.unread
                 )
                 SELECT r.version, r.unread, n.* FROM raised r CROSS JOIN changed n
                 """,
@@ -304,7 +306,10 @@ package struct InboxStore: Sendable {
     private func change(_ user: String, _ statement: PostgresStatement) async throws(PostgresError) -> Change {
         let results = try await self.pool.run([
             PostgresStatement(
-                "SELECT version, unread FROM carillon.inboxes WHERE user_id = $1 FOR UPDATE", [.text(user)]),
+                """
+                SELECT \(EpochSQL.version(of: "b")), b.unread FROM carillon.inboxes b WHERE b.user_id = $1 FOR UPDATE
+                """,
+                [.text(user)]),
             statement,
         ])
         guard results.count == 2 else { throw PostgresError(.decoding, "a change gave no result") }

@@ -91,7 +91,7 @@ package struct RetentionStore: Sendable {
             PostgresStatement(
                 """
                 WITH gone AS (
-                    UPDATE carillon.notifications n SET deleted_at = now(), version = b.version + 1
+                    UPDATE carillon.notifications n SET deleted_at = now(), version = \(EpochSQL.version(of: "b")) + 1
                     FROM unnest($1, $2) AS k (user_id, id)
                     JOIN carillon.inboxes b ON b.user_id = k.user_id
                     WHERE n.user_id = k.user_id AND n.id = k.id AND n.deleted_at IS NULL AND n.version > 0
@@ -100,7 +100,8 @@ package struct RetentionStore: Sendable {
                     SELECT user_id, count(*)::int4 AS n, count(*) FILTER (WHERE was_unread)::int4 AS unread
                     FROM gone GROUP BY user_id
                 ), raised AS (
-                    UPDATE carillon.inboxes b SET version = b.version + 1, total = greatest(b.total - t.n, 0),
+                    UPDATE carillon.inboxes b
+                    SET version = \(EpochSQL.version(of: "b")) + 1, total = greatest(b.total - t.n, 0),
                         unread = greatest(b.unread - t.unread, 0)
                     FROM tally t WHERE b.user_id = t.user_id
                     RETURNING b.user_id, b.version, b.unread

@@ -31,7 +31,8 @@ package struct RevocationStore: Sendable {
         let result = try await self.pool.query(
             """
             WITH next AS (
-                UPDATE carillon.token_revocation_version SET version = version + 1 WHERE singleton RETURNING version
+                UPDATE carillon.token_revocation_version v SET version = \(EpochSQL.version(of: "v")) + 1
+                WHERE v.singleton RETURNING v.version
             )
             INSERT INTO carillon.token_revocations AS r (user_id, revoked_before, version)
             SELECT $1, $2, version FROM next

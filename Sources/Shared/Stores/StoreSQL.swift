@@ -10,8 +10,8 @@ enum StoreSQL {
     /// $1: users, ordered by bytes, so that two batches never wait for each other crosswise.
     static let makeInboxes = """
         WITH fresh AS (
-            INSERT INTO carillon.inboxes (user_id)
-            SELECT wanted.u FROM unnest($1) AS wanted(u)
+            INSERT INTO carillon.inboxes (user_id, version)
+            SELECT wanted.u, \(EpochSQL.base) FROM unnest($1) AS wanted(u)
             WHERE (SELECT true FROM carillon.inboxes i WHERE i.user_id = wanted.u LIMIT 1) IS NULL
             ON CONFLICT DO NOTHING
             RETURNING user_id
@@ -47,10 +47,11 @@ enum StoreSQL {
         ),
         raised AS (
             INSERT INTO carillon.inboxes AS b (user_id, version, unread, total)
-            SELECT u.user_id, u.listed, u.listed, u.listed FROM unnest($28, $29) AS u (user_id, listed)
+            SELECT u.user_id, \(EpochSQL.base) + u.listed, u.listed, u.listed
+            FROM unnest($28, $29) AS u (user_id, listed)
             WHERE NOT (SELECT is_so FROM wished)
             ON CONFLICT (user_id) DO UPDATE
-            SET version = b.version + EXCLUDED.version, unread = b.unread + EXCLUDED.unread,
+            SET version = \(EpochSQL.version(of: "b")) + EXCLUDED.unread, unread = b.unread + EXCLUDED.unread,
                 total = b.total + EXCLUDED.total
             RETURNING b.user_id, b.version, b.unread, b.xmax = 0 AS is_new
         ),
@@ -118,7 +119,7 @@ enum StoreSQL {
             ) x
         ),
         stepped AS MATERIALIZED (
-            SELECT i.*, b.version AS base, b.unread AS base_unread, b.place,
+            SELECT i.*, \(EpochSQL.version(of: "b")) AS base, b.unread AS base_unread, b.place,
                 count(*) FILTER (WHERE i.listed AND NOT i.is_cancelled) OVER (PARTITION BY i.user_id ORDER BY i.n) AS step,
                 row_number() OVER (PARTITION BY i.user_id ORDER BY i.n DESC) AS from_last
             FROM input i CROSS JOIN LATERAL (
@@ -128,7 +129,7 @@ enum StoreSQL {
         ),
         raised AS (
             UPDATE carillon.inboxes b
-            SET version = b.version + l.step, unread = b.unread + l.step, total = b.total + l.step
+            SET version = l.base + l.step, unread = b.unread + l.step, total = b.total + l.step
             FROM stepped l
             WHERE l.from_last = 1 AND l.step > 0 AND b.ctid = l.place
         ),

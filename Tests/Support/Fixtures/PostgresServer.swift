@@ -61,6 +61,8 @@ package final class PostgresServer: Sendable {
         let settings = [
             "listen_addresses=127.0.0.1", "port=\(self.port)", "unix_socket_directories=", "max_connections=400",
             "fsync=off", "full_page_writes=off", "lc_messages=C", "shared_buffers=64MB",
+            // Counts only in a recovery, which then ends with what is there.
+            "restore_command=false",
         ]
         let arguments = ["-D", self.directory.file("data")] + settings.flatMap { ["-c", $0] }
         try await eventually("postgres takes connections", within: .seconds(60)) {
@@ -101,6 +103,53 @@ package final class PostgresServer: Sendable {
     package func kill() async throws {
         self.signal(SIGKILL)
         try await self.state.withLock { $0.process }?.waitForExit()
+    }
+
+    // MARK: Backups
+
+    /// Ends it in order, so that its files can be copied.
+    package func stop() async throws {
+        guard let process = self.state.withLock({ $0.process }) else { return }
+        process.send(SIGINT)
+        try await process.waitForExit()
+    }
+
+    /// Copies the files of a server that is stopped; the copy takes the place of the one before.
+    package func backUp() async throws {
+        try await self.run("rm", ["-rf", self.directory.file("backup")])
+        try await self.run("cp", ["-a", self.directory.file("data"), self.directory.file("backup")])
+    }
+
+    /// Puts the files of the last backup back. The next start makes a new timeline of them, as a
+    /// recovery to a moment does.
+    package func restore() async throws {
+        try await self.run("rm", ["-rf", self.directory.file("data")])
+        try await self.run("cp", ["-a", self.directory.file("backup"), self.directory.file("data")])
+        // Only its name counts; a file of the server's own, so that the server can take it away.
+        let version = self.directory.file("data/PG_VERSION")
+        try await self.run("cp", ["-a", version, self.directory.file("data/recovery.signal")])
+    }
+
+    /// Writes a dump of a database, on whichever server, to be loaded by ``load(dump:)``.
+    package func dump(_ url: String, as name: String) async throws {
+        let file = self.directory.file(name)
+        try await self.run(
+            self.programs + "/pg_dump", ["--format=custom", "--no-owner", "--file=\(file)", "--dbname=\(url)"])
+    }
+
+    /// Loads a dump into this server's database `postgres`, in place of what is there.
+    package func load(dump name: String) async throws {
+        let drop = "DROP SCHEMA IF EXISTS carillon CASCADE"
+        try await self.run(self.programs + "/psql", ["--quiet", "--command=\(drop)", "--dbname=\(self.url)"])
+        let options = ["--single-transaction", "--no-owner", "--dbname=\(self.url)"]
+        try await self.run(self.programs + "/pg_restore", options + [self.directory.file(name)])
+    }
+
+    private func run(_ program: String, _ arguments: [String]) async throws {
+        let process = try await ChildProcess.spawn(program, arguments, directory: self.directory.path)
+        guard try await process.waitForExit(within: .seconds(120)) == .code(0) else {
+            throw FixtureError("\(program) failed: \(process.tail())")
+        }
     }
 
     /// The server first, so that it starts no more; then its children, which have process groups of their own.
