@@ -439,8 +439,10 @@ let package = Package(
         .testTarget(
             name: "SocketsTests",
             dependencies: [
-                "Fixtures", "JSON", "Model", "SignalR", "SocketIO", "Sockets", "Transfer", "Transports", "WebSocket",
-                hummingbirdCore, logging, nioCore, nioEmbedded, nioPosix,
+                "Fixtures", "JSON", "Model", "Postgres", "Redis", "Services", "SignalR", "SocketIO", "Sockets",
+                "Stores",
+                "Streams", "Transfer", "Transports", "WebSocket", hummingbirdCore, logging, nioCore, nioEmbedded,
+                nioPosix,
             ],
             path: "Tests/Sockets"
         ),

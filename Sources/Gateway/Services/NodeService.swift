@@ -8,6 +8,7 @@ package import Redis
 import ServiceLifecycle
 package import Sockets
 package import Streams
+import Synchronization
 
 /// Keeps a node known: its lease, its subscription, and the repair of what both missed.
 package struct NodeService: Service {
@@ -18,6 +19,7 @@ package struct NodeService: Service {
     private let hub: SocketHub
     private let revocations: RevocationRegister
     private let eventLoop: any EventLoop
+    private let now: @Sendable () -> ContinuousClock.Instant
     private let logger: Logger
 
     package init(
@@ -28,6 +30,7 @@ package struct NodeService: Service {
         hub: SocketHub,
         revocations: RevocationRegister,
         eventLoop: any EventLoop,
+        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         logger: Logger
     ) {
         self.node = node
@@ -37,13 +40,17 @@ package struct NodeService: Service {
         self.hub = hub
         self.revocations = revocations
         self.eventLoop = eventLoop
+        self.now = now
         self.logger = logger
     }
 
     package func run() async throws {
         let lease = Lease(key: self.keys.nodeLease(self.node), value: "gateway", connection: self.connection)
-        _ = try? await lease.renew()
+        let window = LeaseWindow()
+        let start = self.now()
+        if (try? await lease.renew()) != nil { window.begin(at: start) }
         let hub = self.hub
+        let now = self.now
         let revocations = self.revocations
         let revocationsChannel = self.keys.revocationsChannel
         let logger = self.logger
@@ -64,23 +71,72 @@ package struct NodeService: Service {
                     logger.error("frames of an unknown format were passed over")
                     return
                 }
+                guard window.admits(at: now()) else { return hub.passOver(frames.count) }
                 hub.deliver(frames.map { NodeChange($0) })
             }
         }
         // The lease outlives the drain: frames still reach the sockets that are left.
         while !Task.isCancelled, !Task.isShuttingDownGracefully || hub.count > 0 {
             do {
-                if try await !lease.renew(showing: "gateway \(hub.count)") { hub.repair() }
+                let start = self.now()
+                let isHeld = try await lease.renew(showing: "gateway \(hub.count)")
+                if isHeld, window.isWhole(at: self.now()) {
+                    window.extend(from: start)
+                } else {
+                    // Drops the frames that wait; the hub repairs once it is subscribed again.
+                    await subscription.restart("the lease had lapsed")
+                    window.begin(at: start)
+                }
             } catch {
                 self.logger.warning("lease not renewed", metadata: ["error": "\(error)"])
             }
-            for _ in 0..<50 where !Task.isShuttingDownGracefully || hub.count > 0 {
-                // The time until the next renewal, in steps, so that the last socket to leave ends it.
+            for step in 0..<50 where !Task.isShuttingDownGracefully || hub.count > 0 {
+                // Sleeps in steps, so that a lapse ends the wait, and so does the last socket to leave.
+                guard step < 5 || window.isWhole(at: self.now()) else { break }
                 try await Task.sleep(for: Lease.renewal / 50)
             }
         }
         await subscription.close()
         try? await lease.release()
+    }
+}
+
+/// For how long a node is sure to hold its lease, by its own clock.
+///
+/// Publishers pass over a node whose lease lapsed. So a node shows no frames that waited while it
+/// stood still: their cancellation may never have been sent here.
+private final class LeaseWindow: Sendable {
+    private struct State {
+        /// Nil before the lease was taken.
+        var end: ContinuousClock.Instant?
+        /// Whether frames were passed over since the beginning.
+        var hasGap = false
+    }
+
+    private let state = Mutex(State())
+
+    /// Whether frames that come now may be shown.
+    func admits(at now: ContinuousClock.Instant) -> Bool {
+        self.state.withLock { state in
+            if let end = state.end, now < end { return true }
+            state.hasGap = true
+            return false
+        }
+    }
+
+    /// Whether the lease has been held without a gap, and no frame was passed over.
+    func isWhole(at now: ContinuousClock.Instant) -> Bool {
+        self.state.withLock { state in !state.hasGap && state.end.map { now < $0 } ?? false }
+    }
+
+    /// The lease was renewed by a call that began at a moment.
+    func extend(from start: ContinuousClock.Instant) {
+        self.state.withLock { $0.end = start + Lease.lifetime }
+    }
+
+    /// The lease was taken by a call that began at a moment, and nothing from before waits.
+    func begin(at start: ContinuousClock.Instant) {
+        self.state.withLock { $0 = State(end: start + Lease.lifetime) }
     }
 }
 

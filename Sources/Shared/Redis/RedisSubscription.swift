@@ -71,6 +71,13 @@ package actor RedisSubscription {
     /// Whether every channel is subscribed now.
     package var isSubscribed: Bool { self.subscribed.count == self.channels.count }
 
+    /// Gives up the connection, with all that waits in it, and subscribes again.
+    package func restart(_ reason: String) {
+        // What was read before the channel closes counts no more.
+        self.reader = nil
+        self.end(reason)
+    }
+
     /// Ends the subscription for good.
     package func close() {
         self.isClosed = true

@@ -172,6 +172,12 @@ package final class SocketHub: Service {
         }
     }
 
+    /// Counts changes that came too late to be shown; the next repair sends what sockets miss.
+    package func passOver(_ count: Int) {
+        SocketMetrics.frames.increment(by: count)
+        SocketMetrics.shed.increment(by: count)
+    }
+
     /// Closes the sockets of users whose tokens were made before a moment.
     package func revoke(_ revocations: [(user: String, before: Timestamp)]) {
         guard !revocations.isEmpty, self.count > 0 else { return }
