@@ -142,6 +142,18 @@ struct DoctorTests {
         }
     }
 
+    @Test("a key set without an audience is warned of")
+    func audience() async throws {
+        try await Stack.with { stack in
+            let keySet = ["AUTH_JWKS": "https://issuer.example/keys"]
+            let open = try await Self.examine(stack, "gateway", keySet, ["--offline"])
+            #expect(open.outcome("token audience") == "warn")
+            #expect(open.found("token audience").contains("AUTH_AUDIENCE"))
+            let named = keySet.merging(["AUTH_AUDIENCE": "app"]) { $1 }
+            #expect(try await Self.examine(stack, "gateway", named, ["--offline"]).outcome("token audience") == nil)
+        }
+    }
+
     @Test("credentials and their files are looked at")
     func credentials() async throws {
         try await Stack.with { stack in

@@ -33,11 +33,12 @@ struct IdentityTests {
 
     private static func service(
         types: [String]? = nil,
-        audiences: [JobAllowance.Audience]? = nil
+        audiences: [JobAllowance.Audience]? = nil,
+        scope: Caller.Scope = .service
     ) -> String {
         TokenIssuer.issue(
             user: "backend",
-            scope: .service,
+            scope: scope,
             lifetime: .seconds(600),
             secret: Stack.secret,
             issuer: nil,
@@ -64,7 +65,7 @@ struct IdentityTests {
             let listening = try #require(line.split(separator: ":").last.flatMap { Int($0) })
             let gateway = Gateway(process: process, port: listening, http: stack.http)
             let key = P256.Signing.PrivateKey()
-            let token = try Self.token(#"{"sub":"ada"}"#, kid: "one", key: key)
+            let token = try Self.token(#"{"sub":"ada","exp":4000000000}"#, kid: "one", key: key)
             let down = try await gateway.call(.get, "/v1/notifications", token: token)
             #expect(down.status == 503)
             #expect(down.body["detail"]?.string?.contains("out of reach") == true)
@@ -93,7 +94,7 @@ struct IdentityTests {
                     try await gateway.call(.get, "/v1/notifications", token: token).status == 200
                 }
             }
-            let forged = try Self.token(#"{"sub":"ada"}"#, kid: "one", key: P256.Signing.PrivateKey())
+            let forged = try Self.token(#"{"sub":"ada","exp":4000000000}"#, kid: "one", key: P256.Signing.PrivateKey())
             #expect(try await gateway.call(.get, "/v1/notifications", token: forged).status == 401)
             // The server is down again; what was read stays good.
             #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 200)
@@ -105,6 +106,7 @@ struct IdentityTests {
             #expect(try await process.waitForExit() == .code(0))
             let written = process.errors()
             #expect(written.contains("key set not read"))
+            #expect(written.contains("AUTH_JWKS without AUTH_AUDIENCE"))
             for secret in [token, forged] {
                 for part in secret.split(separator: ".") { #expect(!written.contains(part)) }
             }
@@ -172,6 +174,18 @@ struct IdentityTests {
             #expect(length == 1)
             let revoke = try await gateway.call(.post, "/v1/users/ada/revoke-tokens", token: token)
             #expect(revoke.status == 403)
+            // Nor do an operator's calls open to what is limited to some jobs.
+            for path in ["presence/ada", "statistics", "failures"] {
+                for limited in [
+                    Self.service(types: ["payment_*"], scope: .admin), Self.service(audiences: [.user], scope: .admin),
+                ] {
+                    let answer = try await gateway.call(.get, "/v1/admin/\(path)", token: limited)
+                    #expect(answer.status == 403)
+                    #expect(answer.body["detail"]?.string == "the token is limited to sending jobs")
+                }
+                let whole = Self.service(scope: .admin)
+                #expect(try await gateway.call(.get, "/v1/admin/\(path)", token: whole).status == 200)
+            }
         }
     }
 

@@ -26,8 +26,8 @@ struct CredentialResolverTests {
         var testDescription: String { self.name }
     }
 
-    private static let ada = Tokens.secret(#"{"sub":"ada"}"#)
-    private static let eve = Tokens.secret(#"{"sub":"eve"}"#)
+    private static let ada = Tokens.secret(#"{"sub":"ada","iat":1795000000}"#)
+    private static let eve = Tokens.secret(#"{"sub":"eve","iat":1795000000}"#)
 
     private static let headers = [
         Case(name: "nothing") { _ in },

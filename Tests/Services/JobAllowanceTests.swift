@@ -30,7 +30,7 @@ struct JobAllowanceTests {
         ] as [(String, String?, [String], [String])]
     )
     func faults(claims: String, type: String?, fields: [String], expected: [String]) async throws {
-        let token = Tokens.secret(#"{"sub":"backend","scope":"service"\#(claims)}"#)
+        let token = Tokens.secret(#"{"sub":"backend","iat":1795000000,"scope":"service"\#(claims)}"#)
         let caller = try await Tokens.verifier().verify(token)
         #expect(caller.allowance.faults(type: type, fields: fields).map(\.field) == expected)
         #expect(caller.allowance.isLimited == !claims.isEmpty)

@@ -43,7 +43,7 @@ struct KeySetCacheTests {
         }
     }
 
-    private static let claims = #"{"sub":"ada"}"#
+    private static let claims = #"{"sub":"ada","iat":1795000000}"#
 
     /// Runs `body` with a verifier over a cache that reads from `issuer`.
     private func with(_ issuer: Issuer, _ body: (TokenVerifier) async throws -> Void) async throws {

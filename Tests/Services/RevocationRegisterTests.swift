@@ -162,12 +162,15 @@ struct RevocationRegisterTests {
                 revocations: make(100),
                 now: { Tokens.now }
             )
-            for claims in [#"{"sub":"ada"}"#, #"{"sub":"ada","iat":1794999999}"#, #"{"sub":"ada","iat":1.7e9}"#] {
+            let exp = #""exp":1795000600"#
+            for claims in [
+                #"{"sub":"ada",\#(exp)}"#, #"{"sub":"ada","iat":1794999999}"#, #"{"sub":"ada","iat":1.7e9,\#(exp)}"#,
+            ] {
                 let error = await #expect(throws: TokenFault.self) { try await verifier.verify(Tokens.secret(claims)) }
                 #expect(error?.description == "the token was revoked")
             }
             _ = try await verifier.verify(Tokens.secret(#"{"sub":"ada","iat":1795000000}"#))
-            _ = try await verifier.verify(Tokens.secret(#"{"sub":"eve"}"#))
+            _ = try await verifier.verify(Tokens.secret(#"{"sub":"eve",\#(exp)}"#))
         }
     }
 }

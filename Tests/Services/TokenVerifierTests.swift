@@ -20,14 +20,21 @@ struct TokenVerifierTests {
         #expect(caller.scopes == [.service])
         #expect(caller.issuedAt == Timestamp(milliseconds: 1_794_999_000_500))
         #expect(caller.expiresAt == Timestamp(seconds: 1_795_000_630))
-        let number = try await verifier.verify(Tokens.secret(#"{"sub":42}"#))
+        let number = try await verifier.verify(Tokens.secret(#"{"sub":42,"exp":1795000600}"#))
         #expect(number.user == "42")
         #expect(number.isService == false)
-        #expect(number.issuedAt == nil && number.expiresAt == nil)
+        #expect(number.issuedAt == nil)
         var rules = TokenRules()
         rules.userClaim = "uid"
-        let other = try await Tokens.verifier(rules: rules).verify(Tokens.secret(#"{"sub":"x","uid":"ada"}"#))
+        let other = try await Tokens.verifier(rules: rules).verify(
+            Tokens.secret(#"{"sub":"x","uid":"ada","iat":1795000000}"#))
         #expect(other.user == "ada")
+    }
+
+    @Test("a token without an end is good for 30 days from when it was made")
+    func withoutEnd() async throws {
+        let caller = try await Tokens.verifier().verify(Tokens.secret(#"{"sub":"ada","iat":1792408000}"#))
+        #expect(caller.expiresAt == Tokens.now + .seconds(30))
     }
 
     @Test(
@@ -39,6 +46,8 @@ struct TokenVerifierTests {
             (#"{"sub":"ada","exp":"soon"}"#, "claim exp is no time"),
             (#"{"sub":"ada","iat":1e300}"#, "claim iat is no time"),
             (#"{"exp":1795000600}"#, "claim sub is no user id"),
+            (#"{"sub":"ada"}"#, "neither exp nor iat"),
+            (#"{"sub":"ada","iat":1792407969}"#, "no exp and was issued over 30 days ago"),
             (#"{"sub":""}"#, "claim sub is no user id"),
             (#"{"sub":["ada"]}"#, "claim sub is no user id"),
             (#"{"sub":"ada","sub":"eve"}"#, "not a JSON Web Token"),
@@ -58,7 +67,8 @@ struct TokenVerifierTests {
 
     @Test("claims that limit services mean nothing in a user's token")
     func usersClaims() async throws {
-        let caller = try await Tokens.verifier().verify(Tokens.secret(#"{"sub":"ada","types":7,"audiences":"x"}"#))
+        let caller = try await Tokens.verifier().verify(
+            Tokens.secret(#"{"sub":"ada","iat":1795000000,"types":7,"audiences":"x"}"#))
         #expect(caller.user == "ada")
     }
 
@@ -81,7 +91,7 @@ struct TokenVerifierTests {
     )
     func headers(header: String, reason: String) async throws {
         let verifier = try Tokens.verifier()
-        let token = Tokens.secret(#"{"sub":"ada"}"#, header: header)
+        let token = Tokens.secret(#"{"sub":"ada","iat":1795000000}"#, header: header)
         let error = await #expect(throws: TokenFault.self) { try await verifier.verify(token) }
         #expect(error?.description.contains(reason) == true)
     }
@@ -89,7 +99,7 @@ struct TokenVerifierTests {
     @Test("what is no token in its form is refused, whatever the signature")
     func form() async throws {
         let verifier = try Tokens.verifier()
-        let good = Tokens.secret(#"{"sub":"ada"}"#)
+        let good = Tokens.secret(#"{"sub":"ada","iat":1795000000}"#)
         let parts = good.split(separator: ".").map { String($0) }
         let cut = parts[0] + "." + parts[1]
         let none = Tokens.encode(Array(#"{"alg":"none"}"#.utf8)) + "." + parts[1] + "."
@@ -121,8 +131,8 @@ struct TokenVerifierTests {
         rules.issuer = "us"
         rules.audience = "app"
         let verifier = try Tokens.verifier(rules: rules)
-        _ = try await verifier.verify(Tokens.secret(#"{"sub":"a","iss":"us","aud":"app"}"#))
-        _ = try await verifier.verify(Tokens.secret(#"{"sub":"a","iss":"us","aud":["web","app"]}"#))
+        _ = try await verifier.verify(Tokens.secret(#"{"sub":"a","iat":1795000000,"iss":"us","aud":"app"}"#))
+        _ = try await verifier.verify(Tokens.secret(#"{"sub":"a","iat":1795000000,"iss":"us","aud":["web","app"]}"#))
         for claims in [
             #"{"sub":"a","aud":"app"}"#, #"{"sub":"a","iss":"them","aud":"app"}"#, #"{"sub":"a","iss":"us"}"#,
             #"{"sub":"a","iss":"us","aud":["app",1]}"#, #"{"sub":"a","iss":["us"],"aud":"app"}"#,
@@ -136,12 +146,14 @@ struct TokenVerifierTests {
         let old = "the-secret-that-is-being-replaced-here"
         let both = try Tokens.verifier(secrets: [Tokens.secret, old])
         for key in [Tokens.secret, old] {
-            #expect(try await both.verify(Tokens.secret(#"{"sub":"ada"}"#, key: key)).user == "ada")
+            #expect(try await both.verify(Tokens.secret(#"{"sub":"ada","iat":1795000000}"#, key: key)).user == "ada")
         }
-        let third = Tokens.secret(#"{"sub":"ada"}"#, key: "a-third-secret-of-thirty-two-bytes-too")
+        let third = Tokens.secret(#"{"sub":"ada","iat":1795000000}"#, key: "a-third-secret-of-thirty-two-bytes-too")
         await #expect(throws: TokenFault.self) { try await both.verify(third) }
         let new = try Tokens.verifier()
-        await #expect(throws: TokenFault.self) { try await new.verify(Tokens.secret(#"{"sub":"ada"}"#, key: old)) }
+        await #expect(throws: TokenFault.self) {
+            try await new.verify(Tokens.secret(#"{"sub":"ada","iat":1795000000}"#, key: old))
+        }
     }
 
     @Test("keys of a set check RS256 and ES256 by their kid; a public key is never taken for a secret")
@@ -151,7 +163,7 @@ struct TokenVerifierTests {
         let set = Tokens.document(
             Tokens.webKey(elliptic.publicKey, kid: "k1"), try Tokens.webKey(rsa.publicKey, kid: "k2"))
         let verifier = try Tokens.verifier(keySet: set)
-        let claims = #"{"sub":"ada"}"#
+        let claims = #"{"sub":"ada","iat":1795000000}"#
         for token in [
             try Tokens.elliptic(claims, kid: "k1", key: elliptic), try Tokens.elliptic(claims, kid: nil, key: elliptic),
             try Tokens.rsa(claims, kid: "k2", key: rsa), try Tokens.rsa(claims, kid: nil, key: rsa),
@@ -179,8 +191,10 @@ struct TokenVerifierTests {
     func silence() async throws {
         let verifier = try Tokens.verifier(keySet: nil)
         let tokens = [
-            Tokens.secret(#"{"sub":"ada","exp":1}"#), Tokens.secret(#"{"sub":"ada"}"#, key: "another"), "hunter2",
-            Tokens.secret(#"{"sub":"ada"}"#, header: #"{"alg":"ES256","kid":"hunter2"}"#), "hunter2.hunter2.hunter2",
+            Tokens.secret(#"{"sub":"ada","exp":1}"#), Tokens.secret(#"{"sub":"ada","iat":1795000000}"#, key: "another"),
+            "hunter2",
+            Tokens.secret(#"{"sub":"ada","iat":1795000000}"#, header: #"{"alg":"ES256","kid":"hunter2"}"#),
+            "hunter2.hunter2.hunter2",
         ]
         for token in tokens {
             let error = await #expect(throws: TokenFault.self) { try await verifier.verify(token) }

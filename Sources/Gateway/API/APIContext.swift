@@ -35,11 +35,11 @@ package struct APIContext: RequestContext {
     package func requireService(allowsLimited: Bool = false) throws -> Caller {
         guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
         guard caller.isService else { throw Problem(.forbidden, "the token's scope must be service or admin") }
-        guard allowsLimited || !caller.allowance.isLimited else {
-            throw Problem(.forbidden, "the token is limited to sending jobs")
-        }
+        guard allowsLimited || !caller.allowance.isLimited else { throw Self.limited }
         return caller
     }
+
+    private static let limited = Problem(.forbidden, "the token is limited to sending jobs")
 
     /// Whether the caller may act for the system, beyond sending some jobs.
     var isService: Bool { self.caller.map { $0.isService && !$0.allowance.isLimited } ?? false }
@@ -50,6 +50,7 @@ package struct APIContext: RequestContext {
     func requireAdmin() throws {
         guard let caller else { throw Problem(.unauthorized, "a bearer token is required") }
         guard caller.scopes.contains(.admin) else { throw Problem(.forbidden, "the token's scope must be admin") }
+        guard !caller.allowance.isLimited else { throw Self.limited }
     }
 
     /// A part of the path as text of 1 to `limit` characters.

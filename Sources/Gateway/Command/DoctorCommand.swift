@@ -100,6 +100,11 @@ struct DoctorCommand: AsyncParsableCommand {
         if let authorities = Examination.authorities("AUTH_JWKS_CA", path: settings.keySetCertificateAuthority) {
             findings.append(authorities)
         }
+        if settings.acceptsAnyAudience {
+            let detail = "AUTH_JWKS without AUTH_AUDIENCE: tokens that the issuer made for other apps are accepted"
+            let remedy = "set AUTH_AUDIENCE to what the issuer calls this app; docs/security.md"
+            findings.append(Finding(.warn, "token audience", detail, mend: remedy))
+        }
         do {
             let document: [UInt8]
             switch settings.keySet {

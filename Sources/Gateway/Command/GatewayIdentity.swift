@@ -37,6 +37,9 @@ struct GatewayIdentity {
 
     /// The key set, if one is configured.
     func keySet(logger: Logger) throws -> KeySetCache? {
+        if self.settings.acceptsAnyAudience {
+            logger.warning("AUTH_JWKS without AUTH_AUDIENCE: tokens that the issuer made for other apps are accepted")
+        }
         for reason in self.initialKeys?.passedOver ?? [] {
             logger.notice("key passed over", metadata: ["reason": "\(reason)"])
         }

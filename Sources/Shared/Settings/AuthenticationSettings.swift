@@ -19,6 +19,9 @@ package struct AuthenticationSettings: Sendable {
     /// How far clocks may differ.
     package let skew: Duration
 
+    /// Whether tokens that the key set's issuer made for other apps are accepted.
+    package var acceptsAnyAudience: Bool { self.keySet != nil && self.audience == nil }
+
     /// Reads it; faults stay with the reader.
     package init(_ reader: SettingsReader) {
         let secret = reader.text("AUTH_JWT_SECRET")

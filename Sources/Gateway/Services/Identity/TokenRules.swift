@@ -6,6 +6,9 @@ import Model
 
 /// What a token's claims must say (RFC 7519 section 4.1), and what they mean.
 package struct TokenRules: Sendable {
+    /// For how long a token without `exp` is good, from its `iat` on.
+    private static let longestWithoutEnd: Duration = .seconds(30 * 86_400)
+
     package var issuer: String?
     package var audience: String?
     package var userClaim = "sub"
@@ -39,14 +42,14 @@ package struct TokenRules: Sendable {
         }
         let words = claims["scope"]?.strings ?? claims["scope"]?.string?.split(separator: " ").map { String($0) } ?? []
         let scopes = Set(words.compactMap { Caller.Scope(rawValue: $0) })
-        return Caller(
-            user: user,
-            scopes: scopes,
-            issuedAt: issuedAt,
-            expiresAt: expiry,
-            // To tokens of users these claims mean nothing; their issuer may use them for something else.
-            allowance: scopes.isEmpty ? JobAllowance() : try JobAllowance(claims: claims)
-        )
+        // In users' tokens these claims mean nothing; their issuer may use them for something else.
+        let allowance = scopes.isEmpty ? JobAllowance() : try JobAllowance(claims: claims)
+        // One without any end would be good for as long as its key.
+        guard let end = expiry ?? issuedAt.map({ $0 + Self.longestWithoutEnd + self.skew }) else {
+            throw TokenFault("the token has neither exp nor iat")
+        }
+        guard end > now else { throw TokenFault("the token has no exp and was issued over 30 days ago") }
+        return Caller(user: user, scopes: scopes, issuedAt: issuedAt, expiresAt: end, allowance: allowance)
     }
 
     /// By code points; `String` would take canonically equivalent texts for the same.
