@@ -289,6 +289,29 @@ struct WebInboxTests {
         }
     }
 
+    @Test("a link with a token signs nobody in unasked, and leaves who is signed in")
+    func link() async throws {
+        try await Stack.withBrowser { _, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            try await page.follow(user: "ada")
+            #expect(try await browser.run("return sessionStorage.length + localStorage.length") == .number("0"))
+            #expect(try await browser.run("return location.hash") == .string(""))
+            try await browser.click("document.getElementById('decline')")
+            try await browser.wait(for: "the form is there", "document.getElementById('token')")
+            try await page.open(user: "ada")
+            let name = "document.getElementById('name').textContent"
+            try await page.follow(user: "eve")
+            let asked = try await browser.run("return document.querySelector('.sign-in').textContent").string ?? ""
+            #expect(asked.contains("as eve") && asked.contains("as ada"))
+            try await browser.click("document.getElementById('decline')")
+            try await page.waitUntilOnline()
+            #expect(try await browser.run("return \(name)") == .string("ada"))
+            try await page.open(user: "eve")
+            #expect(try await browser.run("return \(name)") == .string("eve"))
+            #expect(try await page.complaints() == [])
+        }
+    }
+
     @Test("a token that is over asks for another one; a bad one is told")
     func signedOut() async throws {
         try await Stack.withBrowser { stack, gateway, browser in

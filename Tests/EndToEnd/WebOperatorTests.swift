@@ -14,9 +14,17 @@ import Transfer
 struct WebOperatorTests {
     private static func open(_ browser: Browser, _ gateway: Gateway, _ view: String = "") async throws {
         let token = try await Stack.token(user: "root", scope: .admin)
-        try await browser.open("http://127.0.0.1:\(gateway.port)/admin#token=\(token)")
+        try await Self.follow(browser, "http://127.0.0.1:\(gateway.port)/admin#token=\(token)")
         try await browser.wait(for: "the page is there", "document.querySelector('main .view')")
         if !view.isEmpty { try await browser.run("location.hash = arguments[0]", .string(view)) }
+    }
+
+    /// Opens a link with a token, and agrees to what the page asks.
+    private static func follow(_ browser: Browser, _ link: String) async throws {
+        try await browser.open(link)
+        try await browser.wait(for: "the page asks", "document.getElementById('take')")
+        #expect(try await browser.run("return document.querySelector('main .view') === null") == .bool(true))
+        try await browser.click("document.getElementById('take')")
     }
 
     private static func complaints(_ browser: Browser) async throws -> [String] {
@@ -137,7 +145,7 @@ struct WebOperatorTests {
                 let user = try await Stack.token(user: "ada")
                 try await browser.open("http://127.0.0.1:\(gateway.port)/#")
                 try await browser.run("sessionStorage.clear()")
-                try await browser.open("http://127.0.0.1:\(gateway.port)/admin#token=\(user)")
+                try await Self.follow(browser, "http://127.0.0.1:\(gateway.port)/admin#token=\(user)")
                 try await browser.wait(
                     for: "it is refused", "document.querySelector('.sign-in .fault')?.textContent.includes('admin')")
             }

@@ -20,8 +20,15 @@ struct InboxPage {
 
     /// Opens it as a user, by a link that brings the token, and waits until it is connected.
     func open(user: String) async throws {
-        try await self.browser.open("\(self.url)/#token=\(try await Stack.token(user: user))")
+        try await self.follow(user: user)
+        try await self.browser.click("document.getElementById('take')")
         try await self.waitUntilOnline()
+    }
+
+    /// Follows such a link up to the question whether it may sign in.
+    func follow(user: String) async throws {
+        try await self.browser.open("\(self.url)/#token=\(try await Stack.token(user: user))")
+        try await self.browser.wait(for: "the page asks", "document.getElementById('take')")
     }
 
     func waitUntilOnline() async throws {

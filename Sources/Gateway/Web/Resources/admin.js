@@ -130,5 +130,6 @@ addEventListener("hashchange", () => {
 });
 document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") update(); });
 
-if (session.token) begin();
-else leave();
+const start = () => (session.token ? begin() : leave());
+if (session.offered) content.replaceChildren(session.question("Operations", start));
+else start();

@@ -35,6 +35,11 @@ function showForm(refused) {
   }, showInbox));
 }
 
+function show() {
+  if (session.token) showInbox();
+  else showForm();
+}
+
 function leave(reason) {
   session.forget();
   showForm(reason);
@@ -47,5 +52,5 @@ document.getElementById("leave").addEventListener("click", () => {
 tabs.addEventListener("message", () => { if (!session.token) showForm(); });
 addEventListener("hashchange", () => { if (location.hash.includes("token=")) location.reload(); });
 
-if (session.token) showInbox();
-else showForm();
+if (session.offered) place.replaceChildren(session.question(texts.signInTitle, show, texts));
+else show();

@@ -8,6 +8,8 @@ import { language } from "./texts.js";
 /** Who is signed in on a page of the gateway's own: a token, for this tab or for this browser. */
 export class Session {
   #name;
+  /** A token that a link brought: it counts once the reader has agreed, as links come from anyone. */
+  offered = null;
 
   /** @param {string} name tells the pages' sessions apart. */
   constructor(name) {
@@ -23,7 +25,7 @@ export class Session {
     given.delete("token");
     const rest = given.toString();
     history.replaceState(null, "", location.pathname + location.search + (rest ? `#${rest}` : ""));
-    this.keep(token, false);
+    this.offered = token;
   }
 
   get token() { return sessionStorage.getItem(this.#name) ?? localStorage.getItem(this.#name); }
@@ -39,6 +41,21 @@ export class Session {
   forget() {
     sessionStorage.removeItem(this.#name);
     localStorage.removeItem(this.#name);
+  }
+
+  /** Asks whether to sign in by the token that a link brought, in English unless it is given other texts. */
+  question(title, decided, texts = language("en").texts) {
+    const name = claim(this.offered, "sub") ?? "?";
+    const answer = (isTaken) => {
+      if (isTaken) this.keep(this.offered, false);
+      this.offered = null;
+      decided();
+    };
+    const yes = h("button", { type: "button", class: "primary", id: "take" }, texts.signIn);
+    const no = h("button", { type: "button", id: "decline" }, texts.declineLink);
+    yes.addEventListener("click", () => answer(true));
+    no.addEventListener("click", () => answer(false));
+    return h("div", { class: "sign-in" }, h("h1", null, title), h("p", null, texts.linkSignsIn(name, this.user)), yes, no);
   }
 
   /** A form that asks for a token, in English unless it is given other texts. */

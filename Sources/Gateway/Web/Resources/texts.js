@@ -28,6 +28,8 @@ const en = {
   signInTitle: "Your notifications", signInText: "A token of your app says who you are.", tokenHint: "For a try: gateway token --user ada",
   token: "Token", notAToken: "This is not a token: a token has three parts with dots between them.", stay: "Stay signed in on this browser",
   signIn: "Sign in", signOut: "Sign out", tokenRefused: "The token is refused or has expired.",
+  linkSignsIn: (name, now) => `A link wants to sign you in as ${name}.${now ? ` You are signed in as ${now}.` : ""}`,
+  declineLink: "No, leave it as it is",
 };
 
 const de = {
@@ -59,6 +61,8 @@ const de = {
   signInTitle: "Ihre Mitteilungen", signInText: "Ein Token Ihrer App sagt, wer Sie sind.", tokenHint: "Zum Ausprobieren: gateway token --user ada",
   token: "Token", notAToken: "Das ist kein Token: Ein Token hat drei Teile mit Punkten dazwischen.", stay: "In diesem Browser angemeldet bleiben",
   signIn: "Anmelden", signOut: "Abmelden", tokenRefused: "Das Token wurde abgelehnt oder ist abgelaufen.",
+  linkSignsIn: (name, now) => `Ein Link will Sie als ${name} anmelden.${now ? ` Sie sind als ${now} angemeldet.` : ""}`,
+  declineLink: "Nein, so lassen",
 };
 
 const fr = {
@@ -91,6 +95,8 @@ const fr = {
   tokenHint: "Pour essayer : gateway token --user ada", token: "Jeton",
   notAToken: "Ce n’est pas un jeton : un jeton a trois parties séparées par des points.", stay: "Rester connecté dans ce navigateur",
   signIn: "Se connecter", signOut: "Se déconnecter", tokenRefused: "Le jeton est refusé ou a expiré.",
+  linkSignsIn: (name, now) => `Un lien veut vous connecter en tant que ${name}.${now ? ` Vous êtes connecté en tant que ${now}.` : ""}`,
+  declineLink: "Non, ne rien changer",
 };
 
 const ar = {
@@ -119,6 +125,8 @@ const ar = {
   signInTitle: "إشعاراتك", signInText: "رمز من تطبيقك يحدّد هويتك.", tokenHint: "للتجربة: gateway token --user ada",
   token: "الرمز", notAToken: "هذا ليس رمزًا: للرمز ثلاثة أجزاء تفصل بينها نقاط.", stay: "البقاء مسجّلًا في هذا المتصفح",
   signIn: "تسجيل الدخول", signOut: "تسجيل الخروج", tokenRefused: "رُفض الرمز أو انتهت صلاحيته.",
+  linkSignsIn: (name, now) => `يريد رابط تسجيل دخولك باسم ${name}.${now ? ` أنت مسجّل الدخول باسم ${now}.` : ""}`,
+  declineLink: "لا، أبقِ الأمر كما هو",
 };
 
 const languages = { en, de, fr, ar };
