@@ -50,6 +50,7 @@ struct SignalRTests {
             }
             try await socket.send(opcode: 1, payload: TestSignalR.call("MarkAllAsRead", id: "c"))
             try await eventually("all are read") { socket.messages.completion("c")?["result"]?.integer == 0 }
+            try await eventually("each is told") { socket.messages.arguments("NotificationRead").count == 3 }
             try await eventually("the count is told") { socket.messages.counts.last == 0 }
 
             try await stack.append([("user", "ada"), ("event", "BalanceUpdated"), ("args", #"["c1",12.50]"#)])

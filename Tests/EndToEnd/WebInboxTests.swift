@@ -334,6 +334,27 @@ struct WebInboxTests {
         }
     }
 
+    @Test("what was read or deleted up to a version is no more than that")
+    func upToVersion() async throws {
+        try await Stack.withBrowser { _, gateway, browser in
+            try await browser.open("http://127.0.0.1:\(gateway.port)/")
+            let left = try await browser.run(
+                """
+                return import("/web/inbox-store.js").then(({ InboxStore }) => {
+                  const store = new InboxStore();
+                  const item = (id, version) => ({ id, version, read_at: null });
+                  store.replace({ notifications: [item("a", 3), item("b", 9)], next_cursor: null, version: 4, unread: 2, total: 2 });
+                  const change = { up_to_version: 5, at: "2026-01-01T00:00:00Z" };
+                  store.apply({ type: "read", version: 5, unread: 1, change: { ...change, all: true } });
+                  const unread = store.list("unread").map(({ id }) => id);
+                  store.apply({ type: "deleted", version: 6, unread: 1, change: { ...change, all_read: true } });
+                  return [...unread, "|", ...store.list().map(({ id }) => id), store.total];
+                });
+                """)
+            #expect(left.array == [.string("b"), .string("|"), .string("b"), .number("1")])
+        }
+    }
+
     @Test("buttons of a row never cover the day's heading; the row names its type, not a category of a platform")
     func rows() async throws {
         try await Stack.withBrowser { stack, gateway, browser in

@@ -43,9 +43,15 @@ struct SignalRDialectTests {
                 [#"ReceiveNotification {"isRead":false}"#, "UnreadCountChanged 7"]
             ),
             (Self.change(.read, #"{"ids":["\#(id)"]}"#), ["NotificationRead \"\(id)\"", "UnreadCountChanged 7"]),
-            (Self.change(.read, #"{"all":true}"#), ["UnreadCountChanged 7"]),
+            (
+                Self.change(.read, #"{"all":true,"up_to_version":2}"#),
+                ["AllNotificationsRead 2", "UnreadCountChanged 7"]
+            ),
             (Self.change(.deleted, #"{"ids":["\#(id)"]}"#), ["NotificationDeleted \"\(id)\"", "UnreadCountChanged 7"]),
-            (Self.change(.deleted, #"{"all_read":true}"#), ["UnreadCountChanged 7"]),
+            (
+                Self.change(.deleted, #"{"all_read":true,"up_to_version":2}"#),
+                ["AllReadNotificationsDeleted 2", "UnreadCountChanged 7"]
+            ),
             (Self.change(.event, #"{"name":"BalanceUpdated","args":[1.50]}"#), ["BalanceUpdated 1.50"]),
         ]
         for (change, words) in cases { #expect(try Self.words(SignalRDialect.change(change)) == words) }

@@ -63,9 +63,15 @@ struct SocketIODialectTests {
                 .read, #"{"ids":["a","b"],"at":"\#(moment)"}"#,
                 #"42["notifications_bulk_read",{"notification_ids":["a","b"]}]"#
             ),
-            (.read, #"{"all":true,"at":"\#(moment)"}"#, #"42["sync",{"notifications":[]}]"#),
+            (
+                .read, #"{"all":true,"up_to_version":1,"at":"\#(moment)"}"#,
+                #"42["notifications_bulk_read",{"notification_ids":[],"all":true,"up_to_version":1}]"#
+            ),
             (.deleted, #"{"ids":["a"]}"#, #"42["notification_deleted",{"notification_id":"a"}]"#),
-            (.deleted, #"{"all_read":true}"#, #"42["notifications_deleted",{"all_read":true}]"#),
+            (
+                .deleted, #"{"all_read":true,"up_to_version":1}"#,
+                #"42["notifications_deleted",{"notification_ids":[],"all_read":true,"up_to_version":1}]"#
+            ),
             (.event, #"{"name":"tick","args":[1,"x",{"a":null}]}"#, #"42["tick",1,"x",{"a":null}]"#),
             (.event, #"{"name":"tick","args":[]}"#, #"42["tick"]"#),
             (.event, #"{"name":"disconnect","args":[]}"#, nil),

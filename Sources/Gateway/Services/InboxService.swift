@@ -9,6 +9,9 @@ package import Streams
 
 /// Changes of inboxes as users make them: stored first, then told to every socket of the user.
 package struct InboxService: Sendable {
+    /// Notifications that a change of all names; of more, it says up to which version.
+    package static let mostNamed = 500
+
     private let store: InboxStore
     private let publisher: FramePublisher
     private let unconfirmed: UnconfirmedSet
@@ -80,9 +83,14 @@ package struct InboxService: Sendable {
     ///
     /// The change stands whether or not this arrives: a socket that misses it finds a hole before the next frame and
     /// fills it from the inbox.
+    ///
+    /// - Parameter all: the member that stands for all where they are too many to name; nil if the
+    ///   user named them.
     private func tell(_ user: String, _ kind: NodeFrame.Kind, _ change: InboxStore.Change, all: StaticString?) async {
         guard !change.isEmpty else { return }
-        let body = InboxChangeShape.encode(all.map { .all($0) } ?? .ids(change.ids), at: self.now())
+        var subject = InboxChangeShape.Subject.ids(change.ids)
+        if let all, change.ids.count > Self.mostNamed { subject = .all(all, upTo: change.version) }
+        let body = InboxChangeShape.encode(subject, at: self.now())
         do {
             try await self.publisher.publish(
                 NodeFrame(

@@ -9,8 +9,8 @@ package enum InboxChangeShape {
     /// Which notifications a change is about.
     package enum Subject: Sendable {
         case ids([NotificationID])
-        /// All of a kind, named by the member that says so.
-        case all(StaticString)
+        /// All of a kind, named by the member that says so, whose version is at most this.
+        case all(StaticString, upTo: Int64)
     }
 
     /// Writes the body of a frame.
@@ -18,9 +18,10 @@ package enum InboxChangeShape {
         var writer = JSONWriter()
         writer.beginObject()
         switch subject {
-        case .all(let name):
+        case .all(let name, let version):
             writer.key(name)
             writer.bool(true)
+            writer.member("up_to_version", version)
         case .ids(let ids):
             writer.key("ids")
             writer.beginArray()

@@ -8,9 +8,9 @@ package struct NodeFrame: Sendable, Equatable {
     package enum Kind: UInt8, Sendable {
         /// The body is the notification's canonical JSON.
         case notification = 1
-        /// The body is `{"ids":[…]}` or `{"all":true}`.
+        /// The body is `{"ids":[…]}` or `{"all":true,"up_to_version":N}`.
         case read = 2
-        /// The body is `{"ids":[…]}` or `{"all_read":true}`.
+        /// The body is `{"ids":[…]}` or `{"all_read":true,"up_to_version":N}`.
         case deleted = 3
         /// The body is `{"name":…,"args":[…]}`.
         case event = 4

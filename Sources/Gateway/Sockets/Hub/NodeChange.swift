@@ -9,9 +9,9 @@ package struct NodeChange: Sendable {
     package enum Kind: Sendable {
         /// The body is the notification's JSON.
         case notification
-        /// The body is `{"ids":[…]}` or `{"all":true}`.
+        /// The body is `{"ids":[…]}` or `{"all":true,"up_to_version":N}`.
         case read
-        /// The body is `{"ids":[…]}` or `{"all_read":true}`.
+        /// The body is `{"ids":[…]}` or `{"all_read":true,"up_to_version":N}`.
         case deleted
         /// The body is `{"name":…,"args":[…]}`.
         case event

@@ -63,11 +63,11 @@ export class InboxStore extends EventTarget {
         return false;
       }
       case "read":
-        this.#read(frame.change.all ? null : frame.change.ids, frame.change.at);
+        this.#read(frame.change.ids ?? this.#upTo(frame.change.up_to_version), frame.change.at);
         this.#advance(frame);
         return false;
       case "deleted":
-        this.total -= this.#remove(frame.change.all_read ? this.#readIDs() : frame.change.ids).length;
+        this.total -= this.#remove(frame.change.ids ?? this.#upTo(frame.change.up_to_version, (item) => item.read_at)).length;
         this.#advance(frame);
         return false;
       case "unread":
@@ -128,6 +128,11 @@ export class InboxStore extends EventTarget {
   }
 
   #put(item) { this.#items.set(item.id, item); }
+
+  /** The ids of those that `isMeant` whose last change is no later than a version; later ones came meanwhile. */
+  #upTo(version, isMeant = () => true) {
+    return [...this.#items.values()].filter((item) => item.version <= version && isMeant(item)).map((item) => item.id);
+  }
 
   #readIDs() {
     return [...this.#items.values()].filter((item) => item.read_at).map((item) => item.id);

@@ -35,8 +35,11 @@ enum SignalRDialect {
         let unread = Self.unreadCount(change.unread)
         switch change.kind {
         case .notification: return [Self.received(change.body.camelCase), unread]
-        case .read: return Self.ids(change).map { Self.read($0) } + [unread]
-        case .deleted: return Self.ids(change).map { Self.deleted($0) } + [unread]
+        case .read:
+            return (Self.ids(change)?.map { Self.read($0) } ?? [Self.all("AllNotificationsRead", change)]) + [unread]
+        case .deleted:
+            return (Self.ids(change)?.map { Self.deleted($0) } ?? [Self.all("AllReadNotificationsDeleted", change)])
+                + [unread]
         case .event:
             guard let event = try? JSONParser.parse(change.body.canonical), let name = event["name"]?.string else {
                 return []
@@ -48,9 +51,14 @@ enum SignalRDialect {
         }
     }
 
-    /// The ids that a change names; none if it is about all.
-    private static func ids(_ change: NodeChange) -> [String] {
-        (try? JSONParser.parse(change.body.canonical))?["ids"]?.strings ?? []
+    /// The ids that a change names; nil if it is about all up to its version.
+    private static func ids(_ change: NodeChange) -> [String]? {
+        (try? JSONParser.parse(change.body.canonical))?["ids"]?.strings
+    }
+
+    /// A change of more notifications than it names: of all that the client got before.
+    private static func all(_ target: String, _ change: NodeChange) -> SignalRRecord {
+        SignalRRecord(target: target, encodedArguments: [Array(String(change.version).utf8)])
     }
 
     /// What brings a client up to date.

@@ -79,17 +79,17 @@ enum SocketIODialect {
     static func event(_ change: NodeChange) -> Event? {
         switch change.kind {
         case .notification: Event(name: "notification", arguments: change.body.canonical)
-        case .read: Self.read(change.body.canonical)
-        case .deleted: Self.deleted(change.body.canonical)
+        case .read: Self.read(change)
+        case .deleted: Self.deleted(change)
         case .event: Self.appEvent(change.body.canonical)
         }
     }
 
-    private static func read(_ body: [UInt8]) -> Event? {
-        guard let change = try? JSONParser.parse(body) else { return nil }
-        guard let ids = change["ids"]?.strings else { return Self.sync([]) }
+    private static func read(_ change: NodeChange) -> Event? {
+        guard let body = try? JSONParser.parse(change.body.canonical) else { return nil }
+        guard let ids = body["ids"]?.strings else { return Self.all("notifications_bulk_read", "all", change.version) }
         guard let id = ids.first, ids.count == 1 else { return Self.object("notifications_bulk_read", ids: ids) }
-        return Self.read(id, at: change["at"]?.string)
+        return Self.read(id, at: body["at"]?.string)
     }
 
     private static func read(_ id: String, at moment: String?) -> Event {
@@ -99,12 +99,10 @@ enum SocketIODialect {
         }
     }
 
-    private static func deleted(_ body: [UInt8]) -> Event? {
-        guard let change = try? JSONParser.parse(body) else { return nil }
-        guard let ids = change["ids"]?.strings else {
-            return Self.object("notifications_deleted") { writer in
-                writer.member("all_read", true)
-            }
+    private static func deleted(_ change: NodeChange) -> Event? {
+        guard let body = try? JSONParser.parse(change.body.canonical) else { return nil }
+        guard let ids = body["ids"]?.strings else {
+            return Self.all("notifications_deleted", "all_read", change.version)
         }
         guard let id = ids.first, ids.count == 1 else { return Self.object("notifications_deleted", ids: ids) }
         return Self.deleted(id)
@@ -151,6 +149,17 @@ enum SocketIODialect {
         Self.object("error") { writer in
             writer.member("code", "\(code)")
             writer.member("message", reason)
+        }
+    }
+
+    /// A change of more notifications than it names; clients that know of ids only find none.
+    private static func all(_ name: String, _ member: StaticString, _ version: Int64) -> Event {
+        Self.object(name) { writer in
+            writer.key("notification_ids")
+            writer.beginArray()
+            writer.endArray()
+            writer.member(member, true)
+            writer.member("up_to_version", version)
         }
     }
 
