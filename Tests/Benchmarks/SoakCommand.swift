@@ -57,7 +57,7 @@ struct SoakCommand: AsyncParsableCommand {
         }
     }
 
-    /// - Returns: What became of the jobs, and by how many bytes an attack made the first gateway grow.
+    /// - Returns: The fate of the jobs, and the bytes by which an attacked gateway grew.
     private func soak(_ stack: ScratchStack, _ services: SoakServices) async throws -> (SoakLedger.Summary, Int?) {
         let tag = String(UInt32.random(in: .min ... .max), radix: 36)
         let names = (0..<self.users).map { "soak-\(tag)-\($0)" }
@@ -108,7 +108,7 @@ struct SoakCommand: AsyncParsableCommand {
 
     /// Attacks the first gateway as long as jobs are appended.
     ///
-    /// - Returns: By how many bytes it grew at the most.
+    /// - Returns: The bytes by which it grew at the most.
     private func attackFirstGateway(of services: SoakServices) async throws -> Int {
         guard let (pid, port) = await services.firstGateway else { throw ValidationError("there is no gateway") }
         let attack = DoorAttack(port: port, token: try Environment.token(user: "attacker"))

@@ -49,7 +49,7 @@ struct DoorAttackTests {
             func get(_ path: String, _ fields: String = "") -> String {
                 "GET \(path) HTTP/1.1\r\nhost: x\r\n\(fields)\r\n"
             }
-            // The first is an endpoint's and waits for a look at the token; the others are the server's.
+            // Endpoints answer the first and the fourth, once their token is checked.
             let requests = [
                 get("/v1/stream"), get("/healthz"), get("/v1/notifications", "authorization: Bearer \(token)\r\n"),
                 get("/hubs/notifications"), get("/openapi.json/nowhere"),

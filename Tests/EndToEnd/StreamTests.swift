@@ -194,7 +194,7 @@ struct StreamTests {
             #expect(try await gateway.call(.get, "/v1/stream?ticket=unknown", token: nil).status == 401)
             let wrong = try await gateway.call(.get, "/v1/stream?last_event_id=no", token: token)
             #expect(wrong.status == 400)
-            #expect(wrong.body["detail"]?.string == "Last-Event-ID must be a whole number from 0")
+            #expect(wrong.body["detail"]?.string == "last_event_id: must be a whole number from 0")
             #expect(try await gateway.call(.post, "/v1/stream", token: token).status == 405)
             #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 200)
         }

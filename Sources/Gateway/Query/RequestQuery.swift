@@ -81,7 +81,7 @@ package struct QueryFault: Error, Sendable, Equatable, CustomStringConvertible {
 
 /// Percent-encoded text of URIs (RFC 3986 section 2.1) and of forms.
 package enum PercentCoding {
-    /// The text that `encoded` stands for; nil where a `%` lacks its two digits or the bytes are not UTF-8.
+    /// Decodes a text; nil if a `%` lacks its two digits or the bytes are not UTF-8.
     ///
     /// - Parameter plusIsSpace: as forms and queries have it, but not paths.
     package static func decode(_ encoded: some StringProtocol, plusIsSpace: Bool = false) -> String? {

@@ -244,8 +244,8 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     /// Whether reads wait: a request is being answered, others wait for it, or the client does not
     /// read its answers.
     ///
-    /// A client that leaves is noticed all the same: epoll reports the end of its half, and NIO then
-    /// reads what it had sent.
+    /// A client that leaves is noticed all the same: epoll reports the end of its half, and NIO
+    /// then reads all that it had sent.
     private var holdsReads: Bool {
         switch self.phase {
         case .deciding, .answering: true

@@ -53,8 +53,8 @@ package final class HTTPExchange {
         }
     }
 
-    /// Whether its body is kept as it comes in: no endpoint reads that of another method, and what is
-    /// answered already needs none.
+    /// Whether its body is kept as it comes in: endpoints read those of POST only, and a request
+    /// that is answered already needs none.
     var keepsBody: Bool { self.head.method == .POST && !self.isAnswered }
 
     /// The path without its query.

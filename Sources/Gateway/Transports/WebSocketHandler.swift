@@ -31,7 +31,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
     /// Counts what has come of a message that is not complete.
     private var share: TallyShare
 
-    /// - Parameter bodies: counts the bytes of incomplete messages over all connections of the process.
+    /// - Parameter bodies: counts the bytes of incomplete messages over all connections.
     package init(
         application: any WebSocketApplication,
         limits: WebSocketLimits,

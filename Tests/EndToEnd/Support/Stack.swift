@@ -178,8 +178,8 @@ final class Stack: Sendable {
 
     /// Opens something by a token that expires soon.
     ///
-    /// - Parameter open: Returns nil if the token expired too early for it; a token that lasts twice as
-    ///   long is tried then, so that it works however slow the machine is.
+    /// - Parameter open: Returns nil if the token expired too early for it; a token that lasts
+    ///   twice as long is tried then, so that it works however slow the machine is.
     static func withExpiringToken<Opened>(
         user: String, _ open: (String) async throws -> Opened?
     ) async throws -> Opened {

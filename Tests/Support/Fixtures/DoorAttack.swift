@@ -7,8 +7,8 @@ import Synchronization
 
 /// Clients that flood a gateway to fill its memory.
 ///
-/// Each connection sends as much as the gateway takes, and reconnects when it was closed. The attack
-/// is bounded in connections, in bytes of each, and in time.
+/// Each connection sends as much as the gateway takes, and reconnects when it was closed. The
+/// attack is bounded in connections, in bytes of each, and in time.
 package struct DoorAttack: Sendable {
     package enum Kind: CaseIterable, Sendable {
         /// Polls without a token, and sends a body of 16 MB behind the poll.

@@ -43,7 +43,7 @@ struct OperationRoutes {
         }
     }
 
-    /// Says which store is out of reach; the reason may name hosts and roles, so only the log has it.
+    /// Says which store is out of reach; the reason may name hosts and roles, so it is only logged.
     private func ready(_ request: Request, _ context: APIContext) async throws -> Response {
         let isRedisUp = await self.isRedisUp(context)
         let isDatabaseUp = await self.isDatabaseUp(context)

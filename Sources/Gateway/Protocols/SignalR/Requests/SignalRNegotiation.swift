@@ -29,8 +29,8 @@ package struct SignalRNegotiation: Sendable, Equatable {
     ///
     /// - Parameters:
     ///   - method: POST, or the answer is 405.
-    ///   - query: With names in lower case. `negotiateversion` chooses the answer's form; one that is
-    ///     no number gets an error as body.
+    ///   - query: With names in lower case. `negotiateversion` chooses the answer's form; one that
+    ///     is no number gets an error as body.
     ///   - transports: What is offered, the preferred first.
     ///   - connectionID: Public in version 1; the secret in version 0, so that it must be as hard to guess.
     ///   - connectionToken: The secret in version 1.

@@ -5,7 +5,7 @@ package import Query
 
 /// The query of a request to the protocol's path.
 package struct EngineIOQuery: Sendable, Equatable {
-    /// The protocol's own names; `t`, a cache buster, and what belongs to version 3 (`j`, `b64`) mean nothing.
+    /// The protocol's own names; the cache buster `t` and version 3's `j` and `b64` mean nothing.
     private static let names: Set<String> = ["EIO", "transport", "sid", "t", "j", "b64"]
 
     private let query: RequestQuery
