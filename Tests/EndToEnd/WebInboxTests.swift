@@ -334,7 +334,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("what was read or deleted up to a version is no more than that")
+    @Test("a change of all up to a version leaves what came later")
     func upToVersion() async throws {
         try await Stack.withBrowser { _, gateway, browser in
             try await browser.open("http://127.0.0.1:\(gateway.port)/")

@@ -71,7 +71,7 @@ struct InboxServiceTests {
         }
     }
 
-    @Test("what is read or deleted all at once is named; of more than 500 the version is told up to which it counts")
+    @Test("names up to 500 notifications read or deleted at once, and tells the version for more")
     func all() async throws {
         try await Self.with { service, store, heard in
             let most = InboxService.mostNamed

@@ -30,7 +30,7 @@ struct NodeServiceTests {
             id: NotificationID(high: 1, low: UInt64(version)), body: Array("{}".utf8))
     }
 
-    @Test("what waited while the gateway stood still is not shown; its sockets get how their inboxes are now")
+    @Test("drops frames that waited while the gateway stood still, and brings sockets up to date")
     func stale() async throws {
         let clock = Clock()
         var backend = ScriptedBackend()

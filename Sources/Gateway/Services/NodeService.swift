@@ -91,7 +91,7 @@ package struct NodeService: Service {
                 self.logger.warning("lease not renewed", metadata: ["error": "\(error)"])
             }
             for step in 0..<50 where !Task.isShuttingDownGracefully || hub.count > 0 {
-                // Sleeps in steps, so that a lapse ends the wait, and so does the last socket to leave.
+                // Sleeps in steps: a lapse ends the wait, and so does the last socket to leave.
                 guard step < 5 || window.isWhole(at: self.now()) else { break }
                 try await Task.sleep(for: Lease.renewal / 50)
             }

@@ -24,8 +24,8 @@ enum SocketMetrics {
     static let incomplete = Counter(label: "carillon.sockets.incomplete")
     /// Notifications of whose receipt no proof was asked, as too many waited for theirs; push goes out instead.
     static let unproven = Counter(label: "carillon.sockets.unproven")
-    /// Changes that were kept from a loop that is too far behind, or came when the lease had lapsed;
-    /// sockets get them from their inboxes.
+    /// Changes that were kept from a loop that is too far behind, or came when the lease had
+    /// lapsed; sockets get them from their inboxes.
     static let shed = Counter(label: "carillon.sockets.shed")
     /// Frames that came over pub/sub.
     static let frames = Counter(label: "carillon.sockets.frames")
