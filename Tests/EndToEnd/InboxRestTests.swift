@@ -186,7 +186,7 @@ struct InboxRestTests {
                 ("limit=0", "limit"), ("limit=101", "limit"), ("limit=", "limit"), ("limit=1&limit=2", "limit"),
                 ("cursor=x", "cursor"), ("unread_only=yes", "unread_only"), ("since_version=-1", "since_version"),
                 ("since_version=9223372036854775808", "since_version"), ("type=%00", "type"), ("colour=1", "colour"),
-                ("type=%zz", "query"),
+                ("type=%zz", "type"),
             ]
             for (query, field) in queries {
                 let answer = try await gateway.call(.get, "/v1/notifications?\(query)", token: token)
