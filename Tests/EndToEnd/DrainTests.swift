@@ -27,6 +27,8 @@ struct DrainTests {
             ]
             let bytes = Array((head.joined(separator: "\r\n") + "\r\n\r\n" + body).utf8)
             try await request.send(raw: Array(bytes.dropLast(5)))
+            // A request that the gateway has not seen is not under way.
+            try await eventually("the gateway has read it") { request.isRead }
             let idle = try await TestSocket.connect(port: gateway.port)
 
             gateway.process.send(SIGTERM)

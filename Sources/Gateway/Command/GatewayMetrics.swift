@@ -87,7 +87,8 @@ enum GatewayMetrics {
                 "notifications left on other devices as a user's rate was used up"),
             MetricFamily(
                 "carillon_door_refused", .counter, by: ["reason"],
-                "origin, head, body, address, slow, files (no place for another connection): what the listener refused"),
+                "origin, head, body, address, slow, files (no place for another connection), pipeline (too much behind a "
+                    + "request that is not answered), memory (no room for another body): what the listener refused"),
             MetricFamily("carillon_rate_refused", .counter, by: ["kind"], "calls, messages of users who did too much"),
             MetricFamily(
                 "carillon_rate_unchecked", .counter, by: ["kind"],

@@ -52,10 +52,10 @@ package struct DoorChannel: HTTPChannelHandler {
             return channel.eventLoop.makeSucceededFuture(Value(outcome: outcome, channel: channel))
         }
         return channel.eventLoop.makeCompletedFuture {
-            // Small receive buffers: an idle socket keeps its last one.
+            // Small receive buffers: an idle socket keeps its last one. The first holds most requests.
             try channel.syncOptions?.setOption(
                 .recvAllocator,
-                value: AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 256, maximum: 16_384)
+                value: AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 1_024, maximum: 16_384)
             )
             // One buffer a turn, so that little comes in after the request that ends the reading.
             try channel.syncOptions?.setOption(.maxMessagesPerRead, value: 1)

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Fixtures
+import Foundation
 import JSON
 import Model
 import NIOCore
@@ -103,6 +104,22 @@ final class TestSocket: Sendable {
         )
         _ = try await socket.first("sync")
         return socket
+    }
+
+    /// Whether the server has read all that was sent, by the kernel's queues of both ends.
+    var isRead: Bool {
+        guard let own = self.channel.localAddress?.port, let server = self.channel.remoteAddress?.port,
+            let table = FileManager.default.contents(atPath: "/proc/net/tcp")
+        else { return false }
+        // A line's fields: number, own address, peer's address, state, bytes to send and to read.
+        var queues: [Int: [Substring]] = [:]
+        for line in String(decoding: table, as: UTF8.self).split(separator: "\n").dropFirst() {
+            let fields = line.split(separator: " ")
+            guard fields.count > 4 else { continue }
+            let ports = fields[1...2].compactMap { $0.split(separator: ":").last.flatMap { Int($0, radix: 16) } }
+            if Set(ports) == [own, server], let port = ports.first { queues[port] = fields[4].split(separator: ":") }
+        }
+        return queues[own]?.first == "00000000" && queues[server]?.last == "00000000"
     }
 
     func send(raw bytes: [UInt8]) async throws {
