@@ -6,8 +6,10 @@ import NIOCore
 import NIOPosix
 import Synchronization
 
-/// Stands between a program and a server, and stops everything at a chosen byte: the program can then be killed at an exact
-/// boundary.
+/// Stands between a program and a server, and stops or loses what they say.
+///
+/// It stops everything at a chosen byte, so that the program can be killed at an exact boundary. Or
+/// it loses the server's replies, or all that is said, for a while.
 final class TripwireProxy: Sendable {
     /// On which side of the words the wire runs.
     enum Side: Sendable {
@@ -17,6 +19,23 @@ final class TripwireProxy: Sendable {
         case after
     }
 
+    /// What gets lost on the way.
+    enum Loss: Sendable {
+        case nothing
+        /// The server gets what it is sent, and its replies go nowhere.
+        case replies
+        case everything
+    }
+
+    private struct Losses {
+        var loss = Loss.nothing
+        /// Connections that lost something, by number, and those that lost some of what the server
+        /// is sent: nothing may come after a gap.
+        var torn: [Int: any Channel] = [:]
+        var tornToServer: Set<Int> = []
+        var connections = 0
+    }
+
     private struct Wire {
         let words: [UInt8]
         let side: Side
@@ -24,6 +43,7 @@ final class TripwireProxy: Sendable {
     }
 
     private let state = Mutex<(wire: Wire?, isTripped: Bool)>((nil, false))
+    private let losses = Mutex(Losses())
     private let channel: any Channel
     let port: Int
 
@@ -44,11 +64,12 @@ final class TripwireProxy: Sendable {
                 return ClientBootstrap(group: inbound.eventLoop)
                     .connect(host: "127.0.0.1", port: target)
                     .flatMap { outbound in
-                        inbound.eventLoop.makeCompletedFuture {
+                        let number = proxy?.nextConnection() ?? 0
+                        return inbound.eventLoop.makeCompletedFuture {
                             try inbound.pipeline.syncOperations.addHandler(
-                                Forwarder(peer: outbound, proxy: proxy, isToServer: true))
+                                Forwarder(peer: outbound, proxy: proxy, connection: number, isToServer: true))
                             try outbound.pipeline.syncOperations.addHandler(
-                                Forwarder(peer: inbound, proxy: proxy, isToServer: false))
+                                Forwarder(peer: inbound, proxy: proxy, connection: number, isToServer: false))
                         }
                     }
                     .flatMap { inbound.setOption(.autoRead, value: true) }
@@ -64,6 +85,41 @@ final class TripwireProxy: Sendable {
     /// - Parameter skip: how many times the words pass first.
     func arm(_ words: String, _ side: Side, skip: Int = 0) {
         self.state.withLock { $0 = (Wire(words: Array(words.utf8), side: side, skip: skip), false) }
+    }
+
+    /// Loses something from now on.
+    ///
+    /// Connections that lost something are cut when nothing is lost any more.
+    func lose(_ loss: Loss) {
+        let torn = self.losses.withLock { losses -> [any Channel] in
+            losses.loss = loss
+            return loss == .nothing ? Array(losses.torn.values) : []
+        }
+        for channel in torn { channel.close(promise: nil) }
+    }
+
+    fileprivate func nextConnection() -> Int {
+        self.losses.withLock { losses in
+            losses.connections += 1
+            return losses.connections
+        }
+    }
+
+    /// Whether what goes that way is lost now.
+    fileprivate func loses(_ connection: Int, isToServer: Bool, _ channel: any Channel) -> Bool {
+        self.losses.withLock { losses in
+            let isLost =
+                switch losses.loss {
+                case .nothing: losses.torn[connection] != nil
+                case .replies: !isToServer || losses.tornToServer.contains(connection)
+                case .everything: true
+                }
+            if isLost {
+                losses.torn[connection] = channel
+                if isToServer { losses.tornToServer.insert(connection) }
+            }
+            return isLost
+        }
     }
 
     var isTripped: Bool { self.state.withLock { $0.isTripped } }
@@ -113,11 +169,13 @@ final class TripwireProxy: Sendable {
 
         private let peer: any Channel
         private let proxy: TripwireProxy?
+        private let connection: Int
         private let isToServer: Bool
 
-        init(peer: any Channel, proxy: TripwireProxy?, isToServer: Bool) {
+        init(peer: any Channel, proxy: TripwireProxy?, connection: Int, isToServer: Bool) {
             self.peer = peer
             self.proxy = proxy
+            self.connection = connection
             self.isToServer = isToServer
         }
 
@@ -127,6 +185,7 @@ final class TripwireProxy: Sendable {
                 self.peer.writeAndFlush(buffer, promise: nil)
                 return
             }
+            guard !proxy.loses(self.connection, isToServer: self.isToServer, context.channel) else { return }
             if self.isToServer {
                 let passed = proxy.pass(Array(buffer.readableBytesView))
                 if !passed.isEmpty { self.peer.writeAndFlush(ByteBuffer(bytes: passed), promise: nil) }

@@ -1,0 +1,159 @@
+// Carillon · PartitionTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Glibc
+import JSON
+import Model
+import Redis
+import Services
+import Streams
+import Synchronization
+import Testing
+import Transfer
+
+/// Gateways that are cut off from Redis, in whole or by half: open sockets lose nothing.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct PartitionTests {
+    /// A stack whose gateway reaches Redis by a proxy.
+    private static func with(
+        _ body: (_ stack: Stack, _ gateway: Gateway, _ proxy: TripwireProxy) async throws -> Void
+    ) async throws {
+        try await Stack.with { stack in
+            let proxy = try await TripwireProxy.start(port: stack.redis.port)
+            let gateway = try await stack.startGateway(
+                environment: ["REDIS_URL": "redis://127.0.0.1:\(proxy.port)/0"])
+            _ = try await stack.startDispatcher()
+            try await body(stack, gateway, proxy)
+            await proxy.close()
+        }
+    }
+
+    /// The titles that a socket has shown, by frame or by sync.
+    private static func titles(_ socket: TestSocket) -> Set<String> {
+        let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
+        return Set(socket.titles + synced.compactMap { $0["title"]?.string })
+    }
+
+    private static func isReady(_ gateway: Gateway) async throws -> Bool {
+        try await gateway.call(.get, "/readyz", token: nil).status == 200
+    }
+
+    @Test(
+        "replies of Redis that get lost: pushes go out, what a caller repeats comes once, and open sockets lack nothing"
+    )
+    func replies() async throws {
+        try await Self.with { stack, gateway, proxy in
+            try await gateway.register(user: "ada", platform: "android", token: "phone")
+            let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "before")])
+            try await eventually("it works before") { socket.titles == ["before"] }
+
+            proxy.lose(.replies)
+            let app = try await Stack.token(user: "app", scope: .service)
+            let job = #"{"user":"ada","type":"invoice_created","title":"posted","id":"posted"}"#
+            // Whether Redis has the job the gateway never hears, and its caller asks again.
+            #expect(try await gateway.call(.post, "/v1/jobs", token: app, json: job).status == 503)
+            try await eventually("the gateway is not ready") { try await !Self.isReady(gateway) }
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "unheard")])
+            try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "urgent")])
+            try await eventually("what no socket has proven is pushed") { stack.pushed()["phone"] == ["urgent"] }
+            try await eventually("all are stored") {
+                Set(try await stack.statuses(user: "ada").keys).isSuperset(of: ["before", "unheard", "urgent"])
+            }
+            #expect(Self.titles(socket) == ["before"])
+
+            proxy.lose(.nothing)
+            try await eventually("the open socket is brought up to date") {
+                Self.titles(socket).isSuperset(of: ["before", "unheard", "urgent"])
+            }
+            try await eventually("it is ready again") { try await Self.isReady(gateway) }
+            #expect(try await gateway.call(.post, "/v1/jobs", token: app, json: job).status == 202)
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "after")])
+            try await eventually("what comes then comes as a frame") { socket.titles.contains("after") }
+            try await eventually("so does what was posted") { Self.titles(socket).contains("posted") }
+            let rows = try await stack.query("SELECT title FROM carillon.notifications WHERE user_id = 'ada'")
+            #expect(rows.count == 5)
+            #expect(stack.pushed() == ["phone": ["urgent"]])
+            #expect(socket.closeCode == nil)
+        }
+    }
+
+    @Test(
+        "a gateway without Redis for longer than its lease: open sockets lack nothing"
+    )
+    func everything() async throws {
+        try await Self.with { stack, gateway, proxy in
+            let sockets = [
+                try await TestSocket.synced(port: gateway.port, user: "ada"),
+                try await TestSocket.synced(port: gateway.port, user: "ben"),
+            ]
+            func notify(_ title: String) async throws {
+                for user in ["ada", "ben"] {
+                    try await stack.append([("user", user), ("type", "invoice_created"), ("title", title)])
+                }
+            }
+            func leases() async throws -> Int {
+                try await stack.connection.send("KEYS", "carillon:node:*").strings().count
+            }
+            try await notify("before")
+            try await eventually("it works before") { sockets.allSatisfy { $0.titles == ["before"] } }
+
+            proxy.lose(.everything)
+            try await eventually("its lease is void", within: .seconds(60)) { try await leases() == 0 }
+            try await notify("during")
+            try await eventually("its sockets are forgotten") {
+                try await stack.connection.send("KEYS", "carillon:presence:*").strings().isEmpty
+            }
+            proxy.lose(.nothing)
+            try await eventually("the open sockets are brought up to date") {
+                sockets.allSatisfy { Self.titles($0) == ["before", "during"] }
+            }
+            try await notify("after")
+            try await eventually("what comes then comes as a frame") {
+                sockets.allSatisfy { $0.titles.contains("after") }
+            }
+            #expect(sockets.allSatisfy { $0.closeCode == nil })
+        }
+    }
+
+    @Test("open sockets of a gateway that stood still get what comes while it wakes up, and what comes then")
+    func stoodStill() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let users = (1...20).map { "user-\($0)" }
+            var opened: [TestSocket] = []
+            for user in users { opened.append(try await TestSocket.synced(port: gateway.port, user: user)) }
+            let sockets = opened
+            let names = users.map { "\"\($0)\"" }.joined(separator: ",")
+            func notify(_ title: String) async throws {
+                try await stack.append([("users", "[\(names)]"), ("type", "invoice_created"), ("title", title)])
+            }
+            gateway.process.send(SIGSTOP)
+            try await eventually("its lease is void", within: .seconds(60)) {
+                try await stack.connection.send("KEYS", "carillon:node:*").strings().isEmpty
+            }
+            try await notify("missed")
+            try await eventually("its sockets are forgotten") {
+                try await stack.connection.send("KEYS", "carillon:presence:*").strings().isEmpty
+            }
+            gateway.process.send(SIGCONT)
+            // The dispatcher looks for the sockets all the time while they are registered again.
+            let count = Mutex(0)
+            try await eventually("all are brought up to date") {
+                let number = count.withLock { count in
+                    count += 1
+                    return count
+                }
+                try await notify("\(number)")
+                return sockets.allSatisfy { Self.titles($0).contains("missed") }
+            }
+            try await notify("last")
+            try await eventually("what comes then comes to all") {
+                sockets.allSatisfy { Self.titles($0).contains("last") }
+            }
+            #expect(sockets.allSatisfy { $0.closeCode == nil })
+        }
+    }
+}
