@@ -142,4 +142,75 @@ struct CommandHelpTests {
             #expect(try await process.waitForExit() == .code(code), "\(program) \(arguments): \(process.errors())")
         }
     }
+
+    /// Returns a command's standard error and its exit code.
+    private static func refusal(_ program: String, _ arguments: [String], _ environment: [String: String] = [:])
+        async throws -> (text: String, code: Int32?)
+    {
+        let directory = try TemporaryDirectory("refusal")
+        let process = try await ChildProcess.spawn(
+            TestProducts.path(program), arguments, environment: environment, directory: directory.path)
+        guard case .code(let code) = try await process.waitForExit() else { return (process.errors(), nil) }
+        return (process.errors(), code)
+    }
+
+    @Test(
+        "--version prints the newest release of the changelog, or the one that comes next",
+        arguments: ["gateway", "dispatcher"])
+    func version(program: String) async throws {
+        let version = try await Self.output(program, ["--version"]).trimmingCharacters(in: .newlines)
+        let number = try #require(version.wholeMatch(of: #/(\d+\.\d+\.\d+)(-dev)?/#))
+        let page = Self.page.deletingLastPathComponent().appending(path: "../CHANGELOG.md").standardized
+        let changes = try String(contentsOf: page, encoding: .utf8)
+        let newest = try #require(changes.firstMatch(of: #/\n## (\S+)/#)).output.1
+        #expect(newest == (number.output.2 == nil ? number.output.1 : "Unreleased"))
+    }
+
+    @Test("A fault of the command line shows the usage of the very command, and what was probably meant")
+    func suggestions() async throws {
+        let table: [(String, [String], message: String, usage: String)] = [
+            ("dispatcher", ["enqeue"], "Unknown command 'enqeue'. Did you mean 'enqueue'?", "dispatcher <subcommand>"),
+            ("dispatcher", ["dead", "lits"], "Did you mean 'list'?", "dispatcher dead <subcommand>"),
+            ("dispatcher", ["broad"], "Did you mean 'broadcast'?", "dispatcher <subcommand>"),
+            ("gateway", ["start"], "Unknown command 'start'. Known are serve, migrate,", "gateway <subcommand>"),
+            ("dispatcher", ["lag", "--wach"], "Did you mean '--watch'?", "dispatcher lag [--config"),
+            ("gateway", ["token", "--user", "u", "--scope", "x"], "--scope must be", "gateway token [--config"),
+            ("dispatcher", ["enqueue", "--user", "u", "--type", "x", "--data", "{"], "data: ", "dispatcher enqueue ["),
+            ("dispatcher", ["dead", "replay"], "give a number, a filter", "dispatcher dead replay ["),
+            ("dispatcher", ["simulate", "--user", "u", "--at", "noon"], "--at must be", "dispatcher simulate ["),
+            ("dispatcher", ["trace", "no-id"], "no-id is no id", "dispatcher trace ["),
+        ]
+        for (program, arguments, message, usage) in table {
+            let (text, code) = try await Self.refusal(program, arguments)
+            let lines = text.split(separator: "\n")
+            #expect(code == 64, "\(program) \(arguments): \(text)")
+            #expect(lines.first?.hasPrefix("Error: ") == true && text.contains(message), "\(text)")
+            #expect(lines.contains { $0.hasPrefix("Usage: \(usage)") }, "\(text)")
+            let name = usage.split(separator: " ").prefix { $0.first?.isLetter == true }.joined(separator: " ")
+            #expect(lines.last?.contains("See '\(name) --help'") == true, "\(text)")
+        }
+    }
+
+    @Test("What is out of reach or unreadable is told without Swift's own words, source files and lines")
+    func plainMessages() async throws {
+        let directory = try TemporaryDirectory("plain")
+        let catalog = directory.file("catalog.yaml")
+        try Data("types: {offer: {severity: info}}".utf8).write(to: URL(filePath: catalog))
+        let stores = [
+            "CATALOG": catalog, "REDIS_URL": "redis://127.0.0.1:1", "DATABASE_URL": "postgresql://x@127.0.0.1:1/x",
+            "AUTH_JWT_SECRET": String(repeating: "s", count: 32),
+        ]
+        let table: [(String, [String], [String: String], String)] = [
+            ("dispatcher", ["lag"], [:], "redis unavailable: no connection: Connection refused; see REDIS_URL"),
+            ("gateway", ["migrate"], [:], "postgres unavailable: connection to server at"),
+            ("gateway", ["serve"], ["GATEWAY_TLS_CERT": catalog, "GATEWAY_TLS_KEY": catalog], "no certificate in PEM"),
+        ]
+        for (program, arguments, environment, words) in table {
+            let (text, code) = try await Self.refusal(program, arguments, stores.merging(environment) { $1 })
+            #expect(code == 69 || code == 78, "\(text)")
+            #expect(text.contains(words), "\(text)")
+            let ours = text.matches(of: #/\.swift:|\.cc:|errno|Error\(|Failure\(|\[[A-Z]\w+:/#)
+            #expect(ours.isEmpty, "\(text)")
+        }
+    }
 }

@@ -33,10 +33,10 @@ struct TLSTests {
         let stranger = try await TestCertificate.make()
         var configuration = try server.configuration()
         configuration.certificateAuthorityFile = stranger.authorityFile
-        try await Self.expectRefusal(configuration, "CERTIFICATE_VERIFY_FAILED")
+        try await Self.expectRefusal(configuration, "TLS handshake failed: certificate verify failed")
         // The system's authorities do not know it either.
         configuration.certificateAuthorityFile = nil
-        try await Self.expectRefusal(configuration, "CERTIFICATE_VERIFY_FAILED")
+        try await Self.expectRefusal(configuration, "TLS handshake failed: certificate verify failed")
         withExtendedLifetime(stranger) {}
     }
 
@@ -49,7 +49,7 @@ struct TLSTests {
         try await TestRedis.with(try server.configuration()) { redis in
             _ = try await redis.send("CONFIG", "SET", "bind", "127.0.0.1 127.0.0.2")
         }
-        try await Self.expectRefusal(configuration, "failedToValidateHostname")
+        try await Self.expectRefusal(configuration, "the certificate is for another host")
     }
 
     @Test
@@ -95,6 +95,8 @@ struct TLSTests {
             try await eventually("the refusal is told") {
                 let error = await redis.failure(of: "PING")
                 #expect(error?.code == .unavailable)
+                // BoringSSL names its files and lines, and Swift its arrays.
+                #expect(error?.message?.contains(#/\.cc|\[|Error/#) != true, "\(error?.message ?? "nil")")
                 // The first call may come to its deadline before the handshake has failed.
                 return error?.message?.contains(reason) == true
             }

@@ -129,10 +129,11 @@ struct BroadcastCommand: AsyncParsableCommand {
                 writer.raw(progress.counted)
             }
         } else {
-            let counted = String(decoding: progress.counted, as: UTF8.self)
+            let counted = (try? JSONParser.parse(progress.counted))?.object ?? []
+            let reasons = counted.map { "\($0.value.integer ?? 0) \($0.key)" }.joined(separator: ", ")
             Terminal.line(
-                "\(progress.broadcast.state.rawValue): selected \(progress.selected), stored \(progress.stored), "
-                    + "not stored \(counted)"
+                "\(progress.broadcast.state.rawValue): selected \(progress.selected), stored \(progress.stored)"
+                    + (reasons.isEmpty ? "" : ", not stored: \(reasons)")
             )
         }
         switch progress.broadcast.state {

@@ -23,12 +23,15 @@ struct DispatcherCommand: AsyncParsableCommand {
               dispatcher lag --watch
               dispatcher --generate-completion-script bash > dispatcher.bash
             """,
+        version: CommandFrame.version,
         subcommands: [
             RunCommand.self, EnqueueCommand.self, BroadcastCommand.self, SendTestCommand.self, SchedulesCommand.self,
             DeadCommand.self, TraceCommand.self, SimulateCommand.self, LagCommand.self, DoctorCommand.self,
             OutboxSQLCommand.self,
         ]
     )
+
+    static func main() async { await CommandFrame.main(Self.self) }
 
     /// Runs a command's work; what ends it early becomes a line on standard error and an exit code.
     static func run(_ work: () async throws -> Void) async throws {

@@ -210,7 +210,8 @@ enum DispatcherComposition {
             try await ServiceGroup(configuration: configuration).run()
         } catch let error as IOError {
             throw ListenFault(
-                setting: "METRICS_PORT", host: settings.metricsHost, port: settings.metricsPort, reason: "\(error)")
+                setting: "METRICS_PORT", host: settings.metricsHost, port: settings.metricsPort,
+                reason: NetworkFault.words(error))
         }
         await dispatcher.leaveGroups()
         await lease.release()

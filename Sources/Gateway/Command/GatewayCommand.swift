@@ -23,10 +23,13 @@ struct GatewayCommand: AsyncParsableCommand {
               gateway import users.jsonl
               gateway --generate-completion-script zsh > ~/.zsh/completions/_gateway
             """,
+        version: CommandFrame.version,
         subcommands: [
             ServeCommand.self, MigrateCommand.self, TokenCommand.self, ImportCommand.self, DoctorCommand.self,
         ]
     )
+
+    static func main() async { await CommandFrame.main(Self.self) }
 
     /// Runs a command's work; what ends it early becomes a line on standard error and an exit code.
     static func run(_ work: () async throws -> Void) async throws {

@@ -286,7 +286,8 @@ enum GatewayComposition {
         do {
             try await ServiceGroup(configuration: configuration).run()
         } catch let error as IOError {
-            throw ListenFault(setting: "GATEWAY_PORT", host: settings.host, port: settings.port, reason: "\(error)")
+            throw ListenFault(
+                setting: "GATEWAY_PORT", host: settings.host, port: settings.port, reason: NetworkFault.words(error))
         }
         await redis.close()
         pool.close()

@@ -79,7 +79,9 @@ package final class BlockingConnection: @unchecked Sendable {
     /// libpq's words about a connection that failed: hosts, ports, roles, never a password.
     private static func reason(_ pointer: OpaquePointer) -> String {
         guard let text = PQerrorMessage(pointer) else { return "no reason given" }
-        return String(cString: text).split(whereSeparator: \.isNewline).joined(separator: "; ")
+        // The first line says what failed; a second one asks whether the server runs, behind a tab.
+        let lines = String(cString: text).split(whereSeparator: \.isNewline)
+        return lines.map { $0.drop { $0.isWhitespace } }.joined(separator: "; ")
     }
 
     /// Gives the libpq connection away.

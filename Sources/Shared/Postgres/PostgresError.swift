@@ -7,7 +7,7 @@ import CLibpq
 ///
 /// Carries SQLSTATE and the names of what was violated, never the server's message, its detail or a parameter, as those
 /// repeat the values.
-package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertible {
+package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertible, CustomDebugStringConvertible {
     /// What happened, and with it whether the statements may have run.
     package enum Code: String, Sendable {
         /// No connection before the deadline; nothing was sent.
@@ -37,7 +37,7 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
     /// Our own words, or the network's.
     package let message: String?
     /// File and line of who made the error.
-    package let place: String
+    private let place: String
 
     package init(
         _ code: Code,
@@ -83,14 +83,17 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
     }
 
     package var description: String {
-        var parts = ["postgres", self.code.rawValue]
+        var parts = ["postgres \(self.code.rawValue)"]
         if let sqlState { parts.append("SQLSTATE \(sqlState)") }
         if let constraint { parts.append("constraint \(constraint)") }
         if let table { parts.append("table \(table)") }
         if let column { parts.append("column \(column)") }
-        if let message { parts.append(message) }
-        return parts.joined(separator: " ") + " (\(self.place))"
+        let facts = parts.joined(separator: " ")
+        return self.message.map { "\(facts): \($0)" } ?? facts
     }
+
+    /// For developers: with the place in the source.
+    package var debugDescription: String { "\(self.description) (\(self.place))" }
 
     package static func == (left: PostgresError, right: PostgresError) -> Bool {
         left.code == right.code && left.sqlState == right.sqlState && left.constraint == right.constraint

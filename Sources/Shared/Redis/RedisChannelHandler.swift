@@ -30,7 +30,7 @@ final class RedisChannelHandler: ChannelInboundHandler, Sendable {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        self.receive(.failed(String(describing: error)))
+        self.receive(.failed(NetworkFault.words(error)))
         context.close(promise: nil)
     }
 }

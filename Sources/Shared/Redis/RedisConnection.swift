@@ -225,7 +225,7 @@ package actor RedisConnection {
             )
             channel.writeAndFlush(login.bytes, promise: nil)
         } catch {
-            self.retry(String(describing: error))
+            self.retry(NetworkFault.words(error))
         }
     }
 

@@ -22,7 +22,7 @@ struct RedisConnector: Sendable {
         do {
             self.tls = try NIOSSLContext(configuration: tls)
         } catch {
-            throw RedisError(.configuration, "cannot load the certificate authorities: \(error)")
+            throw RedisError(.configuration, "cannot load the certificate authorities: \(NetworkFault.words(error))")
         }
     }
 

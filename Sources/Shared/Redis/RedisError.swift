@@ -4,7 +4,7 @@
 /// Why a Redis call gave no usable answer.
 ///
 /// Holds the server's own words at most, never a key, an argument or a password.
-package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
+package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, CustomDebugStringConvertible {
     /// What happened, and with it whether the command may have run.
     package enum Code: String, Sendable {
         /// No connection before the deadline; the command was not sent.
@@ -31,7 +31,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The server's or the network's words.
     package let message: String?
     /// File and line of who made the error.
-    package let place: String
+    private let place: String
 
     package init(
         _ code: Code,
@@ -59,8 +59,11 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
     }
 
     package var description: String {
-        "redis \(self.code.rawValue)" + (self.message.map { ": \($0)" } ?? "") + " (\(self.place))"
+        "redis \(self.code.rawValue)" + (self.message.map { ": \($0)" } ?? "")
     }
+
+    /// For developers: with the place in the source.
+    package var debugDescription: String { "\(self.description) (\(self.place))" }
 
     package static func == (left: RedisError, right: RedisError) -> Bool {
         left.code == right.code && left.message == right.message

@@ -124,7 +124,7 @@ package actor RedisSubscription {
             batch.append(["SUBSCRIBE"] + self.channels.map { .text($0) })
             channel.writeAndFlush(batch.bytes, promise: nil)
         } catch {
-            self.retry(String(describing: error))
+            self.retry(NetworkFault.words(error))
         }
     }
 

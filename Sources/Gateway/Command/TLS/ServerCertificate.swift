@@ -3,6 +3,7 @@
 
 import Logging
 import NIOSSL
+import Redis
 import ServiceLifecycle
 import Synchronization
 import UnixSignals
@@ -44,9 +45,10 @@ final class ServerCertificate: Service {
         }
     }
 
+    /// - Throws: ``CertificateFault``.
     static func load(_ certificateFile: String, _ keyFile: String) throws -> NIOSSLContext {
-        let certificates = try NIOSSLCertificate.fromPEMFile(certificateFile)
-        let key = try NIOSSLPrivateKey(file: keyFile, format: .pem)
+        let certificates = try Self.read(certificateFile) { try NIOSSLCertificate.fromPEMFile(certificateFile) }
+        let key = try Self.read(keyFile) { try NIOSSLPrivateKey(file: keyFile, format: .pem) }
         var configuration = TLSConfiguration.makeServerConfiguration(
             certificateChain: certificates.map { .certificate($0) },
             privateKey: .privateKey(key)
@@ -54,6 +56,19 @@ final class ServerCertificate: Service {
         // TLS 1.0 and 1.1 are not to be used any more (RFC 8996).
         configuration.minimumTLSVersion = .tlsv12
         // Making the context checks that the key is the certificate's.
-        return try NIOSSLContext(configuration: configuration)
+        return try Self.read("GATEWAY_TLS_KEY") { try NIOSSLContext(configuration: configuration) }
     }
+
+    private static func read<Value>(_ place: String, _ work: () throws -> Value) throws -> Value {
+        do {
+            return try work()
+        } catch {
+            throw CertificateFault(description: "\(place): \(NetworkFault.words(error))")
+        }
+    }
+}
+
+/// Why a certificate or its key cannot be used.
+struct CertificateFault: Error, CustomStringConvertible {
+    let description: String
 }
