@@ -49,6 +49,27 @@ struct DeliveryWorkTests {
         #expect(try work.afterTry.afterTry == Self.work(attempt: 2, isRepeat: true))
     }
 
+    @Test("What is set aside says since when it has been waiting: since its first entry was appended")
+    func waiting() throws {
+        let first = StreamEntry(id: "1795000000123-4", fields: nil)
+        let work = try Self.work(attempt: 2, isRepeat: true).waiting(since: first)
+        #expect(work.text == "1 \(Self.notification) \(Self.device) 2 r1795000000123 u1")
+        let read = try DeliveryWork(work.text.utf8)
+        #expect(read == work)
+        #expect(read.since == Timestamp(milliseconds: 1_795_000_000_123))
+        // Moved to its stream and set aside again.
+        let later = StreamEntry(id: "1795000099000-0", fields: nil)
+        #expect(read.afterTry.waiting(since: later).since == read.since)
+        #expect(read.fromTheStart.since == nil)
+        let fresh = try Self.work().waiting(since: later)
+        #expect(fresh.text.hasSuffix(" 0 1795000099000 u1"))
+        #expect(!fresh.isRepeat)
+        for digits in ["99999999999999", "999999999999999", "99999999999999999999999999"] {
+            let text = "1 \(Self.notification) \(Self.device) 0 r\(digits) u1"
+            #expect(try DeliveryWork(text.utf8).isRepeat)
+        }
+    }
+
     @Test("A newer format is left for a newer program")
     func newer() {
         #expect(Self.fault("2 whatever comes") == .newerFormat)

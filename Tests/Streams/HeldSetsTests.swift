@@ -12,9 +12,9 @@ import Testing
 struct HeldSetsTests {
     private static let now = Timestamp(seconds: 1_795_000_000)
 
-    private static func work(_ number: UInt64, user: String = "ada") -> DeliveryWork {
+    private static func work(_ number: UInt64, user: String = "ada", since: Timestamp? = nil) -> DeliveryWork {
         let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number)
-        return DeliveryWork(notification: id, device: id, user: user, attempt: 0, isRepeat: false)
+        return DeliveryWork(notification: id, device: id, user: user, attempt: 0, isRepeat: false, since: since)
     }
 
     private static func add(
@@ -95,12 +95,18 @@ struct HeldSetsTests {
             for reply in try await redis.send(batch) { _ = try reply.checked() }
             try await Self.add([Self.work(2), Self.work(3)], of: "one", due: Self.now + .seconds(-9), redis, keys)
             try await Self.add([Self.work(4)], of: "two", due: Self.now + .seconds(60), redis, keys)
-            #expect(try await survey.waiting(.fcm).retries == 4)
-            #expect(try await survey.waiting(.apns).retries == 0)
-            #expect(try await survey.oldestWaiting(.fcm, now: Self.now) == Self.now + .seconds(-9))
-            let bulk = try await survey.streams(of: [.fcm]).first { $0.provider == .fcm && $0.lane == .bulk }
-            #expect(bulk?.retries == 4)
-            #expect(bulk?.nextRetry == Self.now + .seconds(-9))
+            func bulk(_ provider: Provider) async throws -> StreamSurvey.Stream? {
+                try await survey.streams(of: [provider]).first { $0.provider == provider && $0.lane == .bulk }
+            }
+            #expect(try await bulk(.fcm)?.retries == 4)
+            #expect(try await bulk(.fcm)?.nextRetry == Self.now + .seconds(-9))
+            #expect(try await bulk(.fcm)?.waitingSince == Self.now + .seconds(-9))
+            #expect(try await bulk(.apns)?.retries == 0)
+            #expect(try await bulk(.apns)?.waitingSince == nil)
+            // Due in a while, and waiting for long.
+            let since = Self.now + .seconds(-70)
+            try await Self.add([Self.work(5, since: since)], of: "two", due: Self.now + .seconds(90), redis, keys)
+            #expect(try await bulk(.fcm)?.waitingSince == since)
         }
     }
 

@@ -63,10 +63,6 @@ enum DispatcherMetrics {
             MetricFamily(
                 "carillon_deliveries_held", .counter, by: ["provider", "reason"],
                 "deliveries that had to wait: out_of_use, rate, no_turn"),
-            MetricFamily(
-                "carillon_deliveries_oldest_waiting_seconds", .gauge, by: ["provider"],
-                "for how long at least a delivery waits: since it was appended to its stream, or since it was due if it is to be tried again or was held back"
-            ),
             MetricFamily("carillon_provider_breaker", .gauge, by: ["provider", "app"], "0 closed, 1 probing, 2 open"),
             MetricFamily("carillon_provider_in_flight", .gauge, by: ["provider", "app"], "calls under way"),
             MetricFamily(

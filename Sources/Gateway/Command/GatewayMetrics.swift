@@ -17,7 +17,8 @@ enum GatewayMetrics {
                 "entries that were taken and are not finished"),
             MetricFamily(
                 "carillon_stream_oldest_seconds", .gauge, by: ["stream", "lane"],
-                "age of the oldest entry, waiting or being worked on"),
+                "for how long the oldest has been waiting since it was first appended: in the stream, being worked on, "
+                    + "until its next try or held back"),
             MetricFamily(
                 "carillon_stream_retries", .gauge, by: ["stream", "lane"],
                 "deliveries that wait for their next try, or are held back"),

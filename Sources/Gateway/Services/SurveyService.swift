@@ -73,7 +73,7 @@ package struct SurveyService: Service {
             gauges.pending.record(stream.pending)
             gauges.lag.record(stream.lag ?? max(0, stream.length - stream.pending))
             gauges.retries.record(stream.retries)
-            gauges.oldest.record(stream.oldest.map { max(0, (now - $0) / .seconds(1)) } ?? 0)
+            gauges.oldest.record(stream.waitingSince.map { max(0, (now - $0) / .seconds(1)) } ?? 0)
         }
     }
 

@@ -10,7 +10,8 @@ package import Model
 /// Its text is both the stream entry's only field and the member of the retry set, or of what was held back:
 /// `1 <notification> <device> <attempt> <flags> <user>`, where 1 is the format's number and flags are `-` or letters: `r` for
 /// a repeat, `a` for one that calls for attention, `u` for one whose outcome was unknown before, `x` for one that takes the
-/// notification off the device.
+/// notification off the device. Behind the letters stands, in milliseconds, since when it has been
+/// waiting, if it was set aside before.
 package struct DeliveryWork: Sendable, Equatable {
     package static let field = "d"
     /// No delivery is tried this often; one that says so is malformed.
@@ -29,6 +30,8 @@ package struct DeliveryWork: Sendable, Equatable {
     package let wasUnknown: Bool
     /// Whether it takes the notification off the device, as it was read elsewhere.
     package let isRetraction: Bool
+    /// When it was first appended to a stream; nil until it is set aside for a later try.
+    package let since: Timestamp?
 
     package init(
         notification: NotificationID,
@@ -38,7 +41,8 @@ package struct DeliveryWork: Sendable, Equatable {
         isRepeat: Bool,
         callsForAttention: Bool = false,
         wasUnknown: Bool = false,
-        isRetraction: Bool = false
+        isRetraction: Bool = false,
+        since: Timestamp? = nil
     ) {
         self.notification = notification
         self.device = device
@@ -48,6 +52,7 @@ package struct DeliveryWork: Sendable, Equatable {
         self.callsForAttention = callsForAttention
         self.wasUnknown = wasUnknown
         self.isRetraction = isRetraction
+        self.since = since
     }
 
     /// The same after one more try, to be checked against the record of attempts: it may stand in the stream a second time,
@@ -60,16 +65,30 @@ package struct DeliveryWork: Sendable, Equatable {
     /// The same, to be checked against the record of attempts.
     package var asRepeat: DeliveryWork { self.again(attempt: self.attempt, wasUnknown: self.wasUnknown) }
 
-    private func again(attempt: Int, wasUnknown: Bool) -> DeliveryWork {
+    /// The same, to be set aside; it has waited since an entry was appended, unless it was set
+    /// aside before.
+    package func waiting(since entry: StreamEntry) -> DeliveryWork {
+        self.again(
+            attempt: self.attempt, wasUnknown: self.wasUnknown, isRepeat: self.isRepeat,
+            since: self.since ?? entry.appendedAt)
+    }
+
+    private func again(
+        attempt: Int,
+        wasUnknown: Bool,
+        isRepeat: Bool = true,
+        since: Timestamp? = nil
+    ) -> DeliveryWork {
         DeliveryWork(
             notification: self.notification,
             device: self.device,
             user: self.user,
             attempt: attempt,
-            isRepeat: true,
+            isRepeat: isRepeat,
             callsForAttention: self.callsForAttention,
             wasUnknown: wasUnknown,
-            isRetraction: self.isRetraction
+            isRetraction: self.isRetraction,
+            since: since ?? self.since
         )
     }
 
@@ -87,7 +106,7 @@ package struct DeliveryWork: Sendable, Equatable {
     package var text: String {
         let flags =
             (self.isRepeat ? "r" : "") + (self.callsForAttention ? "a" : "") + (self.wasUnknown ? "u" : "")
-            + (self.isRetraction ? "x" : "")
+            + (self.isRetraction ? "x" : "") + (self.since.map { "\($0.milliseconds)" } ?? "")
         return "1 \(self.notification) \(self.device) \(self.attempt) \(flags.isEmpty ? "-" : flags) \(self.user)"
     }
 
@@ -116,7 +135,16 @@ package struct DeliveryWork: Sendable, Equatable {
             isRepeat: parts[4].contains(UInt8(ascii: "r")),
             callsForAttention: parts[4].contains(UInt8(ascii: "a")),
             wasUnknown: parts[4].contains(UInt8(ascii: "u")),
-            isRetraction: parts[4].contains(UInt8(ascii: "x"))
+            isRetraction: parts[4].contains(UInt8(ascii: "x")),
+            since: Self.moment(parts[4])
         )
+    }
+
+    /// The digits at the end of the flags.
+    private static func moment(_ flags: some Collection<UInt8>) -> Timestamp? {
+        let digits = flags.drop { !(UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+        // Longer numbers are no time, and would overflow as microseconds.
+        guard digits.count <= 14, let milliseconds = Int64(String(decoding: digits, as: UTF8.self)) else { return nil }
+        return Timestamp(milliseconds: milliseconds)
     }
 }

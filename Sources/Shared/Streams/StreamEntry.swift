@@ -1,6 +1,7 @@
 // Carillon · StreamEntry.swift
 // SPDX-License-Identifier: Apache-2.0
 
+package import Model
 import Redis
 
 /// One entry of a Redis stream.
@@ -12,6 +13,15 @@ package struct StreamEntry: Sendable {
     package init(id: String, fields: [(name: String, value: ArraySlice<UInt8>)]?) {
         self.id = id
         self.fields = fields
+    }
+
+    /// When it was appended, by Redis's clock; nil if its id has no time.
+    package var appendedAt: Timestamp? { Self.moment(ofID: self.id) }
+
+    /// The time that an entry's id begins with.
+    static func moment(ofID id: String) -> Timestamp? {
+        let milliseconds = id.split(separator: "-").first.flatMap { Int64($0) }
+        return milliseconds.map { Timestamp(milliseconds: $0) }
     }
 
     package subscript(_ name: String) -> ArraySlice<UInt8>? {

@@ -28,6 +28,12 @@ package struct StreamSurvey: Sendable {
         package var retries = 0
         /// When the first of them is due.
         package var nextRetry: Timestamp?
+        /// Since when the oldest of all has been waiting: entries, and what waits for its next try
+        /// or was held back.
+        ///
+        /// Where more than ``SetAside/sample`` are set aside it is found among those that are due
+        /// first and last.
+        package var waitingSince: Timestamp?
 
         init(name: String, lane: Lane, provider: Provider?) {
             self.name = name
@@ -130,8 +136,7 @@ package struct StreamSurvey: Sendable {
         batch.append("XRANGE", name, "-", "+", "COUNT", "1")
         if let provider = stream.provider {
             let retries = RedisArgument.text(self.keys.retries(provider, stream.lane))
-            batch.append("ZCARD", retries)
-            batch.append("ZRANGE", retries, "0", "0", "WITHSCORES")
+            SetAside.ask(retries, in: &batch)
         }
         let replies = try await self.connection.send(batch)
         guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected a reply a command") }
@@ -140,26 +145,25 @@ package struct StreamSurvey: Sendable {
             guard var cursor = try replies[1].cursor(), let groups = try cursor.array() else { return stream }
             for _ in 0..<groups { try Self.read(&cursor, into: &stream) }
         } catch  where error.message?.contains("no such key") == true {}
-        stream.oldest = try Self.first(replies[2])
-        if replies.count > 3 {
-            stream.retries = Int(try replies[3].integer())
-            let next = try replies[4].strings()
-            stream.nextRetry = next.last.flatMap { Int64($0) }.map { Timestamp(milliseconds: $0) }
-        }
+        let first = try Self.first(replies[2])
+        stream.oldest = first?.appendedAt
+        let work = try? first?[DeliveryWork.field].map { (text) throws(DeliveryWork.Fault) in try DeliveryWork(text) }
+        stream.waitingSince = work?.since ?? stream.oldest
         if let provider = stream.provider {
-            let held = try await self.held.waiting(provider: provider, lane: stream.lane)
-            stream.retries += held.count
-            stream.nextRetry = [stream.nextRetry, held.firstDue].compactMap(\.self).min()
+            var aside = try SetAside(replies[3...])
+            aside.add(try await self.held.waiting(provider: provider, lane: stream.lane))
+            stream.retries = aside.count
+            stream.nextRetry = aside.firstDue
+            stream.waitingSince = [stream.waitingSince, aside.since].compactMap(\.self).min()
         }
         if stream.pending > 0 { stream.oldestPending = try await self.oldest(stream.name) }
         return stream
     }
 
-    /// When the first entry of a range was appended.
-    private static func first(_ reply: RedisReply) throws(RedisError) -> Timestamp? {
-        guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() == 2 else { return nil }
-        let milliseconds = try cursor.string()?.split(separator: "-").first.flatMap { Int64($0) }
-        return milliseconds.map { Timestamp(milliseconds: $0) }
+    /// The first entry of a range.
+    private static func first(_ reply: RedisReply) throws(RedisError) -> StreamEntry? {
+        guard var cursor = try reply.cursor() else { return nil }
+        return try StreamEntry.read(&cursor).first
     }
 
     /// Reads a group; another one than ours is passed over.
@@ -187,42 +191,7 @@ package struct StreamSurvey: Sendable {
         let reply = try await self.connection.send("XPENDING", .text(name), .text(Keyspace.group))
         guard var cursor = try reply.cursor(), try cursor.array() == 4 else { return nil }
         try cursor.skip()
-        let milliseconds = try cursor.string()?.split(separator: "-").first.flatMap { Int64($0) }
-        return milliseconds.map { Timestamp(milliseconds: $0) }
-    }
-
-    /// How many deliveries of a provider are in its streams, and how many wait for their next try or were held back.
-    package func waiting(_ provider: Provider) async throws(RedisError) -> (streams: Int, retries: Int) {
-        var (streams, retries) = (0, 0)
-        for lane in Lane.allCases {
-            streams += Int(
-                try await self.connection.send("XLEN", .text(self.keys.deliveries(provider, lane))).integer())
-            retries += Int(try await self.connection.send("ZCARD", .text(self.keys.retries(provider, lane))).integer())
-            retries += try await self.held.waiting(provider: provider, lane: lane).count
-        }
-        return (streams, retries)
-    }
-
-    /// Since when at least a delivery of a provider's waits; nil if none does.
-    ///
-    /// One in a stream waits since it was appended. Of retries, and of what was held back, it is not known when they were
-    /// appended first: they count from when they were due, and as of now before that.
-    package func oldestWaiting(_ provider: Provider, now: Timestamp) async throws(RedisError) -> Timestamp? {
-        var oldest: Timestamp?
-        for lane in Lane.allCases {
-            var batch = RedisBatch()
-            batch.append("XRANGE", .text(self.keys.deliveries(provider, lane)), "-", "+", "COUNT", "1")
-            batch.append("ZRANGE", .text(self.keys.retries(provider, lane)), "0", "0", "WITHSCORES")
-            let replies = try await self.connection.send(batch)
-            guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected a reply a command") }
-            let appended = try Self.first(replies[0])
-            let due = try replies[1].strings().last.flatMap { Int64($0) }.map { Timestamp(milliseconds: $0) }
-            let held = try await self.held.waiting(provider: provider, lane: lane).firstDue
-            for moment in [appended, due.map { min($0, now) }, held.map { min($0, now) }].compactMap(\.self) {
-                oldest = min(oldest ?? moment, moment)
-            }
-        }
-        return oldest
+        return try cursor.string().flatMap { StreamEntry.moment(ofID: $0) }
     }
 
     /// The dispatchers that the jobs streams know.

@@ -116,7 +116,7 @@ struct DeliverySettler: Sendable {
             let kind: FollowUp = work.callsForAttention ? .attention : .release
             guard let notification = outcome.facts?.notification else {
                 // Not known, so it is looked at again rather than lost.
-                ledger.retries.append((work.asRepeat, end, outcome.lane))
+                ledger.retries.append((work.asRepeat.waiting(since: outcome.entry), end, outcome.lane))
                 return
             }
             ledger.postponed.append(
@@ -143,7 +143,8 @@ struct DeliverySettler: Sendable {
             // It was not tried, and leaves no trace but the time that passes.
             self.metrics.held(reason).increment()
             // As a repeat, so that what is taken over from a process that dies before it acknowledges is the same.
-            ledger.held.append((work.asRepeat, until + self.spread(), outcome.lane, app))
+            let waiting = work.asRepeat.waiting(since: outcome.entry)
+            ledger.held.append((waiting, until + self.spread(), outcome.lane, app))
         }
     }
 
@@ -314,7 +315,7 @@ struct DeliverySettler: Sendable {
             return
         }
         self.record(outcome, work, .retry, reason, in: &ledger)
-        ledger.retries.append((next, due, outcome.lane))
+        ledger.retries.append((next.waiting(since: outcome.entry), due, outcome.lane))
     }
 
     /// Keeps work that is not at fault until its provider can be used again, without counting tries.
@@ -328,7 +329,7 @@ struct DeliverySettler: Sendable {
         }
         self.record(outcome, work, .retry, reason, in: &ledger)
         // As a repeat, so that it is the same if somebody takes it over.
-        ledger.retries.append((work.asRepeat, due, outcome.lane))
+        ledger.retries.append((work.asRepeat.waiting(since: outcome.entry), due, outcome.lane))
     }
 
     /// Records that it does not reach the device, or the mailbox: what has a place in the inbox has not failed with its mail.

@@ -32,7 +32,6 @@ package struct ProviderStateService: Service {
     package func run() async throws {
         let board = ProviderBoard(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         let roster = ProviderRoster(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
-        let survey = StreamSurvey(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         var shown: Set<Way> = []
         var last: Timestamp?
         while goesOn {
@@ -59,14 +58,6 @@ package struct ProviderStateService: Service {
                 try await roster.announce(self.providers)
                 let counts = self.deliveries.flatMap(\.counts)
                 try await board.put(states, counts: counts, dispatcher: self.dispatcher.name, now: now)
-                for service in self.deliveries {
-                    let oldest = try await survey.oldestWaiting(service.provider, now: now)
-                    let age = oldest.map { max(0, (now - $0) / .seconds(1)) } ?? 0
-                    Gauge(
-                        label: "carillon.deliveries.oldest_waiting_seconds",
-                        dimensions: [("provider", service.provider.rawValue)]
-                    ).record(age)
-                }
             } catch {
                 self.dispatcher.logger.warning("states of providers not told", metadata: ["error": "\(error)"])
             }

@@ -25,33 +25,30 @@ struct ProviderRoutes {
         try context.requireAdmin()
         let now = self.services.now()
         let (states, counts) = try await self.services.providerBoard.report(now: now)
-        var waiting: [(provider: Provider, length: Int, retries: Int, oldest: Timestamp?)] = []
-        for provider in try await self.services.survey.providers() {
-            let (length, retries) = try await self.services.survey.waiting(provider)
-            let oldest = try await self.services.survey.oldestWaiting(provider, now: now)
-            waiting.append((provider, length, retries, oldest))
-        }
+        let providers = try await self.services.survey.providers()
+        let streams = try await self.services.survey.streams(of: providers)
         return Response.object { writer in
             writer.key("providers")
             writer.beginArray()
-            for row in waiting {
+            for provider in providers {
+                let own = streams.filter { $0.provider == provider }
                 writer.beginObject()
-                writer.member("provider", row.provider.rawValue)
-                writer.member("waiting", row.length)
-                writer.member("retries", row.retries)
+                writer.member("provider", provider.rawValue)
+                writer.member("waiting", own.reduce(0) { $0 + $1.length })
+                writer.member("retries", own.reduce(0) { $0 + $1.retries })
                 writer.key("oldest_waiting_seconds")
-                if let oldest = row.oldest {
+                if let oldest = own.compactMap(\.waitingSince).min() {
                     writer.integer(max(0, (now - oldest).components.seconds))
                 } else {
                     writer.null()
                 }
                 writer.key("ways")
                 writer.beginArray()
-                for state in states where state.provider == row.provider { Self.write(state, to: &writer) }
+                for state in states where state.provider == provider { Self.write(state, to: &writer) }
                 writer.endArray()
                 writer.key("counts")
                 writer.beginArray()
-                for sums in counts where sums.provider == row.provider { Self.write(sums, to: &writer) }
+                for sums in counts where sums.provider == provider { Self.write(sums, to: &writer) }
                 writer.endArray()
                 writer.endObject()
             }

@@ -37,6 +37,12 @@ struct SurveyRoutes {
                     writer.null()
                 }
                 writer.member("retries", stream.retries)
+                writer.key("oldest_waiting_seconds")
+                if let oldest = stream.waitingSince {
+                    writer.integer(max(0, (now - oldest).components.seconds))
+                } else {
+                    writer.null()
+                }
                 writer.endObject()
             }
             writer.endArray()

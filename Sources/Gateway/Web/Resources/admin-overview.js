@@ -7,6 +7,8 @@ import { h } from "./dom.js";
 
 const titles = { in_app: "In app", fcm: "FCM", apns: "APNs", webpush: "Web Push", email: "E-mail", webhook: "Webhook" };
 
+const isJobs = ({ name }) => !name.includes("{");
+
 /** Who works, what waits where, and what went out in the last hour. */
 export function overview(page) {
   const charts = h("div", { class: "charts" });
@@ -14,7 +16,8 @@ export function overview(page) {
   const streams = h("div");
   const providers = h("div");
   const tiles = h("div", { class: "tiles" });
-  const element = h("div", { class: "view" }, tiles, card("The last hour", charts),
+  const outages = h("div", { class: "outages", role: "status" });
+  const element = h("div", { class: "view" }, outages, tiles, card("The last hour", charts),
     h("div", { class: "columns" }, card("Nodes", nodes), card("Providers", providers)), card("Streams", streams));
 
   async function update() {
@@ -22,7 +25,9 @@ export function overview(page) {
       page.call("GET", "/v1/admin/nodes"), page.call("GET", "/v1/admin/streams"),
       page.callIfThere("/v1/admin/statistics"), page.callIfThere("/v1/admin/providers"),
     ]);
-    fill(tiles, [survey, waiting, statistics?.channels], () => tileRow(survey, waiting.streams, statistics));
+    fill(outages, known, () => outageBanners(known?.providers ?? []));
+    fill(tiles, [survey, waiting, known, statistics?.channels], () =>
+      tileRow(survey, waiting.streams, known?.providers ?? [], statistics));
     fill(nodes, survey, () => nodeTable(survey));
     fill(streams, waiting, () => streamTable(waiting.streams));
     fill(providers, known, () => providerTable(known));
@@ -35,11 +40,34 @@ function tile(label, value, kind = "") {
   return h("div", { class: `tile ${kind}` }, h("span", { class: "tile-value" }, value), h("span", { class: "tile-label" }, label));
 }
 
-function tileRow(survey, streams, statistics) {
-  const lag = streams.reduce((sum, stream) => sum + (stream.lag ?? 0), 0);
-  const oldest = Math.max(0, ...streams.map((stream) => stream.oldest_pending_seconds ?? 0));
+/** How many deliveries of a provider have not gone out: in its streams, until their next try, held back. */
+const deliveriesOf = (provider) => provider.waiting + provider.retries;
+
+/** One for each provider and app that some dispatcher does not call now, or only to find out whether it is back. */
+function outageBanners(providers) {
+  return providers.flatMap((provider) => {
+    const out = provider.ways.filter((way) => way.breaker !== "closed");
+    return [...new Set(out.map((way) => way.app))].map((app) => {
+      const ways = out.filter((way) => way.app === app);
+      const next = ways.map((way) => way.open_until).filter(Boolean).sort()[0];
+      const count = deliveriesOf(provider);
+      return h("p", { class: "banner", "data-provider": provider.provider },
+        h("strong", null, `${titles[provider.provider] ?? provider.provider} is out of use for app ${app}.`), " ",
+        count ? `${number(count)} ${count === 1 ? "delivery waits" : "deliveries wait"}, the oldest for ${span(provider.oldest_waiting_seconds)}. `
+          : "Nothing waits for it. ",
+        next ? ["Next try ", until(next), ". "] : "A few calls find out whether it is back. ",
+        h("a", { href: "#deliveries" }, "What failed"));
+    });
+  });
+}
+
+function tileRow(survey, streams, providers, statistics) {
+  const jobs = streams.reduce((sum, stream) => sum + (isJobs(stream) ? (stream.lag ?? 0) : 0), 0);
+  const deliveries = providers.reduce((sum, provider) => sum + deliveriesOf(provider), 0);
+  const oldest = Math.max(0, ...streams.map((stream) => stream.oldest_waiting_seconds ?? 0));
+  const isLate = streams.some((stream) => !stream.name.endsWith(":bulk") && stream.oldest_waiting_seconds > 120);
   const counts = (statistics?.channels ?? []).flatMap(({ outcomes }) => outcomes);
-  const sum = (wanted) => counts.filter(({ outcome }) => wanted === null || wanted === outcome)
+  const sum = (...wanted) => counts.filter(({ outcome }) => wanted.includes(outcome))
     .flatMap(({ counts }) => counts).reduce((total, value) => total + value, 0);
   const alive = [...survey.gateways, ...survey.dispatchers].filter((node) => node.alive).length;
   const connections = survey.gateways.reduce((total, node) => total + (node.connections ?? 0), 0);
@@ -47,9 +75,10 @@ function tileRow(survey, streams, statistics) {
   return [
     tile("nodes alive", number(alive)),
     isCounted ? tile("connections", number(connections)) : null,
-    tile("waiting to be taken", number(lag), lag > 10_000 ? "warn" : ""),
-    tile("oldest under way", span(oldest), oldest > 120 ? "warn" : ""),
-    statistics ? tile("sent, last hour", number(sum(null))) : null,
+    tile("jobs waiting", number(jobs), jobs > 10_000 ? "warn" : ""),
+    tile("deliveries waiting", number(deliveries), isLate ? "warn" : ""),
+    tile("waiting longest", span(oldest), isLate ? "warn" : ""),
+    statistics ? tile("sent, last hour", number(sum("accepted", "delivered"))) : null,
     statistics ? tile("failed, last hour", number(sum("failed")), sum("failed") ? "bad" : "") : null,
   ].filter(Boolean);
 }
@@ -65,9 +94,10 @@ function nodeTable({ gateways, dispatchers }) {
 }
 
 function streamTable(streams) {
-  return table("Streams", ["Stream", "#Length", "#Not taken yet", "#Under way", "#Oldest", "#Retries"], streams.map((stream) => [
+  const columns = ["Stream", "#Length", "#Not taken yet", "#Under way", "#Retries and held back", "#Waiting longest"];
+  return table("Streams", columns, streams.map((stream) => [
     h("code", null, stream.name), number(stream.length), number(stream.lag), number(stream.pending),
-    span(stream.oldest_pending_seconds), number(stream.retries),
+    isJobs(stream) ? "–" : number(stream.retries), span(stream.oldest_waiting_seconds),
   ]), "No stream exists yet.");
 }
 
@@ -77,7 +107,7 @@ function providerTable(known) {
   const rows = (known.providers ?? []).flatMap((provider) => provider.ways.map((way) => [
     titles[provider.provider] ?? provider.provider, way.app,
     pill(way.breaker, kinds[way.breaker] ?? "warn"), way.open_until ? until(way.open_until) : "",
-    number(way.in_flight), number(provider.waiting + provider.retries),
+    number(way.in_flight), number(deliveriesOf(provider)),
   ]));
   return table("Providers", ["Provider", "App", "Breaker", "Open until", "#Under way", "#Waiting"], rows, "No provider is configured.");
 }
