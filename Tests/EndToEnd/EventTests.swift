@@ -81,6 +81,44 @@ struct EventTests {
         }
     }
 
+    @Test("what a user does tells the way by which it had come: channel, and after a push platform, app and device")
+    func ways() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let phone = try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
+            _ = try await stack.startDispatcher()
+            for user in ["ada", "ben"] {
+                for job in ["one", "two"] {
+                    try await stack.append([
+                        ("user", user), ("type", "payment_received"), ("title", job), ("id", "\(user)-\(job)"),
+                    ])
+                }
+            }
+            try await eventually("all are sent") {
+                try await stack.events().filter { $0["event"] == "sent" }.count == 4
+            }
+            for user in ["ada", "ben"] {
+                let token = try await Stack.token(user: user)
+                let list = try await gateway.call(.get, "/v1/notifications", token: token)
+                let id = try #require(list.body["notifications"]?.array?.first?["id"]?.string)
+                for step in ["delivered", "opened"] {
+                    let answer = try await gateway.call(.post, "/v1/notifications/\(id)/\(step)", token: token)
+                    #expect(answer.status == 204)
+                }
+                let all = try await gateway.call(.post, "/v1/notifications/read", token: token, json: #"{"all":true}"#)
+                #expect(all.status == 200)
+            }
+            let events = try await stack.events()
+            for (user, expected) in [("ada", ["push", "android", "default", phone]), ("ben", ["in_app", "", "", ""])] {
+                let own = events.filter { $0["user"] == user && $0["event"] != "sent" }
+                #expect(own.map { $0["event"] } == ["delivered", "opened", "read", "read"])
+                for event in own {
+                    #expect(["channel", "platform", "app", "device"].map { event[$0] ?? "" } == expected, "\(event)")
+                }
+            }
+        }
+    }
+
     @Test("events are off where they are switched off, and bounded where they are on")
     func bound() async throws {
         try await Stack.with { stack in

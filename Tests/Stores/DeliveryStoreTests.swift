@@ -39,7 +39,7 @@ struct DeliveryStoreTests {
                     outcome: .accepted
                 )
             ]
-            settlement.accepted = [("a", notification.id, "fcm")]
+            settlement.accepted = [("a", notification.id, "fcm", device.id)]
             try await deliveries.settle(settlement)
             let again = try await deliveries.facts([
                 ("a", notification.id, device.id, true), ("a", notification.id, device.id, false),
@@ -119,7 +119,7 @@ struct DeliveryStoreTests {
                         at: Samples.start + .seconds(61), user: "a", notification: id, device: device.id,
                         provider: .fcm, kind: "push", attempt: 1, outcome: outcome, reason: reason)
                 ]
-                if outcome == .accepted { settlement.accepted = [("a", id, "fcm")] }
+                if outcome == .accepted { settlement.accepted = [("a", id, "fcm", device.id)] }
                 if outcome == .failed { settlement.failed = [("a", id, "UNREGISTERED")] }
                 try await deliveries.settle(settlement)
             }
@@ -171,7 +171,7 @@ struct DeliveryStoreTests {
             let batch = [Samples.notification(1, user: "a"), Samples.notification(2, user: "a")]
             _ = try await store.store(batch, areRepeats: false)
             var accepted = DeliveryStore.Settlement()
-            accepted.accepted = batch.map { ("a", $0.id, "fcm") }
+            accepted.accepted = batch.map { ("a", $0.id, "fcm", NotificationID(high: 1, low: 2)) }
             var failed = DeliveryStore.Settlement()
             failed.failed = batch.map { ("a", $0.id, "UNREGISTERED") }
             try await deliveries.settle(accepted)
@@ -182,7 +182,7 @@ struct DeliveryStoreTests {
             failed.failed = [("b", late[0].id, "UNREGISTERED")]
             try await deliveries.settle(failed)
             #expect(try await store.load([("b", late[0].id)]).first?.status == .failed)
-            accepted.accepted = [("b", late[0].id, "apns")]
+            accepted.accepted = [("b", late[0].id, "apns", NotificationID(high: 1, low: 2))]
             try await deliveries.settle(accepted)
             #expect(try await store.load([("b", late[0].id)]).first?.status == .sent)
         }

@@ -185,19 +185,21 @@ struct InboxStoreTests {
             ]
             _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
             let now = Samples.start
-            #expect(try await inbox.markOpened(user: "a", id: batch[0].id, at: now)?.changed == batch[0].label)
+            #expect(try await inbox.markOpened(user: "a", id: batch[0].id, at: now)?.changed?.label == batch[0].label)
             let again = try await inbox.markOpened(user: "a", id: batch[0].id, at: now + .seconds(9))
             #expect(again != nil && again?.changed == nil)
             #expect(try await inbox.find(user: "a", id: batch[0].id)?.openedAt == now)
             let receipt = try await inbox.markDelivered(user: "a", id: batch[0].id, at: now, via: "client")
-            #expect(receipt == .init(lane: .critical, changed: batch[0].label))
+            #expect(receipt?.lane == .critical)
+            #expect(receipt?.changed?.label == batch[0].label)
+            #expect(receipt?.changed?.way == LifecycleEvent.Way(.inApp))
             let second = try await inbox.markDelivered(user: "a", id: batch[0].id, at: now + .seconds(9), via: "x")
-            #expect(second == .init(lane: .critical, changed: nil))
+            #expect(second?.lane == .critical && second?.changed == nil)
             let delivered = try await inbox.find(user: "a", id: batch[0].id)
             #expect(delivered?.status == .delivered)
             #expect(delivered?.deliveredAt == now)
             #expect(try await inbox.markDelivered(user: "a", id: batch[1].id, at: now, via: "client")?.lane == .normal)
-            #expect(try await inbox.markDelivered(user: "a", id: batch[2].id, at: now, via: "client") == nil)
+            #expect(try await inbox.markDelivered(user: "a", id: batch[2].id, at: now, via: "client")?.lane == nil)
             #expect(try await inbox.markOpened(user: "b", id: batch[0].id, at: now) == nil)
         }
     }

@@ -43,7 +43,7 @@ package struct InboxService: Sendable {
         let now = self.now()
         let change = try await self.store.markRead(user: user, ids: ids, at: now)
         await self.tell(user, .read, change, all: ids == nil ? "all" : nil)
-        await self.events.tell(change.labels.map { LifecycleEvent(.read, $0, at: now) })
+        await self.events.tell(zip(change.labels, change.ways).map { LifecycleEvent(.read, $0, at: now, way: $1) })
         await self.retractions?.retract(change.labels)
         return change
     }
@@ -61,7 +61,7 @@ package struct InboxService: Sendable {
     package func markOpened(user: String, id: NotificationID) async throws -> Bool {
         let now = self.now()
         guard let receipt = try await self.store.markOpened(user: user, id: id, at: now) else { return false }
-        if let label = receipt.changed { await self.events.tell([LifecycleEvent(.opened, label, at: now)]) }
+        await self.tell(.opened, receipt, at: now)
         return true
     }
 
@@ -74,9 +74,14 @@ package struct InboxService: Sendable {
         guard let receipt = try await self.store.markDelivered(user: user, id: id, at: now, via: "client") else {
             return false
         }
-        if let label = receipt.changed { await self.events.tell([LifecycleEvent(.delivered, label, at: now)]) }
+        await self.tell(.delivered, receipt, at: now)
         try await self.unconfirmed.remove([UnconfirmedNotification(id: id, user: user, lane: receipt.lane)])
         return true
+    }
+
+    private func tell(_ kind: LifecycleEvent.Kind, _ receipt: InboxStore.Receipt, at: Timestamp) async {
+        guard let (label, way) = receipt.changed else { return }
+        await self.events.tell([LifecycleEvent(kind, label, at: at, way: way)])
     }
 
     /// Tells the sockets.

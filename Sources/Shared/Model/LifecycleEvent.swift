@@ -32,6 +32,22 @@ package struct LifecycleEvent: Sendable, Equatable {
         }
     }
 
+    /// The way by which a notification reached its user.
+    package struct Way: Sendable, Equatable {
+        package let channel: Channel
+        /// The device, if it was one that a provider serves, and what is known of it.
+        package let device: NotificationID?
+        package let platform: Platform?
+        package let app: String?
+
+        package init(_ channel: Channel, device: NotificationID? = nil, platform: Platform? = nil, app: String? = nil) {
+            self.channel = channel
+            self.device = device
+            self.platform = platform
+            self.app = app
+        }
+    }
+
     package let kind: Kind
     package let at: Timestamp
     package let label: NotificationLabel
@@ -59,5 +75,16 @@ package struct LifecycleEvent: Sendable, Equatable {
         self.platform = device?.platform
         self.app = device?.app
         self.reason = reason
+    }
+
+    /// Something that a user or a client did about a notification.
+    package init(_ kind: Kind, _ label: NotificationLabel, at: Timestamp, way: Way) {
+        self.kind = kind
+        self.at = at
+        self.label = label
+        self.channel = way.channel
+        self.device = way.device
+        self.platform = way.platform
+        self.app = way.app
     }
 }

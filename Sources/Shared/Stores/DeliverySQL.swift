@@ -93,8 +93,8 @@ enum DeliverySQL {
     static let accepted = """
         UPDATE carillon.notifications n
         SET status = 'sent', status_reason = CASE WHEN n.status = 'cancelled' THEN 'cancelled_too_late' END,
-            sent_via = a.via
-        FROM unnest($1, $2, $3) AS a (user_id, id, via)
+            sent_via = a.via, sent_device = a.device
+        FROM unnest($1, $2, $3, $4) AS a (user_id, id, via, device)
         WHERE n.user_id = a.user_id AND n.id = a.id
             AND (n.status IN ('pending', 'failed', 'cancelled') OR n.status = 'deferred' AND a.via <> 'email')
         """

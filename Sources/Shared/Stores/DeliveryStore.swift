@@ -92,7 +92,7 @@ package struct DeliveryStore: Sendable {
     /// All that a batch of answers changes.
     package struct Settlement: Sendable {
         package var attempts: [Attempt] = []
-        package var accepted: [(user: String, id: NotificationID, via: String)] = []
+        package var accepted: [(user: String, id: NotificationID, via: String, device: NotificationID)] = []
         package var failed: [(user: String, id: NotificationID, reason: String)] = []
         /// What is not remembered any more as handed to a provider: mail, and pushes that call for attention.
         package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
@@ -164,6 +164,7 @@ package struct DeliveryStore: Sendable {
                         .array(PostgresArray(texts: settlement.accepted.map(\.user))),
                         .array(PostgresArray(uuids: settlement.accepted.map(\.id.halves))),
                         .array(PostgresArray(texts: settlement.accepted.map(\.via))),
+                        .array(PostgresArray(uuids: settlement.accepted.map(\.device.halves))),
                     ]
                 )
             )

@@ -112,19 +112,22 @@ enum InboxSQL {
 
     /// $2: id, $3: when.
     static let opened = """
-        UPDATE carillon.notifications n SET opened_at = coalesce(opened_at, $3) WHERE \(Self.received)
-        RETURNING \(LabelColumns.list), n.opened_at = $3
+        WITH n AS (
+            UPDATE carillon.notifications n SET opened_at = coalesce(opened_at, $3) WHERE \(Self.received)
+            RETURNING \(WayColumns.source), n.opened_at = $3 AS is_first
+        )
+        SELECT \(WayColumns.list), n.is_first FROM n \(WayColumns.join)
         """
 
     /// $2: id, $3: when, $4: by which way.
     static let delivered = """
         WITH known AS (SELECT lane FROM carillon.notifications WHERE \(Self.received)),
-        changed AS (
+        n AS (
             UPDATE carillon.notifications n
             SET status = 'delivered', status_reason = NULL, delivered_at = $3, sent_via = coalesce(sent_via, $4)
             WHERE \(Self.received) AND status IN ('pending', 'sent')
-            RETURNING \(LabelColumns.list)
+            RETURNING \(WayColumns.source)
         )
-        SELECT k.lane, n.* FROM known k LEFT JOIN changed n ON true
+        SELECT k.lane, \(WayColumns.list) FROM known k LEFT JOIN n ON true \(WayColumns.join)
         """
 }

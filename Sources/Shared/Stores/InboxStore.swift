@@ -35,18 +35,21 @@ package struct InboxStore: Sendable {
         package let unread: Int32
         /// What was touched, by name; in the order of the ids.
         package var labels: [NotificationLabel] = []
+        /// The way by which each of them reached its user, in the same order.
+        package var ways: [LifecycleEvent.Way] = []
 
         /// Whether anything was changed, and so the version raised by one.
         package var isEmpty: Bool { self.ids.isEmpty }
     }
 
     /// What a client's receipt came to.
-    package struct Receipt: Sendable, Equatable {
+    package struct Receipt: Sendable {
         package var lane = Lane.normal
-        /// The notification's name, if the receipt changed anything.
-        package let changed: NotificationLabel?
+        /// The notification's name, and by which way it reached its user, if the receipt changed
+        /// anything.
+        package let changed: (label: NotificationLabel, way: LifecycleEvent.Way)?
 
-        package init(lane: Lane = .normal, changed: NotificationLabel?) {
+        package init(lane: Lane = .normal, changed: (label: NotificationLabel, way: LifecycleEvent.Way)?) {
             self.lane = lane
             self.changed = changed
         }
@@ -258,14 +261,15 @@ package struct InboxStore: Sendable {
                     FROM carillon.inboxes b
                     WHERE b.user_id = $1 AND n.user_id = $1 AND n.read_at IS NULL AND n.deleted_at IS NULL
                         AND n.version > 0 \(condition)
-                    RETURNING \(LabelColumns.list)
+                    RETURNING \(WayColumns.source)
                 ), tally AS (SELECT count(*)::int4 AS n FROM changed), raised AS (
                     UPDATE carillon.inboxes b
                     SET version = \(EpochSQL.version(of: "b")) + 1, unread = greatest(b.unread - tally.n, 0)
                     FROM tally WHERE b.user_id = $1 AND tally.n > 0
                     RETURNING b.version, b.unread
                 )
-                SELECT r.version, r.unread, n.* FROM raised r CROSS JOIN changed n
+                SELECT r.version, r.unread, \(WayColumns.list)
+                FROM raised r CROSS JOIN changed n \(WayColumns.join)
                 """,
                 parameters
             )
@@ -285,7 +289,7 @@ package struct InboxStore: Sendable {
                     UPDATE carillon.notifications n SET deleted_at = $2, version = \(EpochSQL.version(of: "b")) + 1
                     FROM carillon.inboxes b
                     WHERE b.user_id = $1 AND n.user_id = $1 AND n.deleted_at IS NULL AND n.version > 0 \(condition)
-                    RETURNING \(LabelColumns.list), n.read_at IS NULL AS was_unread
+                    RETURNING \(WayColumns.source), n.read_at IS NULL AS was_unread
                 ), tally AS (
                     SELECT count(*)::int4 AS n, count(*) FILTER (WHERE was_unread)::int4 AS unread FROM changed
                 ), raised AS (
@@ -295,7 +299,8 @@ package struct InboxStore: Sendable {
                     FROM tally WHERE b.user_id = $1 AND tally.n > 0
                     RETURNING b.version, b.unread
                 )
-                SELECT r.version, r.unread, n.* FROM raised r CROSS JOIN changed n
+                SELECT r.version, r.unread, \(WayColumns.list)
+                FROM raised r CROSS JOIN changed n \(WayColumns.join)
                 """,
                 parameters
             )
@@ -313,10 +318,12 @@ package struct InboxStore: Sendable {
             statement,
         ])
         guard results.count == 2 else { throw PostgresError(.decoding, "a change gave no result") }
-        var labels: [NotificationLabel] = []
-        for row in results[1] { labels.append(try LabelColumns.read(row, at: 2)) }
+        var touched: [(label: NotificationLabel, way: LifecycleEvent.Way)] = []
+        for row in results[1] { touched.append(try WayColumns.read(row, at: 2)) }
         if let row = results[1].first {
-            return Change(ids: labels.map(\.id), version: try row.int8(0), unread: try row.int4(1), labels: labels)
+            return Change(
+                ids: touched.map(\.label.id), version: try row.int8(0), unread: try row.int4(1),
+                labels: touched.map(\.label), ways: touched.map(\.way))
         }
         guard let row = results[0].first else { return Change(ids: [], version: 0, unread: 0) }
         return Change(ids: [], version: try row.int8(0), unread: try row.int4(1))
@@ -332,7 +339,7 @@ package struct InboxStore: Sendable {
             .text(user), .uuid(id.halves), .timestamptz(at.microseconds)
         )
         guard let row = result.first else { return nil }
-        return Receipt(changed: try row.bool(LabelColumns.count) ? try LabelColumns.read(row) : nil)
+        return Receipt(changed: try row.bool(WayColumns.count) ? try WayColumns.read(row) : nil)
     }
 
     /// Records that the client has a notification; what is final already stays as it is.
@@ -352,7 +359,7 @@ package struct InboxStore: Sendable {
         guard let row = result.first else { return nil }
         return Receipt(
             lane: Lane(rawValue: try row.text(0)) ?? .normal,
-            changed: row.isNull(1) ? nil : try LabelColumns.read(row, at: 1)
+            changed: row.isNull(1) ? nil : try WayColumns.read(row, at: 1)
         )
     }
 }

@@ -20,3 +20,32 @@ enum LabelColumns {
         )
     }
 }
+
+/// The columns of a ``NotificationLabel`` and of the way by which the notification reached its
+/// user: of a common table `n` that has ``WayColumns/source``, and of the device that it was sent
+/// to.
+enum WayColumns {
+    /// The columns that a changed row of an alias `n` returns.
+    static let source = LabelColumns.list + ", n.sent_via, n.sent_device"
+    static let list = LabelColumns.list + ", n.sent_via, d.id, d.platform, d.app"
+    static let join = "LEFT JOIN carillon.devices d ON d.id = n.sent_device"
+    static let count = LabelColumns.count + 4
+
+    static func read(
+        _ row: PostgresRow,
+        at start: Int = 0
+    ) throws(PostgresError) -> (label: NotificationLabel, way: LifecycleEvent.Way) {
+        let first = start + LabelColumns.count
+        let label = try LabelColumns.read(row, at: start)
+        switch try row.optionalText(first) {
+        // No provider had a part in it.
+        case nil, "inbox", "socket", "client", "summary": return (label, LifecycleEvent.Way(.inApp))
+        case Provider.email.rawValue: return (label, LifecycleEvent.Way(.email))
+        default:
+            let device = try row.optionalUUID(first + 1).map { NotificationID($0) }
+            let platform = try row.optionalText(first + 2).flatMap { Platform(rawValue: $0) }
+            let app = try row.optionalText(first + 3)
+            return (label, LifecycleEvent.Way(.push, device: device, platform: platform, app: app))
+        }
+    }
+}

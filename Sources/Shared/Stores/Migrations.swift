@@ -33,6 +33,7 @@ package enum Migrations {
         Migration(number: 18, name: "critical_follow_ups", script: PackageResources.V0018_critical_follow_ups_sql),
         Migration(number: 19, name: "device_age", script: PackageResources.V0019_device_age_sql),
         Migration(number: 20, name: "epoch", script: PackageResources.V0020_epoch_sql),
+        Migration(number: 21, name: "sent_device", script: PackageResources.V0021_sent_device_sql),
     ]
 
     /// What a database needs that only has an outbox to be relayed; it may be run again.

@@ -174,7 +174,7 @@ struct DeliverySettler: Sendable {
         switch answer {
         case .accepted(let id):
             self.record(outcome, work, .accepted, nil, providerID: id, in: &ledger)
-            ledger.settlement.accepted.append((work.user, work.notification, self.provider.rawValue))
+            ledger.settlement.accepted.append((work.user, work.notification, self.provider.rawValue, work.device))
             self.tell(.sent, outcome, nil, in: &ledger)
         case .retry(let reason, let after):
             self.retry(outcome, work.afterTry, reason: reason, after: after, in: &ledger)
