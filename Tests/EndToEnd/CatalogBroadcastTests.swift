@@ -43,6 +43,42 @@ struct CatalogBroadcastTests {
         }
     }
 
+    @Test("a broadcast shows its type and what it says, its own words or the template's in the default locale")
+    func words() async throws {
+        try await Stack.with { stack in
+            let texts = #"{en: {title: "Hello {{n}}", body: "All {{n}}"}, de: {title: "Hallo {{n}}"}}"#
+            let catalog = "types: {hello: {templates: \(texts)}, plain: {severity: info}}"
+            let environment = try stack.catalog(catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(environment: environment)
+            try await stack.query("INSERT INTO carillon.users (user_id) VALUES ('eve')")
+            let service = try await Stack.token(user: "backend", scope: .service)
+            let admin = try await Stack.token(user: "root", scope: .admin)
+            for (id, words) in [
+                ("b1", #""type":"hello","vars":{"n":7}"#), ("b2", #""type":"plain","title":"Own","body":"words""#),
+            ] {
+                let job = #"{"id":"\#(id)","all":true,\#(words)}"#
+                #expect(try await gateway.call(.post, "/v1/jobs", token: service, json: job).status == 202)
+                try await eventually("it is stored") {
+                    try await gateway.call(.get, "/v1/jobs/\(id)", token: service).body["broadcast"]?["state"]?.string
+                        == "done"
+                }
+            }
+            let list = try await gateway.call(.get, "/v1/admin/broadcasts", token: admin).body["broadcasts"]?.array
+            let said = list?.map { broadcast in ["type", "title", "body"].map { broadcast[$0]?.string } }
+            #expect(said == [["plain", "Own", "words"], ["hello", "Hello 7", "All 7"]])
+            let one = try await gateway.call(.get, "/v1/jobs/b1", token: service).body["broadcast"]
+            #expect(one?["title"]?.string == "Hello 7")
+            // Its type leaves the catalog.
+            try stack.catalog("types: {plain: {severity: info}}")
+            #expect(try await gateway.call(.post, "/v1/admin/catalog/reload", token: admin).status == 200)
+            let gone = try await gateway.call(.get, "/v1/jobs/b1", token: service).body["broadcast"]
+            #expect(gone?["type"]?.string == "hello")
+            #expect(gone?["title"] == .null)
+            #expect(gone?["stored"]?.integer == 1)
+        }
+    }
+
     private static func state(_ gateway: Gateway) async throws -> JSONValue? {
         let service = try await Stack.token(user: "backend", scope: .service)
         return try await gateway.call(.get, "/v1/jobs/b1", token: service).body["broadcast"]

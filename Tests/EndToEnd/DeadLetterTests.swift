@@ -74,7 +74,12 @@ struct DeadLetterTests {
             }
             #expect(try await gateway.call(.delete, "/v1/admin/dead-letters/\(id)", token: token).status == 204)
             #expect(try await gateway.call(.delete, "/v1/admin/dead-letters/\(id)", token: token).status == 404)
+            let counted = try await gateway.call(
+                .get, "/v1/admin/dead-letters?reason=type&count=true&limit=1", token: token)
+            let number = counted.body["count"]?.integer
+            #expect(counted.body["replayable"]?.integer == number)
             let discarded = try await gateway.call(.delete, "/v1/admin/dead-letters?reason=type", token: token)
+            #expect(discarded.body["count"]?.integer == number)
             #expect(discarded.body["count"]?.integer == 4)
             #expect(try await Self.letters(gateway).count == 1)
             let user = try await Stack.token(user: "ada", scope: .service)

@@ -60,7 +60,10 @@ struct WebFilesTests {
             let ada = try await Stack.token(user: "ada")
             try await gateway.register(user: "ada", platform: "android", token: "good-phone")
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "one")])
-            try await eventually("it was pushed") { stack.pushed()["good-phone"] == ["one"] }
+            try await stack.append([
+                ("users", #"["ada","deviceless"]"#), ("type", "payment_received"), ("title", "two"), ("id", "pair"),
+            ])
+            try await eventually("both were pushed") { stack.pushed()["good-phone"]?.sorted() == ["one", "two"] }
             try await eventually("the push is counted") {
                 let body = try await gateway.call(.get, "/v1/admin/statistics", token: admin).body
                 let channels = body["channels"]?.array ?? []
@@ -70,10 +73,16 @@ struct WebFilesTests {
                     return counts.compactMap(\.integer).reduce(0, +)
                 }
                 let type = body["types"]?.array?.first { $0["type"]?.string == "payment_received" }
-                let rates = ["stored", "accepted"].map { type?[$0]?.integer }
-                guard rates == [1, 1], body["complete"]?.bool == true else { return false }
-                return count("fcm", "accepted") == 1 && count("in_app", "waiting") == 1
+                let reach = ["stored", "no_device", "accepted", "failed"].map { type?[$0]?.integer }
+                guard reach == [3, 1, 2, 0], body["complete"]?.bool == true else { return false }
+                return count("fcm", "accepted") == 2 && count("in_app", "waiting") == 3
             }
+            let service = try await Stack.token(user: "app", scope: .service)
+            let job = try await gateway.call(.get, "/v1/jobs/pair", token: service).body
+            #expect(job["recipients"]?["sent"]?.integer == 2)
+            #expect(
+                ["stored", "no_device", "accepted", "failed", "delivered", "opened", "read"]
+                    .map { job["reach"]?[$0]?.integer } == [2, 1, 1, 0, 0, 0, 0])
             try await stack.query(
                 """
                 INSERT INTO carillon.delivery_attempts (at, user_id, provider, kind, attempt, outcome, reason)

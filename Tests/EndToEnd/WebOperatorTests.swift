@@ -68,6 +68,32 @@ struct WebOperatorTests {
         }
     }
 
+    @Test("a provider that is out of use is told in a banner, with what waits; only what was sent counts as sent")
+    func outage() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            try await Self.open(browser, gateway)
+            try await browser.wait(for: "the tiles are there", "document.querySelector('.tile')")
+            func tile(_ label: String) -> String {
+                "[...document.querySelectorAll('.tile')].find((tile) => tile.textContent.endsWith('\(label)'))"
+                    + "?.querySelector('.tile-value').textContent"
+            }
+            for number in 0..<14 {
+                let phone = "internal-\(number)"
+                try await gateway.register(user: phone, platform: "android", token: phone)
+                try await stack.append([("user", phone), ("type", "payment_received"), ("title", phone)])
+            }
+            try await browser.wait(
+                for: "the banner says what waits",
+                "/FCM is out of use for app default\\. 14 deliveries wait, the oldest for \\d+ s\\./"
+                    + ".test(document.querySelector('.banner[data-provider=fcm]')?.textContent)")
+            try await browser.wait(for: "the tile has them", "\(tile("deliveries waiting")) === '14'")
+            try await browser.wait(
+                for: "they are stored, and not sent",
+                "document.querySelector('.chart rect.outcome-waiting') && \(tile("sent, last hour")) === '0'")
+            #expect(try await Self.complaints(browser) == [])
+        }
+    }
+
     @Test("a job is simulated, with its faults named")
     func simulate() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
@@ -108,6 +134,49 @@ struct WebOperatorTests {
         }
     }
 
+    @Test("what is done to many dead letters is done to those that are listed, and their number is said first")
+    func deadLetters() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            for (number, reason) in ["type: is not in the catalog", "type: is missing", "title: is too long"]
+                .enumerated()
+            {
+                try await stack.query(
+                    "INSERT INTO carillon.dead_letters (stream, entry, reason, fields, at) VALUES ($1, $2, $3, $4, now())",
+                    .text("carillon:jobs"), .text("179500000000\(number)-0"), .text(reason),
+                    .jsonb(Array(#"[["user","ada"]]"#.utf8)))
+            }
+            func left() async throws -> [String] {
+                try await stack.query("SELECT reason FROM carillon.dead_letters ORDER BY reason").map { try $0.text(0) }
+            }
+            func button(_ text: String) -> String {
+                "[...document.querySelectorAll('.filters-form button')].find((b) => b.textContent === '\(text)')"
+            }
+            func asks(_ words: String) async throws {
+                try await browser.wait(
+                    for: "it asks: \(words)", "document.querySelector('dialog')?.textContent.includes('\(words)')")
+            }
+            try await Self.open(browser, gateway, "dead-letters")
+            try await browser.wait(for: "all are listed", "document.querySelectorAll('.letter').length === 3")
+            // Typed text is no filter until the form is sent.
+            try await browser.type("type", into: "document.querySelector('[name=reason]')")
+            try await browser.click(button("Discard these"))
+            try await asks("Discard 3 letters?")
+            try await browser.click("document.querySelector('dialog button[value=no]')")
+            try await browser.click(button("Filter"))
+            try await browser.wait(for: "two are listed", "document.querySelectorAll('.letter').length === 2")
+            try await browser.click(button("Replay these"))
+            try await asks("2 letters whose reason begins with “type” go back")
+            try await browser.click("document.querySelector('dialog button[value=no]')")
+            #expect(try await left().count == 3)
+            try await browser.click(button("Discard these"))
+            try await asks("Discard 2 letters?")
+            try await browser.click("document.querySelector('dialog button[value=yes]')")
+            try await eventually("those are gone, and no other") { try await left() == ["title: is too long"] }
+            try await browser.wait(for: "none is listed", "!document.querySelector('.letter')")
+            #expect(try await Self.complaints(browser) == [])
+        }
+    }
+
     @Test("a broadcast that waits is confirmed, paused, resumed and called off; whoever is no operator stays out")
     func broadcast() async throws {
         try await Stack.with { stack in
@@ -126,10 +195,21 @@ struct WebOperatorTests {
             // From here on nobody expands it, so that each state lasts until it is told otherwise.
             try await dispatcher.stop()
             try await Browser.with(in: stack.directory.path, http: stack.http) { browser in
+                let card = "document.querySelector('[data-job=b1]')?.textContent"
                 let order = { (name: String) in "document.querySelector('[data-job=b1] [data-order=\(name)]')" }
                 try await Self.open(browser, gateway, "broadcasts")
+                try await browser.wait(
+                    for: "the page says what it is", "/Invoice created.*b1/.test(\(card)) && /To all/.test(\(card))")
                 for (name, reached) in [("confirm", "expanding"), ("pause", "paused"), ("resume", "expanding")] {
                     try await browser.click(order(name))
+                    if name == "confirm" {
+                        try await browser.wait(
+                            for: "it says to whom and what",
+                            "/Send it to 40 users.*Invoice created to everyone: “To all”/"
+                                + ".test(document.querySelector('dialog')?.textContent)")
+                        #expect(try await state() == "awaiting_confirmation")
+                        try await browser.click("document.querySelector('dialog button[value=yes]')")
+                    }
                     try await eventually("it is \(reached)") { try await state() == reached }
                 }
                 try await browser.click(order("cancel"))

@@ -83,6 +83,9 @@ struct CancellationStoreTests {
             tally.counts = [.cancelled: 7, .sent: 2, .delivered: 1, .failed: 1]
             // What is queued, what is tried again, and the mail of whom it may be at the relay.
             tally.inFlight = 3
+            tally.reach.stored = 11
+            tally.reach.accepted = 1
+            tally.reach.failed = 1
             #expect(try await cancellations.tally(name) == tally)
             #expect(try await cancellations.tally(name, tellsOpen: true) == tally)
             #expect(try await cancellations.cancel(page, at: Self.later).isEmpty)

@@ -166,11 +166,12 @@ enum CancellationSQL {
         """
     }
 
-    /// Rows: status, whether it may be with a provider, whether it can still be withdrawn, how many.
+    /// Rows: status, whether it may be with a provider, whether it can still be withdrawn, and how
+    /// far how many got.
     private static func tally(_ condition: String, isOpen: String = "false") -> String {
         """
         SELECT n.status, (n.status = 'cancelled' AND n.status_reason = 'in_flight') IS TRUE, (\(isOpen)) IS TRUE,
-            count(*)
+            \(Reach.columns)
         FROM carillon.notifications n WHERE \(condition) GROUP BY 1, 2, 3
         """
     }

@@ -50,6 +50,8 @@ package struct CancellationStore: Sendable {
         package var inFlight: Int64 = 0
         /// Of each status, how many have reached nobody and can still be withdrawn; empty unless they were asked for.
         package var open: [NotificationStatus: Int64] = [:]
+        /// How far the notifications got; what digests hold back is none yet, and not among them.
+        package var reach = Reach()
 
         package init() {}
 
@@ -156,13 +158,14 @@ package struct CancellationStore: Sendable {
         var tally = Tally()
         let sql = tellsOpen ? CancellationSQL.tallyWithOpen : CancellationSQL.tally
         let ids = PostgresValue.array(PostgresArray(texts: name.ids))
-        try tally.add(try await self.pool.query(sql, .text(name.org), ids))
-        try tally.add(try await self.pool.query(CancellationSQL.tallyHeld, .text(name.org), ids))
+        try tally.add(try await self.pool.query(sql, .text(name.org), ids), hasReach: true)
+        try tally.add(try await self.pool.query(CancellationSQL.tallyHeld, .text(name.org), ids), hasReach: false)
         guard tally.total == 0, !name.entries.isEmpty else { return tally }
         let statement = PostgresStatement(CancellationSQL.tallyOfEntry, Self.entryParameters(name))
-        if let result = try await self.pool.run([statement]).first { try tally.add(result) }
+        if let result = try await self.pool.run([statement]).first { try tally.add(result, hasReach: true) }
         let entries = PostgresValue.array(PostgresArray(texts: name.entries))
-        try tally.add(try await self.pool.query(CancellationSQL.tallyHeldOfEntry, .text(name.org), entries))
+        try tally.add(
+            try await self.pool.query(CancellationSQL.tallyHeldOfEntry, .text(name.org), entries), hasReach: false)
         return tally
     }
 
@@ -184,13 +187,17 @@ package struct CancellationStore: Sendable {
 }
 
 extension CancellationStore.Tally {
-    fileprivate mutating func add(_ result: PostgresResult) throws(PostgresError) {
+    /// - Parameter hasReach: whether the rows tell how far the notifications got; the count is the
+    /// first of that then.
+    fileprivate mutating func add(_ result: PostgresResult, hasReach: Bool) throws(PostgresError) {
         for row in result {
             let count = try row.int8(3)
             let status = NotificationStatus(rawValue: try row.text(0)) ?? .pending
             self.counts[status, default: 0] += count
             if try row.bool(1) { self.inFlight += count }
             if try row.bool(2) { self.open[status, default: 0] += count }
+            guard hasReach else { continue }
+            self.reach.add(try Reach(row, at: 3))
         }
     }
 }

@@ -109,6 +109,27 @@ extension DeadLetterStore {
         return try Self.read(result)
     }
 
+    /// How many letters there are, and how many of them would go back to their streams.
+    package func count(
+        _ filter: Filter,
+        to takesBack: (String) -> Bool
+    ) async throws(PostgresError) -> (all: Int64, replayable: Int64) {
+        let statement = PostgresStatement(
+            """
+            SELECT d.stream, count(*), count(*) FILTER (WHERE d.replay_at IS NULL)
+            FROM carillon.dead_letters d WHERE \(Self.condition) GROUP BY d.stream
+            """,
+            filter.parameters
+        )
+        var counts: (all: Int64, replayable: Int64) = (0, 0)
+        guard let result = try await self.pool.run([statement], timeout: .seconds(60)).first else { return counts }
+        for row in result {
+            counts.all += try row.int8(1)
+            if takesBack(try row.text(0)) { counts.replayable += try row.int8(2) }
+        }
+        return counts
+    }
+
     /// Lets letters go back to their streams, one after the other; those that do so already go on as they were.
     ///
     /// - Parameters:

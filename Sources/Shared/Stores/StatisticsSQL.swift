@@ -27,29 +27,26 @@ enum StatisticsSQL {
         ) n GROUP BY 1, 2, 3
         """
 
-    private static let rates = """
-        count(*), count(*) FILTER (WHERE n.status IN ('sent', 'delivered')), count(n.opened_at), count(n.read_at),
-            count(*) FILTER (WHERE n.status = 'failed')
-        """
-
     static let types = """
-        SELECT n.type, \(Self.rates)
+        SELECT n.type, \(Reach.columns)
         FROM (
-            SELECT type, status, opened_at, read_at FROM carillon.notifications
+            SELECT type, \(Reach.source) FROM carillon.notifications
             WHERE stored_at >= $1 ORDER BY stored_at DESC LIMIT $2
         ) n GROUP BY n.type ORDER BY 2 DESC, 1 LIMIT $3
         """
 
+    /// $1: how many.
     static let broadcasts = """
-        SELECT b.id, b.org_id, b.job_id, r.*
-        FROM (SELECT id, org_id, job_id FROM carillon.broadcasts ORDER BY id DESC LIMIT $1) b
-        CROSS JOIN LATERAL (
-            SELECT \(Self.rates)
-            FROM (
-                SELECT status, opened_at, read_at FROM carillon.notifications
-                WHERE org_id = b.org_id AND job_id = b.job_id AND job_id IS NOT NULL LIMIT $2
-            ) n
-        ) r ORDER BY b.id DESC
+        SELECT b.id, b.org_id, b.job_id,
+            (SELECT f ->> 1 FROM jsonb_array_elements(b.fields) f WHERE f ->> 0 = 'type' LIMIT 1),
+            (SELECT coalesce(sum(stored), 0)::int8 FROM carillon.broadcast_pages WHERE broadcast = b.id)
+        FROM carillon.broadcasts b ORDER BY b.id DESC LIMIT $1
+        """
+
+    /// $1: organisation, $2: the job's id.
+    static let reach = """
+        SELECT \(Reach.columns) FROM carillon.notifications n
+        WHERE n.org_id = $1 AND n.job_id = $2 AND n.job_id IS NOT NULL
         """
 
     static let failures = """

@@ -17,14 +17,16 @@ package struct StatisticsStore: Sendable {
         package let count: Int64
     }
 
-    /// What became of the notifications of a type or of a broadcast.
-    package struct Rates: Sendable {
+    /// A broadcast, and what became of its notifications.
+    package struct BroadcastReach: Sendable {
+        package let id: NotificationID
+        package let org: String
+        package let job: String
+        package let type: String
+        /// Notifications that its pages stored.
         package let stored: Int64
-        /// A provider or a client has it.
-        package let accepted: Int64
-        package let opened: Int64
-        package let read: Int64
-        package let failed: Int64
+        /// Nil where they could not be counted in time.
+        package var reach: Reach?
     }
 
     /// All that is counted at once.
@@ -34,8 +36,7 @@ package struct StatisticsStore: Sendable {
         /// Whether that is all of the time that was asked for.
         package let isComplete: Bool
         package let counts: [Count]
-        package let types: [(type: String, rates: Rates)]
-        package let broadcasts: [(id: NotificationID, org: String, job: String, rates: Rates)]
+        package let types: [(type: String, reach: Reach)]
     }
 
     /// A send that failed.
@@ -50,8 +51,6 @@ package struct StatisticsStore: Sendable {
 
     /// Rows that a question reads at most.
     private static let mostRows: Int32 = 200_000
-    /// Notifications of a broadcast that are counted at most.
-    private static let mostOfBroadcast: Int32 = 20_000
     private static let mostBroadcasts: Int32 = 10
     private static let mostTypes: Int32 = 100
     private static let patience: Duration = .seconds(5)
@@ -72,12 +71,10 @@ package struct StatisticsStore: Sendable {
                 PostgresStatement(
                     StatisticsSQL.types,
                     [.timestamptz(typesSince.microseconds), .int4(Self.mostRows), .int4(Self.mostTypes)]),
-                PostgresStatement(
-                    StatisticsSQL.broadcasts, [.int4(Self.mostBroadcasts), .int4(Self.mostOfBroadcast)]),
             ],
             timeout: Self.patience
         )
-        guard results.count == 4 else { throw PostgresError(.decoding, "there are no statistics") }
+        guard results.count == 3 else { throw PostgresError(.decoding, "there are no statistics") }
         var counts: [Count] = []
         var start = since
         for result in results.prefix(2) {
@@ -98,36 +95,46 @@ package struct StatisticsStore: Sendable {
             since: start,
             isComplete: start == since,
             counts: counts.filter { $0.minute >= start },
-            types: try Self.types(results[2]),
-            broadcasts: try Self.broadcasts(results[3])
+            types: try Self.types(results[2])
         )
     }
 
-    private static func types(_ result: PostgresResult) throws(PostgresError) -> [(type: String, rates: Rates)] {
-        var types: [(type: String, rates: Rates)] = []
-        for row in result { types.append((try row.text(0), try Self.rates(row, at: 1))) }
+    private static func types(_ result: PostgresResult) throws(PostgresError) -> [(type: String, reach: Reach)] {
+        var types: [(type: String, reach: Reach)] = []
+        for row in result { types.append((try row.text(0), try Reach(row, at: 1))) }
         return types
     }
 
-    private static func broadcasts(
-        _ result: PostgresResult
-    ) throws(PostgresError) -> [(id: NotificationID, org: String, job: String, rates: Rates)] {
-        var broadcasts: [(id: NotificationID, org: String, job: String, rates: Rates)] = []
+    /// The newest broadcasts, each with all of its notifications counted; the newest first, as long
+    /// as there is time.
+    package func broadcasts() async throws(PostgresError) -> [BroadcastReach] {
+        let deadline = ContinuousClock.now + Self.patience
+        var broadcasts: [BroadcastReach] = []
+        let result = try await self.pool.query(
+            StatisticsSQL.broadcasts, .int4(Self.mostBroadcasts), timeout: Self.patience)
         for row in result {
             broadcasts.append(
-                (NotificationID(try row.uuid(0)), try row.text(1), try row.text(2), try Self.rates(row, at: 3)))
+                BroadcastReach(
+                    id: NotificationID(try row.uuid(0)),
+                    org: try row.text(1),
+                    job: try row.text(2),
+                    type: try row.optionalText(3) ?? "",
+                    stored: try row.int8(4)
+                )
+            )
+        }
+        for index in broadcasts.indices {
+            let left = deadline - .now
+            guard left > .zero else { break }
+            do throws(PostgresError) {
+                let counted = try await self.pool.query(
+                    StatisticsSQL.reach, .text(broadcasts[index].org), .text(broadcasts[index].job), timeout: left)
+                broadcasts[index].reach = try counted.first.map { (row) throws(PostgresError) in try Reach(row) }
+            } catch  where error.code == .timeout || error.code == .unavailable {
+                break
+            }
         }
         return broadcasts
-    }
-
-    private static func rates(_ row: PostgresRow, at column: Int) throws(PostgresError) -> Rates {
-        Rates(
-            stored: try row.int8(column),
-            accepted: try row.int8(column + 1),
-            opened: try row.int8(column + 2),
-            read: try row.int8(column + 3),
-            failed: try row.int8(column + 4)
-        )
     }
 
     /// The newest sends that failed since a moment, the newest first.
@@ -149,5 +156,53 @@ package struct StatisticsStore: Sendable {
             )
         }
         return failures
+    }
+}
+
+/// How far a set of notifications got: each number counts those to which it applies, so that one
+/// may be in several.
+package struct Reach: Sendable, Equatable {
+    package var stored: Int64 = 0
+    /// They wait in the inbox, or have failed, as no device of their user can be pushed to.
+    package var noDevice: Int64 = 0
+    /// A push provider or the mail relay took it.
+    package var accepted: Int64 = 0
+    package var failed: Int64 = 0
+    /// A client has proven that it has it.
+    package var delivered: Int64 = 0
+    package var opened: Int64 = 0
+    package var read: Int64 = 0
+
+    /// The counts over rows of an alias `n`, in the order of ``init(_:at:)``.
+    static let columns = """
+        count(*), count(*) FILTER (WHERE n.status_reason = 'no_device'),
+            count(*) FILTER (WHERE n.sent_via NOT IN ('inbox', 'socket', 'client', 'summary')),
+            count(*) FILTER (WHERE n.status = 'failed' AND n.status_reason IS DISTINCT FROM 'no_device'),
+            count(n.delivered_at), count(n.opened_at), count(n.read_at)
+        """
+
+    /// The columns of the table that they are counted from.
+    static let source = "status, status_reason, sent_via, delivered_at, opened_at, read_at"
+
+    package init() {}
+
+    init(_ row: PostgresRow, at first: Int = 0) throws(PostgresError) {
+        self.stored = try row.int8(first)
+        self.noDevice = try row.int8(first + 1)
+        self.accepted = try row.int8(first + 2)
+        self.failed = try row.int8(first + 3)
+        self.delivered = try row.int8(first + 4)
+        self.opened = try row.int8(first + 5)
+        self.read = try row.int8(first + 6)
+    }
+
+    mutating func add(_ other: Reach) {
+        self.stored += other.stored
+        self.noDevice += other.noDevice
+        self.accepted += other.accepted
+        self.failed += other.failed
+        self.delivered += other.delivered
+        self.opened += other.opened
+        self.read += other.read
     }
 }

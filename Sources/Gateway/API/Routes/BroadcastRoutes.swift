@@ -1,11 +1,13 @@
 // Carillon · BroadcastRoutes.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Catalog
 import Hummingbird
 import JSON
 import Model
 import Services
 import Stores
+import Templates
 
 /// Jobs for a topic's subscribers or for everyone, as services steer them and admins see them.
 struct BroadcastRoutes {
@@ -28,7 +30,7 @@ struct BroadcastRoutes {
         guard isObeyed else {
             throw Problem(.conflict, "the broadcast is \(report.progress?.broadcast.state.rawValue ?? "gone")")
         }
-        return Response.object { JobControlRoutes.write(report, to: &$0) }
+        return Response.object { JobControlRoutes.write(report, self.services.catalog, to: &$0) }
     }
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -48,22 +50,42 @@ struct BroadcastRoutes {
         }
         try query.finish()
         let found = try await self.services.broadcasts.list(before: before, state: state, limit: limit + 1)
+        let catalog = self.services.catalog
         return Response.object { writer in
             writer.key("broadcasts")
             writer.beginArray()
-            for progress in found.prefix(limit) { Self.write(progress, to: &writer) }
+            for progress in found.prefix(limit) { Self.write(progress, catalog, to: &writer) }
             writer.endArray()
             writer.member("next_cursor", found.count > limit ? found[limit - 1].broadcast.id.description : nil)
         }
     }
 
+    /// Returns the type and the text of a broadcast's notifications in the default locale.
+    private static func words(
+        _ broadcast: Broadcast,
+        _ catalog: Catalog
+    ) -> (type: String?, title: String?, body: String?) {
+        // The type may have left the catalog since.
+        guard let job = try? JobDecoder.decode(broadcast.fields), case .notification(let content) = job.payload else {
+            return (nil, nil, nil)
+        }
+        guard var renderer = catalog.renderer(content) else {
+            let hasOwn = content.template == nil && content.variables == nil
+            return (content.type, hasOwn ? content.title : nil, hasOwn ? content.body : nil)
+        }
+        let message = try? renderer.message(locale: nil)
+        return (content.type, message?.title, message?.body)
+    }
+
     /// Writes how far a broadcast has come.
-    static func write(_ progress: Broadcast.Progress, to writer: inout JSONWriter) {
+    static func write(_ progress: Broadcast.Progress, _ catalog: Catalog, to writer: inout JSONWriter) {
         let broadcast = progress.broadcast
+        let words = Self.words(broadcast, catalog)
         writer.beginObject()
         let texts: [(String, String?)] = [
             ("id", broadcast.id.description), ("org", broadcast.org), ("job_id", broadcast.job),
-            ("entry", broadcast.entry), ("topic", broadcast.topic), ("lane", broadcast.lane.rawValue),
+            ("entry", broadcast.entry), ("topic", broadcast.topic), ("type", words.type), ("title", words.title),
+            ("body", words.body), ("lane", broadcast.lane.rawValue),
             ("created_at", broadcast.createdAt.rfc3339), ("state", broadcast.state.rawValue),
             ("reason", broadcast.reason),
         ]

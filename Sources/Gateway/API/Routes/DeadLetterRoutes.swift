@@ -30,18 +30,25 @@ struct DeadLetterRoutes {
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         try context.requireAdmin()
-        var query = QueryFields(request, allowing: Self.filters.union(["limit", "cursor"]))
+        var query = QueryFields(request, allowing: Self.filters.union(["limit", "cursor", "count"]))
         let filter = Self.filter(&query)
         let limit = Int(query.integer("limit", in: 1...100) ?? 20)
         let last = query.integer("cursor", in: 1...Int64.max)
+        let isCounted = query.flag("count")
         try query.finish()
         let letters = try await self.services.deadLetters.list(filter, before: last, limit: limit + 1)
+        let counts =
+            isCounted ? try await self.services.deadLetters.count(filter, to: Keyspace().takesBack) : nil
         return Response.object { writer in
             writer.key("dead_letters")
             writer.beginArray()
             for letter in letters.prefix(limit) { DeadLetterShape.write(letter, to: &writer) }
             writer.endArray()
             writer.member("next_cursor", letters.count > limit ? "\(letters[limit - 1].id)" : nil)
+            if let counts {
+                writer.member("count", counts.all)
+                writer.member("replayable", counts.replayable)
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 // Carillon · JobControlRoutes.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Catalog
 import Hummingbird
 import JSON
 import Model
@@ -37,7 +38,7 @@ struct JobControlRoutes {
         guard let report = try await self.services.jobControl.find(name, isCounted: isCounted) else {
             throw Problem.notFound
         }
-        return Response.object { Self.write(report, to: &$0) }
+        return Response.object { Self.write(report, self.services.catalog, to: &$0) }
     }
 
     private func cancel(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -83,7 +84,7 @@ struct JobControlRoutes {
     }
 
     /// Writes how a job stands.
-    static func write(_ report: JobControl.Report, to writer: inout JSONWriter) {
+    static func write(_ report: JobControl.Report, _ catalog: Catalog, to writer: inout JSONWriter) {
         Self.writeHead(report, to: &writer)
         writer.member("cancelled_at", report.cancelledAt?.rfc3339)
         writer.key("recipients")
@@ -97,8 +98,21 @@ struct JobControlRoutes {
         } else {
             writer.null()
         }
+        writer.key("reach")
+        if let reach = report.tally?.reach {
+            writer.beginObject()
+            writer.member("stored", reach.stored)
+            StatisticsRoutes.write(reach, to: &writer)
+            writer.endObject()
+        } else {
+            writer.null()
+        }
         writer.member("scheduled", report.scheduled)
         writer.key("broadcast")
-        if let progress = report.progress { BroadcastRoutes.write(progress, to: &writer) } else { writer.null() }
+        if let progress = report.progress {
+            BroadcastRoutes.write(progress, catalog, to: &writer)
+        } else {
+            writer.null()
+        }
     }
 }

@@ -24,27 +24,31 @@ struct StatisticsRoutes {
     private func statistics(_ request: Request, _ context: APIContext) async throws -> Response {
         try context.requireAdmin()
         let summary = try await self.services.statistics.summary()
+        let broadcasts = try await self.services.statistics.broadcasts()
         return Response.object(capacity: 16_384) { writer in
             writer.member("since", summary.since.rfc3339)
             writer.member("complete", summary.isComplete)
             Self.writeChannels(summary, now: self.services.now(), to: &writer)
             writer.key("types")
             writer.beginArray()
-            for (type, rates) in summary.types {
+            for (type, reach) in summary.types {
                 writer.beginObject()
                 writer.member("type", type)
-                Self.write(rates, to: &writer)
+                writer.member("stored", reach.stored)
+                Self.write(reach, to: &writer)
                 writer.endObject()
             }
             writer.endArray()
             writer.key("broadcasts")
             writer.beginArray()
-            for (id, org, job, rates) in summary.broadcasts {
+            for broadcast in broadcasts {
                 writer.beginObject()
-                writer.member("id", id.description)
-                writer.member("org", org)
-                writer.member("job_id", job)
-                Self.write(rates, to: &writer)
+                writer.member("id", broadcast.id.description)
+                writer.member("org", broadcast.org)
+                writer.member("job_id", broadcast.job)
+                writer.member("type", broadcast.type)
+                writer.member("stored", broadcast.stored)
+                Self.write(broadcast.reach, to: &writer)
                 writer.endObject()
             }
             writer.endArray()
@@ -87,14 +91,15 @@ struct StatisticsRoutes {
         writer.endArray()
     }
 
-    private static func write(_ rates: StatisticsStore.Rates, to writer: inout JSONWriter) {
-        let counts: [(StaticString, Int64)] = [
-            ("stored", rates.stored), ("accepted", rates.accepted), ("opened", rates.opened), ("read", rates.read),
-            ("failed", rates.failed),
+    /// Writes what became of those that were stored; nulls where it could not be counted.
+    static func write(_ reach: Reach?, to writer: inout JSONWriter) {
+        let counts: [(StaticString, Int64?)] = [
+            ("no_device", reach?.noDevice), ("accepted", reach?.accepted), ("failed", reach?.failed),
+            ("delivered", reach?.delivered), ("opened", reach?.opened), ("read", reach?.read),
         ]
         for (name, count) in counts {
             writer.key(name)
-            writer.integer(count)
+            if let count { writer.integer(count) } else { writer.null() }
         }
     }
 

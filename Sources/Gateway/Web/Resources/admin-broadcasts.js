@@ -64,7 +64,8 @@ class BroadcastView {
       class: "progress", role: "progressbar", "aria-label": "Expanded", "aria-valuemin": "0", "aria-valuemax": "100",
     }, this.#filled);
     this.element = h("article", { class: "broadcast", "data-job": broadcast.job_id }, this.#head,
-      h("p", { class: "hint" }, h("code", null, name), ` · lane ${broadcast.lane}`),
+      h("div", { class: "says" }, h("strong", null, broadcast.title || "No text can be made for it"), broadcast.body ? h("p", null, broadcast.body) : null),
+      h("p", { class: "hint" }, broadcast.type ? `${readable(broadcast.type)} · ` : "", h("code", null, name), ` · lane ${broadcast.lane}`),
       this.#progress, this.#counts, this.#orders);
   }
 
@@ -98,10 +99,14 @@ class BroadcastView {
     return [
       h("button", {
         type: "button", class: order === "confirm" ? "primary" : "plain", "data-order": order,
-        onclick: () => this.#tell("POST", path(`/${order}`), `${label}: done.`),
+        onclick: async () => {
+          if (order !== "confirm" || await confirm(`Send it to ${number(broadcast.audience)} users?`, says(broadcast), "Send it", "primary")) {
+            this.#tell("POST", path(`/${order}`), `${label}: done.`);
+          }
+        },
       }, label),
       h("button", { type: "button", class: "danger", "data-order": "cancel", onclick: async () => {
-        const text = "Nobody else gets it, and what nobody has got yet is withdrawn.";
+        const text = `${says(broadcast)} Nobody else gets it, and what nobody has got yet is withdrawn.`;
         if (await confirm("Cancel this broadcast?", text, "Cancel it")) this.#tell("DELETE", path(""), "Cancelled.");
       } }, "Cancel"),
     ];
@@ -111,6 +116,13 @@ class BroadcastView {
     await this.#page.perform(() => this.#page.call(method, path), text);
     this.#page.refresh();
   }
+}
+
+/** The type, audience and text of a broadcast, for a question about it. */
+function says({ title, body, type, topic }) {
+  const text = [title, body].filter(Boolean).join(" – ");
+  return `${type ? readable(type) : "A job"} to ${topic ? `the subscribers of ${topic}` : "everyone"}`
+    + (text ? `: “${text}”.` : ", whose text cannot be made with the catalog in force.");
 }
 
 const word = (text) => readable(text).toLowerCase();

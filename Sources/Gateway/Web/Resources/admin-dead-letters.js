@@ -1,7 +1,7 @@
 // Carillon · admin-dead-letters.js
 // SPDX-License-Identifier: Apache-2.0
 
-import { card, confirm, fill, pill, when } from "./admin-parts.js";
+import { card, confirm, fill, number, pill, when } from "./admin-parts.js";
 import { h } from "./dom.js";
 
 /** Work that was set aside: looked through, brought back, thrown away. */
@@ -16,21 +16,27 @@ export function deadLetters(page) {
     h("button", { type: "button", class: "danger", onclick: () => discardMany() }, "Discard these"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
+    shown = Object.fromEntries(
+      [["reason", reason.value.trim()], ["type", type.value.trim()]].filter(([, value]) => value));
     older = [];
     page.refresh();
   });
   const element = h("div", { class: "view" }, card("What could not be understood or sent", form, list, more));
   let older = [];
   let cursor = null;
+  /** The filter of the letters that are listed: what was typed since counts once it is asked for. */
+  let shown = {};
 
-  const filter = () => Object.fromEntries(
-    [["reason", reason.value.trim()], ["type", type.value.trim()]].filter(([, value]) => value));
-  /** What an order about many of them is about; all of them must be said. */
-  const chosen = () => (Object.keys(filter()).length ? filter() : { all: true });
-  const named = () => (chosen().all ? "All of them" : "All that the filter names");
+  /** The letters of the list and all older ones that its filter names, with their number; what comes later is not meant. */
+  async function chosen() {
+    const filter = { ...shown, until: new Date().toISOString() };
+    const answer = await page.call("GET", `/v1/admin/dead-letters?${new URLSearchParams({ ...filter, limit: 1, count: true })}`);
+    const words = [shown.reason ? `whose reason begins with “${shown.reason}”` : null, shown.type ? `of type ${shown.type}` : null];
+    return { filter, words: words.filter(Boolean).join(" and "), ...answer };
+  }
 
   async function update() {
-    const first = await page.call("GET", `/v1/admin/dead-letters?${new URLSearchParams({ ...filter(), limit: 25 })}`);
+    const first = await page.call("GET", `/v1/admin/dead-letters?${new URLSearchParams({ ...shown, limit: 25 })}`);
     if (!older.length) cursor = first.next_cursor;
     const known = new Set(first.dead_letters.map((letter) => letter.id));
     show([...first.dead_letters, ...older.filter((letter) => !known.has(letter.id))]);
@@ -38,16 +44,16 @@ export function deadLetters(page) {
 
   async function loadMore() {
     await page.perform(async () => {
-      const next = await page.call("GET", `/v1/admin/dead-letters?${new URLSearchParams({ ...filter(), limit: 25, cursor })}`);
+      const next = await page.call("GET", `/v1/admin/dead-letters?${new URLSearchParams({ ...shown, limit: 25, cursor })}`);
       older = [...older, ...next.dead_letters];
       cursor = next.next_cursor;
     });
     page.refresh();
   }
 
-  function show(letters) {
+  function show(found) {
     more.hidden = !cursor;
-    fill(list, letters, () => letters.length ? letters.map(letterView) : h("p", { class: "hint empty" }, "There are none."));
+    fill(list, found, () => found.length ? found.map(letterView) : h("p", { class: "hint empty" }, "There are none."));
   }
 
   function letterView(letter) {
@@ -74,21 +80,34 @@ export function deadLetters(page) {
   }
 
   async function replayMany() {
-    if (!(await confirm("Replay these letters?", `${named()} go back to their streams, 100 a second.`, "Replay"))) return;
-    await page.perform(() => page.call("POST", "/v1/admin/dead-letters/replay", chosen()), ({ count }) => `${count} go back.`);
+    await page.perform(async () => {
+      const { filter, words, count, replayable } = await chosen();
+      const others = count - replayable;
+      const text = `${letters(replayable)} ${words} ${replayable === 1 ? "goes" : "go"} back, 100 a second.`
+        + (others ? ` ${letters(others)} more ${others === 1 ? "is" : "are"} on the way back already, or cannot go.` : "");
+      if (!(await confirm(`Replay ${letters(replayable)}?`, text, `Replay ${number(replayable)}`))) return;
+      const done = await page.call("POST", "/v1/admin/dead-letters/replay", filter);
+      page.tell(`${letters(done.count)} ${done.count === 1 ? "goes" : "go"} back.`);
+    });
     page.refresh();
   }
 
   async function discardMany() {
-    if (!(await confirm("Discard these letters?", `${named()} are gone then.`, "Discard"))) return;
-    const path = `/v1/admin/dead-letters?${new URLSearchParams(chosen())}`;
-    await page.perform(() => page.call("DELETE", path), ({ count }) => `${count} discarded.`);
-    older = [];
+    await page.perform(async () => {
+      const { filter, words, count } = await chosen();
+      const text = `${letters(count)} ${words} ${count === 1 ? "is" : "are"} gone then, with all that they hold.`;
+      if (!(await confirm(`Discard ${letters(count)}?`, text, `Discard ${number(count)}`))) return;
+      const done = await page.call("DELETE", `/v1/admin/dead-letters?${new URLSearchParams(filter)}`);
+      page.tell(`${letters(done.count)} discarded.`);
+      older = [];
+    });
     page.refresh();
   }
 
   return { element, update, every: 10_000 };
 }
+
+const letters = (count) => `${number(count)} ${count === 1 ? "letter" : "letters"}`;
 
 /** A job's or delivery's fields, one a line. */
 function lines(fields) {

@@ -10,8 +10,8 @@ export function deliveries(page) {
   const types = h("div");
   const casts = h("div");
   const reports = h("div");
-  const element = h("div", { class: "view" }, card("Accepted and opened, by type, last 24 hours", types),
-    card("Accepted and opened, newest broadcasts", casts), card("Recent failures", failures),
+  const element = h("div", { class: "view" }, card("What became of notifications, by type, last 24 hours", types),
+    card("What became of the newest broadcasts", casts), card("Recent failures", failures),
     card("What browsers and phones report", reports));
 
   async function update() {
@@ -21,7 +21,8 @@ export function deliveries(page) {
     ]);
     fill(types, statistics?.types ?? null, () => rates("Types", "Type", statistics?.types, ({ type }) => readable(type)));
     fill(casts, statistics?.broadcasts ?? null, () =>
-      rates("Broadcasts", "Broadcast", statistics?.broadcasts, ({ job_id, org }) => h("code", null, org ? `${org}/${job_id}` : job_id)));
+      rates("Broadcasts", "Broadcast", statistics?.broadcasts, ({ job_id, org, type }) =>
+        [readable(type), " ", h("code", null, org ? `${org}/${job_id}` : job_id)]));
     fill(failures, failed, () => failureTable(failed));
     fill(reports, reported, () => reportTables(reported));
   }
@@ -30,9 +31,11 @@ export function deliveries(page) {
 
 function rates(caption, column, rows, name) {
   if (!rows) return h("p", { class: "hint empty" }, "Not available from this gateway.");
-  return table(caption, [column, "#Stored", "Accepted", "Opened", "Read", "#Failed"], rows.map((row) => [
-    name(row), number(row.stored), bar(row.accepted, row.stored, "good"), bar(row.opened, row.stored), bar(row.read, row.stored),
-    row.failed ? h("span", { class: "bad" }, number(row.failed)) : "0",
+  const share = (row, part, kind) => (row[part] === null ? "–" : bar(row[part], row.stored, kind));
+  const columns = [column, "#Stored", "#No device", "Accepted by a provider", "Delivered", "Opened", "Read", "#Failed"];
+  return table(caption, columns, rows.map((row) => [
+    name(row), number(row.stored), number(row.no_device), share(row, "accepted", "good"), share(row, "delivered", "good"),
+    share(row, "opened"), share(row, "read"), row.failed ? h("span", { class: "bad" }, number(row.failed)) : number(row.failed),
   ]), "Nothing was stored.");
 }
 

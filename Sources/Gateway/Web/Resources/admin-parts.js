@@ -90,12 +90,12 @@ export function fill(place, key, make) {
 }
 
 /** Asks before what cannot be undone; true if it is meant. */
-export function confirm(title, text, label) {
+export function confirm(title, text, label, kind = "danger") {
   return new Promise((resolve) => {
     const dialog = h("dialog", { class: "ask", "aria-labelledby": "ask-title" },
       h("form", { method: "dialog" }, h("h2", { id: "ask-title" }, title), h("p", null, text),
         h("div", { class: "row" }, h("button", { class: "plain", value: "no", autofocus: true }, "No, leave it"),
-          h("button", { class: "danger", value: "yes" }, label))));
+          h("button", { class: kind, value: "yes" }, label))));
     dialog.addEventListener("close", () => {
       resolve(dialog.returnValue === "yes");
       dialog.remove();
