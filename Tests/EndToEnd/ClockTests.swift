@@ -85,6 +85,50 @@ struct ClockTests {
         }
     }
 
+    @Test(
+        "a dispatcher whose machine's clock jumps by ten minutes goes by the right time, and providers take its tokens")
+    func machine() async throws {
+        try await Stack.with { stack in
+            let clock = try await MachineClock(in: stack.directory)
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(environment: environment.merging(clock.environment) { $1 })
+            var expected: [String: [String]] = [:]
+            for (round, ahead) in [600, 0].enumerated() {
+                try clock.set(ahead: Int64(ahead))
+                let kinds = ["online", "offline", "unavailable-3x", "asleep", "later"]
+                for kind in kinds {
+                    try await gateway.register(
+                        user: "\(kind)-\(round)", platform: "android", token: "\(kind)-phone-\(round)")
+                }
+                try await gateway.set(QuietNow.settings, of: "asleep-\(round)")
+                let socket = try await TestSocket.synced(port: gateway.port, user: "online-\(round)")
+                for kind in kinds {
+                    // By a clock that is ten minutes ahead it would be due, or over.
+                    let moment = Schedules.later(.seconds(300))
+                    try await stack.append(
+                        [
+                            ("user", "\(kind)-\(round)"), ("type", "news"), ("title", kind),
+                            (kind == "later" ? "deliver_at" : "expires_at", moment),
+                        ], stream: "carillon:jobs:critical")
+                }
+                for kind in ["offline", "unavailable-3x"] { expected["\(kind)-phone-\(round)"] = [kind] }
+                try await eventually("those come that are due, once each", within: .seconds(60)) {
+                    stack.pushed() == expected
+                }
+                try await eventually("the others stand as they should") {
+                    let online = try await stack.statuses(user: "online-\(round)")
+                    let asleep = try await stack.statuses(user: "asleep-\(round)")
+                    return try await Schedules.count(stack) == Int64(round + 1)
+                        && online == ["online": "delivered"] && asleep == ["asleep": "deferred"]
+                }
+                #expect(socket.titles == ["online"])
+            }
+            try await stack.waitForPushes()
+            #expect(stack.pushed() == expected)
+        }
+    }
+
     @Test("a sweep by a clock that is ahead hides nothing from those that follow")
     func sweep() async throws {
         try await Self.with { stack, gateway in

@@ -45,7 +45,7 @@ enum DispatcherComposition {
         let logger = LogOutput.logger(label: "carillon.dispatcher", key: "dispatcher.name", name: name)
         let transfers = self.transfers(settings, logger: logger)
         let webhooks = try self.webhookTransfer(settings, logger: logger)
-        let apps = self.apps(settings, transfers: transfers, now: machineTime, logger: logger)
+        let apps = self.apps(settings, transfers: transfers, now: now, logger: logger)
         let ways = await apps.make { reader.fault($0, "cannot be used: \($1)") }
         try reader.finish()
         guard let catalog else { return }
