@@ -6,9 +6,13 @@ enum BroadcastSQL {
     /// For how long a claim holds that is not renewed.
     private static let claim = "now() + interval '30 seconds'"
 
-    /// What makes two jobs say the same: all but where they are in a trace.
+    /// What makes two jobs of one id say the same: all but where they are in a trace, and what one that waited for its moment
+    /// has lost and got since.
     private static func content(_ fields: String) -> String {
-        "(SELECT jsonb_agg(f) FROM jsonb_array_elements(\(fields)) f WHERE f ->> 0 <> 'traceparent')"
+        """
+        (SELECT jsonb_agg(f) FROM jsonb_array_elements(\(fields)) f
+            WHERE f ->> 0 NOT IN ('traceparent', 'id', 'deliver_at'))
+        """
     }
 
     /// Stores a broadcast and its chains unless its entry or its job's id is known.

@@ -61,7 +61,11 @@ struct JobIntake: Sendable {
             guard let fields = entry.fields else { continue }
             let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: fields)
             do throws(JobFaults) {
-                let job = try catalog.job(origin.fields)
+                var job = try catalog.job(origin.fields)
+                if job.id == nil, case .notification(let content) = job.payload, content.deliverAt != nil {
+                    // What waited goes by its entry's name, and this may be taken again after it has come.
+                    job.id = origin.text
+                }
                 // One that was moved keeps the lane that it came by.
                 let isMoved = origin.latestStream != batch.group.stream
                 let lane = (isMoved ? self.dispatcher.keys.lane(ofJobs: origin.latestStream) : nil) ?? batch.lane
