@@ -83,6 +83,16 @@ struct RetentionTests {
             let fresh = try await gateway.register(user: "bob", platform: "android", token: "fresh")
             _ = try await stack.query(
                 "UPDATE carillon.devices SET last_used_at = now() - interval '91 days' WHERE token = 'stale'")
+            // Switched off long ago and lately.
+            for (token, days) in [("gone", 31), ("off", 29)] {
+                try await gateway.register(user: "eve", platform: "android", token: token, name: token)
+                _ = try await stack.query("UPDATE carillon.devices SET active = false WHERE token = '\(token)'")
+                _ = try await stack.query(
+                    """
+                    UPDATE carillon.devices SET inactive_since = now() - interval '\(days) days'
+                    WHERE token = '\(token)' AND inactive_since IS NOT NULL
+                    """)
+            }
             for day in ["20200101", "20200102"] {
                 _ = try await stack.query(
                     """
@@ -119,6 +129,15 @@ struct RetentionTests {
                 guard rows.count == 1, let row = rows.first else { return false }
                 return try [row.text(0), row.text(1), row.text(2), row.text(3)] == [stale, "stale", "token", "stale"]
             }
+            try await eventually("a device that was switched off long ago is gone") {
+                let rows = try await stack.query("SELECT token FROM carillon.devices ORDER BY token")
+                return try rows.map { try $0.text(0) } == ["fresh", "off", "stale"]
+            }
+            // Registered again, a device begins anew.
+            try await gateway.register(user: "eve", platform: "android", token: "off", name: "off")
+            let again = try await stack.query(
+                "SELECT active AND inactive_since IS NULL FROM carillon.devices WHERE token = 'off'")
+            #expect(try again.first?.bool(0) == true)
             let left = try await stack.query("SELECT count(*) FROM carillon.delivery_attempts WHERE user_id = 'a'")
             #expect(try left.first?.int8(0) == 1)
             let days = try await stack.query(

@@ -34,6 +34,7 @@ package enum Migrations {
         Migration(number: 19, name: "device_age", script: PackageResources.V0019_device_age_sql),
         Migration(number: 20, name: "epoch", script: PackageResources.V0020_epoch_sql),
         Migration(number: 21, name: "sent_device", script: PackageResources.V0021_sent_device_sql),
+        Migration(number: 22, name: "switched_off_devices", script: PackageResources.V0022_switched_off_devices_sql),
     ]
 
     /// What a database needs that only has an outbox to be relayed; it may be run again.

@@ -214,6 +214,20 @@ package struct RetentionStore: Sendable {
         ).affectedRows
     }
 
+    /// Deletes devices that were switched off before a moment; the audit has when and why.
+    ///
+    /// - Returns: how many.
+    package func dropDevices(switchedOffBefore moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
+        try await self.pool.query(
+            """
+            DELETE FROM carillon.devices d WHERE d.id IN (
+                SELECT x.id FROM carillon.devices x WHERE x.inactive_since < $1 ORDER BY x.inactive_since LIMIT $2
+            ) AND NOT d.active
+            """,
+            .timestamptz(moment.microseconds), .int4(Int32(clamping: limit))
+        ).affectedRows
+    }
+
     /// Deletes the memory of jobs that were taken back before a moment.
     ///
     /// - Returns: how many.

@@ -38,6 +38,8 @@ package struct RetentionService: Service {
     /// Steps of one kind in a round; what is left waits for the next.
     private static let mostSteps = 100
     private static let mostDeadLetters = 100_000
+    /// How long a device that was switched off keeps its id, in case its token is registered again.
+    private static let switchedOffDevices: Duration = .seconds(30 * 86_400)
 
     private let dispatcher: Dispatcher
     private let store: RetentionStore
@@ -160,6 +162,10 @@ package struct RetentionService: Service {
                 unseenSince: now + (.zero - self.periods.devices), now: now, limit: Self.batchSize)
             RetentionMetrics.devices.increment(by: count)
             return count
+        }
+        try await self.inSteps {
+            try await self.store.dropDevices(
+                switchedOffBefore: now + (.zero - Self.switchedOffDevices), limit: Self.batchSize)
         }
     }
 
