@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Fixtures
+import Glibc
 import JSON
 import Postgres
 import Redis
@@ -152,6 +153,110 @@ struct ForgetfulRedisTests {
                 stack.pushed()["mute-phone"] == ["after"]
             }
             #expect(socket.closeCode == nil)
+        }
+    }
+
+    @Test("Redis comes back without its last seconds: what was queued in them is pushed all the same, once")
+    func wentBack() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(environment: environment)
+            try await eventually("Redis is known to remember") {
+                try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
+            }
+            for user in ["job", "asleep"] {
+                try await gateway.register(user: user, platform: "android", token: "unavailable-3x-\(user)")
+            }
+            try await gateway.set(QuietNow.settings, of: "asleep")
+            try await stack.append([("user", "asleep"), ("type", "news"), ("title", "dawn")])
+            try await eventually("quiet hours hold it back") {
+                try await stack.statuses(user: "asleep") == ["dawn": "deferred"]
+            }
+            // As if it had been put off in the evening.
+            try await stack.query("UPDATE carillon.notifications SET stored_at = now() - interval '8 hours'")
+            try stack.redis.remember()
+
+            try await stack.append(
+                [("user", "job"), ("type", "news"), ("title", "lost")], stream: "carillon:jobs:critical")
+            try await gateway.set(QuietNow.over, of: "asleep")
+            try await eventually("both were tried, and wait for their next try in Redis") {
+                try await stack.query(
+                    "SELECT DISTINCT user_id FROM carillon.delivery_attempts WHERE outcome = 'retry'"
+                ).count == 2
+            }
+            #expect(stack.pushed().isEmpty)
+            try await stack.redis.kill()
+            try stack.redis.goBack()
+            try await stack.redis.start()
+            let expected = ["unavailable-3x-job": ["lost"], "unavailable-3x-asleep": ["dawn"]]
+            // The sweeper looks every 20 s; then come the tries that fail.
+            try await eventually("both have come", within: .seconds(120)) { stack.pushed() == expected }
+            try await eventually("and count as sent") {
+                let statuses = try await stack.query("SELECT DISTINCT status FROM carillon.notifications")
+                return try statuses.map { try $0.text(0) } == ["sent"]
+            }
+            try await stack.waitForPushes()
+            #expect(stack.pushed() == expected)
+        }
+    }
+
+    @Test("an intact restart of Redis repeats nothing that a phone has")
+    func intact() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            _ = try await stack.startDispatcher(environment: environment)
+            func memory() async throws -> String? {
+                try await stack.connection.send("GET", "carillon:memory").string()
+            }
+            try await eventually("Redis is known to remember") { try await memory() != nil }
+            let users = (0..<20).map { "u\($0)" }
+            for user in users {
+                try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
+                try await stack.append([("user", user), ("type", "news"), ("title", "once")])
+            }
+            try await eventually("all have it") { stack.pushed().count == users.count }
+            let before = try await memory()?.split(separator: " ").first
+            try await stack.redis.kill()
+            try await stack.redis.start()
+            try await eventually("the restart was noticed", within: .seconds(60)) {
+                guard let after = try? await memory()?.split(separator: " ").first else { return false }
+                return after != before
+            }
+            try await stack.waitForPushes()
+            #expect(stack.pushed() == Dictionary(uniqueKeysWithValues: users.map { ("\($0)-phone", ["once"]) }))
+        }
+    }
+
+    @Test("Redis comes back and has forgotten that a push was taken and sent: it is not sent again")
+    func forgotThatItWasTaken() async throws {
+        try await Stack.with { stack in
+            let environment = try stack.catalog(Self.catalog)
+            let gateway = try await stack.startGateway(environment: environment)
+            let dispatcher = try await stack.startDispatcher(environment: environment)
+            let device = try await gateway.register(user: "ada", platform: "android", token: "phone")
+            try await stack.append([("user", "ada"), ("type", "news"), ("title", "once")])
+            try await eventually("it counts as sent") {
+                try await stack.statuses(user: "ada") == ["once": "sent"]
+            }
+            try await stack.waitForPushes()
+            dispatcher.send(SIGTERM)
+            try await dispatcher.waitForExit()
+            // As it stood in the stream before it was taken.
+            let row = try #require(try await stack.query("SELECT id::text FROM carillon.notifications").first)
+            let work = "1 \(try row.text(0)) \(device) 0 - ada"
+            try await stack.connection.send("XADD", "carillon:{fcm}:deliveries:normal", "*", "d", .text(work))
+            try await stack.redis.kill()
+            try await stack.redis.start()
+            _ = try await stack.startDispatcher(name: "second", environment: environment)
+            try await eventually("it is looked up and dropped", within: .seconds(60)) {
+                try await stack.query(
+                    "SELECT 1 FROM carillon.delivery_attempts WHERE reason = 'already_accepted'"
+                ).count == 1
+            }
+            try await stack.waitForPushes()
+            #expect(stack.pushed() == ["phone": ["once"]])
         }
     }
 }

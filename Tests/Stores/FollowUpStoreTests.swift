@@ -66,7 +66,9 @@ struct FollowUpStoreTests {
             #expect(try await store.take(now: Self.now + .seconds(3_600), until: until, limit: 10).isEmpty)
 
             let lost = Self.now + .seconds(3_600)
-            try await store.recall(now: lost)
+            try await store.recall(handedOnSince: Self.now + .seconds(1), now: lost)
+            #expect(try await store.take(now: lost, until: until, limit: 10).isEmpty)
+            try await store.recall(handedOnSince: Self.now, now: lost)
             let again = try await store.take(now: lost, until: lost + .seconds(30), limit: 10)
             #expect(again.map(\.item) == [taken, direct, attention])
             #expect(again.allSatisfy { !$0.wasHandedOn })

@@ -16,6 +16,8 @@ struct LaneBatch: Sendable {
     var term = LeaseClock.Term()
     /// Whether they may have been worked on before.
     var areRepeats = false
+    /// What was appended before, in Unix milliseconds, may have been taken before.
+    var firstSure: Int64 = 0
 
     init(
         lane: Lane,
@@ -46,6 +48,12 @@ struct LaneBatch: Sendable {
         // Most batches have one part.
         guard ranges.count > 1 else { return [self] }
         return ranges.map { self.with(Array(self.entries[$0])) }
+    }
+
+    /// Whether an entry may have been taken before.
+    func mayBeRepeat(_ entry: StreamEntry) -> Bool {
+        guard self.firstSure > 0, let time = Int64(entry.id.prefix { $0 != "-" }) else { return false }
+        return time < self.firstSure
     }
 
     /// Where to part entries so that none but a single one names more than `limit` recipients.

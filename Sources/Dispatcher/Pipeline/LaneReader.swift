@@ -24,9 +24,19 @@ struct LaneReader: Sendable {
     let leaseClock: LeaseClock
     let logger: Logger
 
+    /// What is known of the Redis that is read from.
+    private struct Source {
+        var session = 0
+        var run: String?
+        /// What was appended before may have been taken before: a Redis that came back without its last second has forgotten
+        /// that it handed it out. In Unix milliseconds by its clock.
+        var firstSure: Int64 = 0
+    }
+
     func run() async throws {
         let backoff = Backoff(base: .milliseconds(50), limit: .seconds(2))
         var failures = 0
+        var source = Source()
         while goesOn {
             // Without a lease, others may take over each entry at once. The term is taken before
             // the read: the process may stand still between Redis's reply and its next step.
@@ -38,8 +48,11 @@ struct LaneReader: Sendable {
                 let entries = try await self.group.read(on: self.connection, count: self.count, block: Self.block)
                 failures = 0
                 guard !entries.isEmpty else { continue }
+                // What is not in hand when this fails is found as a lost reply.
+                try await self.look(at: &source)
                 self.inHand.take(entries.lazy.map(\.id), of: self.group.stream)
-                let batch = LaneBatch(lane: self.lane, group: self.group, entries: entries, term: term)
+                var batch = LaneBatch(lane: self.lane, group: self.group, entries: entries, term: term)
+                batch.firstSure = source.firstSure
                 for part in batch.parts() { await self.queue.send(part, lane: self.lane) }
             } catch {
                 if failures == 0 {
@@ -53,5 +66,17 @@ struct LaneReader: Sendable {
                 failures += 1
             }
         }
+    }
+
+    /// Asks which Redis it is, if the connection was made anew since.
+    private func look(at source: inout Source) async throws {
+        let session = self.connection.session
+        guard session != source.session else { return }
+        if let run = try await RedisRun.ask(self.connection) {
+            // A replica that took over is as old as it is, and may lack what its master had last.
+            source.firstSure = source.run == nil || source.run == run.id ? run.startedAt : run.now
+            source.run = run.id
+        }
+        source.session = session
     }
 }

@@ -5,6 +5,7 @@ import Backoff
 import DequeModule
 package import Logging
 package import NIOCore
+import Synchronization
 
 /// One Redis connection that mends itself.
 ///
@@ -28,6 +29,7 @@ package actor RedisConnection {
     private let connector: RedisConnector
     private let logger: Logger
     private nonisolated let mailbox: CommandMailbox
+    private nonisolated let logins = Atomic<Int>(0)
 
     private var phase = Phase.idle
     private var reader: RESPReader?
@@ -72,6 +74,9 @@ package actor RedisConnection {
         case .idle, .connecting, .closed: break
         }
     }
+
+    /// How often it has logged in: another number than before says that the server may have been restarted since.
+    package nonisolated var session: Int { self.logins.load(ordering: .acquiring) }
 
     // MARK: Calls, from any thread
 
@@ -296,6 +301,7 @@ package actor RedisConnection {
         }
         self.attempt = 0
         self.lastFailure = nil
+        self.logins.add(1, ordering: .acquiringAndReleasing)
         self.phase = .ready(channel)
         self.flush()
     }

@@ -174,13 +174,14 @@ package struct FollowUpStore: Sendable {
             .timestamptz((now + Self.memory).microseconds))
     }
 
-    /// Makes due what was handed to a provider's stream and has not ended, as the streams are lost.
-    package func recall(now: Timestamp) async throws(PostgresError) {
+    /// Makes due what was handed to a provider's stream since a moment and has not ended, as the stream may have lost it.
+    package func recall(handedOnSince since: Timestamp, now: Timestamp) async throws(PostgresError) {
         try await self.pool.query(
             """
-            UPDATE carillon.follow_ups SET due_at = $1, held = false, reason = NULL WHERE reason = '\(Self.handedOn)'
+            UPDATE carillon.follow_ups SET due_at = $2, held = false, reason = NULL
+            WHERE reason = '\(Self.handedOn)' AND due_at >= $1
             """,
-            .timestamptz(now.microseconds)
+            .timestamptz((since + Self.memory).microseconds), .timestamptz(now.microseconds)
         )
     }
 

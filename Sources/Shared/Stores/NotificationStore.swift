@@ -370,21 +370,30 @@ package struct NotificationStore: Sendable {
         try await self.pool.query(StoreSQL.advanceSweep, .timestamptz(before.microseconds))
     }
 
-    /// Takes the owner from rows stored in a span of time that wait for a provider, as the deliveries that Redis had of them
-    /// are gone; the sweeper finds them again.
-    package func disownQueued(after: Timestamp, until: Timestamp) async throws(PostgresError) {
-        try await self.pool.query(
-            """
-            WITH disowned AS (
-                UPDATE carillon.notifications SET status_reason = NULL
-                WHERE stored_at > $1 AND stored_at <= $2 AND status = 'pending' AND status_reason = 'queued'
-                RETURNING stored_at
-            )
-            UPDATE carillon.sweep SET swept_until = least(swept_until, d.first - interval '1 microsecond')
-            FROM (SELECT min(stored_at) AS first FROM disowned) d WHERE d.first IS NOT NULL
-            """,
-            .timestamptz(after.microseconds), .timestamptz(until.microseconds)
+    /// A page of the notifications that wait for a push provider and were handed to its stream between two moments, in the
+    /// order in which they were.
+    ///
+    /// - Parameter place: where the page before ended; ``RepairPlace/init(_:)`` for the first page.
+    /// - Returns: the page, and where it ended; nil if nothing was left.
+    package func queued(
+        handedOnSince since: Timestamp,
+        until: Timestamp,
+        after place: RepairPlace,
+        limit: Int
+    ) async throws(PostgresError) -> (page: [Notification], last: RepairPlace?) {
+        let result = try await self.pool.query(
+            StoreSQL.queued, .timestamptz(since.microseconds), .timestamptz(until.microseconds),
+            .timestamptz(place.moment.microseconds), .uuid(place.id.halves), .int4(Int32(clamping: limit))
         )
+        var page: [Notification] = []
+        var last: RepairPlace?
+        for row in result {
+            let notification = try NotificationColumns.read(row)
+            page.append(notification)
+            last = RepairPlace(
+                Timestamp(microseconds: try row.timestamptz(NotificationColumns.count)), notification.id)
+        }
+        return (page, last)
     }
 
     /// The notifications of these (user, id), in any order; those that do not exist are left out.
@@ -393,5 +402,21 @@ package struct NotificationStore: Sendable {
         let users = PostgresArray(texts: keys.map(\.user))
         let ids = PostgresArray(uuids: keys.map(\.id.halves))
         return try NotificationColumns.read(try await self.pool.query(StoreSQL.load, .array(users), .array(ids)))
+    }
+}
+
+/// A place in the order in which notifications were handed to providers' streams.
+package struct RepairPlace: Sendable {
+    package let moment: Timestamp
+    let id: NotificationID
+
+    /// Before all that was handed on at a moment.
+    package init(_ moment: Timestamp) {
+        self.init(moment, NotificationID(high: 0, low: 0))
+    }
+
+    init(_ moment: Timestamp, _ id: NotificationID) {
+        self.moment = moment
+        self.id = id
     }
 }

@@ -186,9 +186,41 @@ enum StoreSQL {
         RETURNING \(LabelColumns.list), p.at
         """
 
+    /// What is handed to a provider's stream later than this after it was stored has a `handed_at`.
+    static let handOver = "interval '30 seconds'"
+
+    /// Rows of notifications, each with the `moment` from which it may have been in a provider's stream: when it was stored,
+    /// if it was handed on within ``handOver`` of that or not at all.
+    ///
+    /// - Parameters: the first and the last such moment, in SQL.
+    static func handedOn(since start: String, until end: String) -> String {
+        """
+        SELECT s.*, s.stored_at AS moment FROM carillon.notifications s
+        WHERE s.stored_at >= \(start) AND s.stored_at <= \(end) AND s.handed_at IS NULL
+        UNION ALL
+        SELECT h.*, h.handed_at AS moment FROM carillon.notifications h
+        WHERE h.handed_at >= \(start) AND h.handed_at <= \(end)
+        """
+    }
+
+    /// $1 and $2: since and until when they were handed on, $3 and $4: the place of the last one of the
+    /// page before, $5: how many.
+    static let queued = """
+        SELECT \(NotificationColumns.list), n.moment
+        FROM (\(Self.handedOn(since: "$1::timestamptz", until: "$2::timestamptz"))) n
+        WHERE n.status = 'pending' AND n.status_reason = 'queued'
+            AND (n.channels & \(Channels.push.rawValue)) <> 0
+            AND n.moment >= $3::timestamptz AND (n.moment, n.id) > ($3::timestamptz, $4::uuid)
+        ORDER BY n.moment, n.id LIMIT $5
+        """
+
     static let mark = """
         UPDATE carillon.notifications n
-        SET status = c.status, status_reason = c.reason, sent_via = coalesce(c.via, n.sent_via)
+        SET status = c.status, status_reason = c.reason, sent_via = coalesce(c.via, n.sent_via),
+            handed_at = CASE
+                WHEN c.reason = 'queued' AND n.stored_at < now() - \(Self.handOver) THEN clock_timestamp()
+                ELSE n.handed_at
+            END
         FROM unnest($1, $2, $3, $4, $5) AS c (user_id, id, status, reason, via)
         WHERE n.user_id = c.user_id AND n.id = c.id AND n.status IN ('pending', 'deferred')
         """

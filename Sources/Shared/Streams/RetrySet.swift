@@ -47,6 +47,31 @@ package struct RetrySet: Sendable {
         )
     }
 
+    /// More tries than any lane but the critical one has, whose retries are never far away.
+    private static let mostTries = 24
+    private static let chunk = 64
+
+    /// Whether deliveries of one stream wait here for their next try, whichever that is.
+    package func areWaiting(
+        _ works: [DeliveryWork],
+        provider: Provider,
+        lane: Lane
+    ) async throws(RedisError) -> [Bool] {
+        let key = RedisArgument.text(self.keys.retries(provider, lane))
+        var areWaiting: [Bool] = []
+        var rest = works[...]
+        while !rest.isEmpty {
+            var batch = RedisBatch()
+            for work in rest.prefix(Self.chunk) {
+                let texts = (0...Self.mostTries).flatMap { work.waiting(after: $0) }.map { RedisArgument.text($0.text) }
+                batch.append(["ZMSCORE", key] + texts)
+            }
+            rest = rest.dropFirst(Self.chunk)
+            for reply in try await self.connection.send(batch) { areWaiting.append(try !reply.strings().isEmpty) }
+        }
+        return areWaiting
+    }
+
     /// How many wait.
     package func count(provider: Provider, lane: Lane) async throws(RedisError) -> Int {
         Int(try await self.connection.send("ZCARD", .text(self.keys.retries(provider, lane))).integer())

@@ -78,6 +78,26 @@ package final class RedisServer: Sendable {
         }
     }
 
+    /// Copies what is on its disk, to come back with it after ``kill()``; what it is given from now on is the tail that it loses.
+    package func remember() throws {
+        let manager = FileManager.default
+        for name in try manager.contentsOfDirectory(atPath: self.directory.path) where name.hasPrefix("appendonly") {
+            let copy = self.directory.file("copy-" + name)
+            try? manager.removeItem(atPath: copy)
+            try manager.copyItem(atPath: self.directory.file(name), toPath: copy)
+        }
+    }
+
+    /// Puts back what ``remember()`` copied, while it does not run.
+    package func goBack() throws {
+        try self.wipe()
+        let manager = FileManager.default
+        for name in try manager.contentsOfDirectory(atPath: self.directory.path) where name.hasPrefix("copy-") {
+            let original = self.directory.file(String(name.dropFirst("copy-".count)))
+            try manager.copyItem(atPath: self.directory.file(name), toPath: original)
+        }
+    }
+
     /// Removes what is on its disk, while it does not run.
     package func wipe() throws {
         let manager = FileManager.default

@@ -87,7 +87,7 @@ struct DeliverySender: Sendable {
             do throws(DeliveryWork.Fault) {
                 guard let text = entry[DeliveryWork.field] else { throw .malformed }
                 let work = try DeliveryWork(text)
-                works.append((entry, batch.areRepeats ? work.asRepeat : work))
+                works.append((entry, batch.areRepeats || batch.mayBeRepeat(entry) ? work.asRepeat : work))
             } catch .newerFormat {
                 continue
             } catch {

@@ -19,6 +19,15 @@ struct RouteItem: Sendable {
     /// What the user wants of it; nil if that is not known yet.
     var wishes: RecipientStore.Wishes?
     let progress: DecisionFacts.Progress
+
+    /// Whether a delivery of it may wait for its next try already.
+    var mayWait: Bool {
+        switch self.progress {
+        case .arrived, .due(.release): false
+        case .unproven: self.notification.statusReason == "queued"
+        case .stored, .due(.attention), .due(.email): self.isRepeat
+        }
+    }
 }
 
 /// What decisions about a batch rest on, looked up for all of it at once.

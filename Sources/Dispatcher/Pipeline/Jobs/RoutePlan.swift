@@ -14,6 +14,13 @@ struct RoutePlan {
         let provider: Provider
         let lane: Lane
         let work: DeliveryWork
+        /// Whether it may wait for its next try already.
+        let mayWait: Bool
+
+        /// The same, although it may have been appended before.
+        var again: Delivery {
+            Delivery(provider: self.provider, lane: self.lane, work: self.work.asRepeat, mayWait: true)
+        }
     }
 
     typealias Mark = (user: String, id: NotificationID, status: NotificationStatus, reason: String?, via: String?)
@@ -25,7 +32,7 @@ struct RoutePlan {
     private(set) var releases: [Mark] = []
     private(set) var notes: [(user: String, id: NotificationID, decision: String)] = []
     private(set) var postponed: [Postponement] = []
-    /// Mail that is handed on beside another channel, whose loss the notification's status would not tell.
+    /// Mail that is handed on, whose loss the notification's status would not tell.
     private(set) var remembered: [FollowUpStore.Item] = []
     /// Which summaries stand for which notifications.
     private(set) var summarised: [(user: String, id: NotificationID, summary: NotificationID)] = []
@@ -143,7 +150,8 @@ struct RoutePlan {
         _ notification: Notification,
         to device: Device,
         isRepeat: Bool,
-        callsForAttention: Bool = false
+        callsForAttention: Bool = false,
+        mayWait: Bool = false
     ) {
         let work = DeliveryWork(
             notification: notification.id,
@@ -153,11 +161,12 @@ struct RoutePlan {
             isRepeat: isRepeat,
             callsForAttention: callsForAttention
         )
-        self.deliveries.append(Delivery(provider: device.provider, lane: notification.lane, work: work))
+        self.deliveries.append(
+            Delivery(provider: device.provider, lane: notification.lane, work: work, mayWait: mayWait))
     }
 
     /// To the user's e-mail address.
-    mutating func mail(_ notification: Notification, isRepeat: Bool) {
+    mutating func mail(_ notification: Notification, isRepeat: Bool, mayWait: Bool) {
         let work = DeliveryWork(
             notification: notification.id,
             device: Device.emailAddress,
@@ -165,7 +174,8 @@ struct RoutePlan {
             attempt: 0,
             isRepeat: isRepeat
         )
-        self.deliveries.append(Delivery(provider: .email, lane: notification.lane, work: work))
+        self.deliveries.append(
+            Delivery(provider: .email, lane: notification.lane, work: work, mayWait: mayWait))
     }
 
     /// Has a notification's mail remembered until it has ended.

@@ -24,6 +24,7 @@ struct Router: Sendable {
         let batch = try await self.owned(batch)
         let told = try await self.routeWithoutTelling(batch.open, batch.catalog, within: batch.fence)
         try await self.show(batch.shown)
+        try await self.pushAgain(batch.shown)
         try await self.publish(batch.replaced)
         try await self.publish(batch.events)
         try await self.publish(batch.eventsForEveryone)
@@ -120,7 +121,8 @@ struct Router: Sendable {
                 let callsForAttention = item.progress == .due(.attention)
                 for device in devices where self.dispatcher.channels.serves(device) {
                     plan.deliver(
-                        notification, to: device, isRepeat: item.isRepeat, callsForAttention: callsForAttention)
+                        notification, to: device, isRepeat: item.isRepeat, callsForAttention: callsForAttention,
+                        mayWait: item.mayWait)
                 }
                 if callsForAttention { continue }
                 if notification.status == .deferred {
@@ -129,11 +131,11 @@ struct Router: Sendable {
                     plan.mark(notification, .pending, reason: "queued", via: nil)
                 }
             case .email:
-                self.addMail(item, facts, isAllThereIs: Self.isLeftToMail(notification, steps), to: &plan)
+                self.addMail(item, facts, isAllThereIs: Self.isLeftToMail(item, steps), to: &plan)
             case .postpone(let kind, let until, let reason):
                 plan.postpone(notification, kind, until: until, reason: reason)
                 // It has an owner, so that nobody begins anew with it.
-                if kind == .email, Self.isLeftToMail(notification, steps) {
+                if kind == .email, Self.isLeftToMail(item, steps) {
                     plan.mark(notification, .pending, reason: reason.rawValue, via: nil)
                 }
                 guard kind == .release, self.dispatcher.events.isOn else { continue }
@@ -177,12 +179,9 @@ struct Router: Sendable {
                 nil
             }
         guard let obstacle else {
-            plan.mail(notification, isRepeat: item.isRepeat)
-            if isAllThereIs {
-                plan.mark(notification, .pending, reason: "queued", via: nil)
-            } else if item.progress == .stored {
-                plan.remember(notification)
-            }
+            plan.mail(notification, isRepeat: item.isRepeat, mayWait: item.mayWait)
+            if isAllThereIs { plan.mark(notification, .pending, reason: "queued", via: nil) }
+            if item.progress == .stored { plan.remember(notification) }
             return
         }
         plan.skip(notification, device: nil, reason: obstacle, at: facts.now)
@@ -193,9 +192,12 @@ struct Router: Sendable {
     }
 
     /// Whether no other channel has it or is about to.
-    private static func isLeftToMail(_ notification: Notification, _ steps: [Step]) -> Bool {
+    private static func isLeftToMail(_ item: RouteItem, _ steps: [Step]) -> Bool {
+        let notification = item.notification
+        // Queued, and its mail due again: a push that had to be handed on waits for its provider.
+        let mayBeQueued = item.progress == .stored || !notification.channels.contains(.push)
         guard !notification.channels.contains(.inApp), notification.status == .pending,
-            notification.statusReason != "queued"
+            mayBeQueued || notification.statusReason != "queued"
         else { return false }
         return !steps.contains { step in
             switch step {
@@ -226,12 +228,17 @@ struct Router: Sendable {
             }
         }
         try await self.publish(plan)
+        let session = self.dispatcher.redis.session
         try await self.deliver(plan.deliveries, within: fence)
         let (marks, notes) = (plan.marks, plan.notes)
         if !marks.isEmpty || !notes.isEmpty {
             try await self.dispatcher.untilDone("mark notifications") {
                 try await self.dispatcher.notifications.mark(marks, notes: notes)
             }
+        }
+        if self.dispatcher.redis.session != session {
+            // Redis may have come back without them, and been repaired before they were marked.
+            try await self.deliver(plan.deliveries.map { $0.again }, within: nil)
         }
         let summarised = plan.summarised
         if !summarised.isEmpty {
@@ -291,13 +298,54 @@ struct Router: Sendable {
                 provider: one.device.provider,
                 lane: one.lane,
                 work: DeliveryWork(
-                    notification: one.notification, device: one.device.id, user: one.user, attempt: 0, isRepeat: true)
+                    notification: one.notification, device: one.device.id, user: one.user, attempt: 0, isRepeat: true),
+                mayWait: true
             )
         }
         try await self.deliver(deliveries, within: nil)
     }
 
-    private func deliver(_ deliveries: [RoutePlan.Delivery], within fence: Fence?) async throws {
+    /// Appends again what waited for a push provider when Redis lost what it had last.
+    ///
+    /// Its user was to get a push, whether or not they are online by now.
+    func pushAgain(_ queued: [Notification]) async throws {
+        try await self.fallBack(
+            queued.filter { notification in
+                notification.status == .pending && notification.statusReason == "queued"
+                    && notification.channels.contains(.push)
+            }
+        )
+    }
+
+    /// The same for jobs that were taken again: their acknowledgement is lost, and so may be what was appended before it.
+    private func pushAgain(_ shown: [StoredBatch.Open]) async throws {
+        guard !shown.isEmpty else { return }
+        let keys = shown.map { ($0.notification.user, $0.notification.id) }
+        try await self.pushAgain(
+            try await self.dispatcher.untilDone("look up what is queued") {
+                try await self.dispatcher.notifications.load(keys)
+            }
+        )
+    }
+
+    /// Without those that wait for their next try: sent now, they would come early.
+    private func withoutWaiting(_ deliveries: [RoutePlan.Delivery]) async throws -> [RoutePlan.Delivery] {
+        var rest = deliveries.filter { !$0.mayWait }
+        let groups = Dictionary(grouping: deliveries.lazy.filter(\.mayWait)) {
+            [$0.provider.rawValue, $0.lane.rawValue]
+        }
+        let retries = RetrySet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        for group in groups.values {
+            let areWaiting = try await self.dispatcher.untilDone("look for retries") {
+                try await retries.areWaiting(group.map(\.work), provider: group[0].provider, lane: group[0].lane)
+            }
+            rest += zip(group, areWaiting).compactMap { $1 ? nil : $0 }
+        }
+        return rest
+    }
+
+    private func deliver(_ all: [RoutePlan.Delivery], within fence: Fence?) async throws {
+        let deliveries = try await self.withoutWaiting(all)
         guard !deliveries.isEmpty else { return }
         var isSecondTry = false
         try await self.dispatcher.untilDone("append deliveries") {

@@ -9,8 +9,8 @@ import ServiceLifecycle
 import Stores
 import Streams
 
-/// Fans out again what was stored and has had no owner for two minutes, so that even an emptied Redis loses nothing
-/// that PostgreSQL has.
+/// Fans out again what was stored and has had no owner for two minutes, and hands on again what a Redis that went back may
+/// have lost, so that even an emptied Redis loses nothing that PostgreSQL has.
 ///
 /// Also makes the audit's parts for the days ahead.
 package struct SweepService: Service {
@@ -20,6 +20,9 @@ package struct SweepService: Service {
     /// How far back deliveries may have waited in Redis, and in which steps their rows are looked for.
     private static let memory: Duration = .seconds(7 * 24 * 3_600)
     private static let memoryStep: Duration = .seconds(3_600)
+    /// Redis has lost nothing from before a beat that it still has, but clocks and writes differ by some seconds, and rows say
+    /// to within half a minute when they were handed on.
+    private static let slack: Duration = .seconds(15 + 30)
     /// How far back pushes may still be tried for one device when another has them: whatever is bulk gives up after a day.
     private static let tries: Duration = .seconds(2 * 24 * 3_600)
 
@@ -48,10 +51,10 @@ package struct SweepService: Service {
     ///
     /// All that is found is handed on in one round, page by page: after Redis was emptied that may be much. What still
     /// waits for its proof then is found again by the next round, unless it was confirmed meanwhile.
-    private func sweep() async throws {
+    func sweep() async throws {
         guard try await self.takeTurn() else { return }
         let now = try await self.dispatcher.notifications.clock()
-        try await self.disownForgotten(now: now)
+        try await self.repair(now: now)
         let before = now + (.zero - Self.age)
         var last: NotificationStore.Unowned?
         while goesOn {
@@ -71,48 +74,84 @@ package struct SweepService: Service {
         try await self.dispatcher.notifications.advanceSweep(before: before)
     }
 
-    /// A Redis that was emptied has lost its deliveries and retries too: what waited for a provider has no owner any more, and
-    /// mail and pushes that were handed on beside it are due again.
+    // MARK: A Redis that went back
+
+    /// Hands on again what Redis may have lost, if it was emptied or is not the process that the last sweep saw: one that was
+    /// restarted or failed over may have come back without its last second.
     ///
     /// What a provider has accepted meanwhile is known by its attempts and not sent again.
-    private func disownForgotten(now: Timestamp) async throws {
+    private func repair(now: Timestamp) async throws {
+        let redis = self.dispatcher.redis
         let key = RedisArgument.text(self.dispatcher.keys.memory)
-        guard try await self.dispatcher.redis.send("EXISTS", key).integer() == 0 else { return }
-        var after = now + (.zero - Self.memory)
-        while after < now {
-            let until = after + Self.memoryStep
-            try await self.dispatcher.notifications.disownQueued(after: after, until: until)
-            after = until
+        let run = try await RedisRun.ask(redis)?.id ?? "unknown"
+        // The process and when the last sweep saw it, in Unix milliseconds.
+        let memory = try await redis.send("GET", key).string()?.split(separator: " ") ?? []
+        let beat = memory.last.flatMap { Int64($0) }.map { Timestamp(milliseconds: $0) }
+        if memory.first.map({ String($0) }) != run {
+            let longest = now + (.zero - Self.memory)
+            let since = max(beat.map { $0 + (.zero - Self.slack) } ?? longest, longest)
+            self.dispatcher.logger.notice(
+                "Redis is new here, was restarted or emptied; handing on again what it may have lost",
+                metadata: ["since": "\(since.rfc3339)"]
+            )
+            try await self.pushQueued(since: since, now: now)
+            try await self.dispatcher.followUps.recall(handedOnSince: since, now: now)
+            try await self.repeatLost(since: max(since, now + (.zero - Self.tries)), now: now)
         }
-        try await self.dispatcher.followUps.recall(now: now)
-        try await self.repeatLost(now: now)
         // Last, so that a round that was cut short is begun again.
-        try await self.dispatcher.redis.send("SET", key, .text(self.dispatcher.name))
+        try await redis.send("SET", key, .text("\(run) \(now.milliseconds)"))
+    }
+
+    /// Hands on again what waits for a push provider, page by page, the oldest first.
+    private func pushQueued(since: Timestamp, now: Timestamp) async throws {
+        try await self.inSteps(since: since, now: now) { start, end, place in
+            let (page, last) = try await self.dispatcher.notifications.queued(
+                handedOnSince: start, until: end, after: place, limit: Self.batchSize)
+            if !page.isEmpty {
+                self.dispatcher.logger.info("queued notifications found", metadata: ["count": "\(page.count)"])
+                try await Router(dispatcher: self.dispatcher).pushAgain(page)
+            }
+            return last
+        }
     }
 
     /// Hands on again what waited for one device while the notification was done with for another, page by page.
+    private func repeatLost(since: Timestamp, now: Timestamp) async throws {
+        try await self.inSteps(since: since, now: now) { start, end, place in
+            let (lost, last) = try await self.dispatcher.deliveries.lost(
+                handedOnSince: start, until: end, after: place, now: now, limit: Self.batchSize)
+            if !lost.isEmpty {
+                self.dispatcher.logger.info("lost deliveries found", metadata: ["count": "\(lost.count)"])
+                try await Router(dispatcher: self.dispatcher).deliverAgain(lost)
+            }
+            return last
+        }
+    }
+
+    /// Takes pages of one hour after the other, until each has no more.
     ///
     /// It may be long, so the turn is held meanwhile. Where it was lost all the same, another dispatcher appends the same once
     /// more, and claims and attempts tell.
-    private func repeatLost(now: Timestamp) async throws {
-        var place = DeliveryStore.Place(now + (.zero - Self.tries))
-        var until = place.storedAt
-        while until < now {
-            until = min(until + Self.memoryStep, now)
-            while true {
+    private func inSteps(
+        since: Timestamp,
+        now: Timestamp,
+        _ page: (_ start: Timestamp, _ end: Timestamp, _ after: RepairPlace) async throws -> RepairPlace?
+    ) async throws {
+        var start = since
+        while start < now {
+            let end = min(start + Self.memoryStep, now)
+            var place: RepairPlace? = RepairPlace(start)
+            while let after = place {
                 // Begun again by whoever sweeps next.
                 guard goesOn else { throw CancellationError() }
-                let page = try await self.dispatcher.deliveries.lost(
-                    after: place, until: until, now: now, limit: Self.batchSize)
-                guard let last = page.last else { break }
-                place = last
+                place = try await page(start, end, after)
                 try await self.holdTurn()
-                guard !page.lost.isEmpty else { continue }
-                self.dispatcher.logger.info("lost deliveries found", metadata: ["count": "\(page.lost.count)"])
-                try await Router(dispatcher: self.dispatcher).deliverAgain(page.lost)
             }
+            start = end
         }
     }
+
+    // MARK: Turns
 
     /// Two that sweep at once would publish twice, which nodes notice, and push twice, which the attempts tell; a turn a
     /// round spares both.
@@ -132,5 +171,35 @@ package struct SweepService: Service {
             .integer(milliseconds)
         )
         return try reply.string() != nil
+    }
+}
+
+/// The process that Redis is: every start has another, as has a replica that takes over.
+struct RedisRun: Sendable {
+    let id: String
+    /// From when on, in Unix milliseconds by its clock, what it has was given to this process: the end of the second in which
+    /// it started.
+    let startedAt: Int64
+    /// What its clock says, in Unix milliseconds.
+    let now: Int64
+
+    /// Asks which it is; nil where that is not permitted.
+    static func ask(_ connection: RedisConnection) async throws(RedisError) -> RedisRun? {
+        var batch = RedisBatch()
+        batch.append("INFO", "server")
+        batch.append("TIME")
+        let replies = try await connection.send(batch)
+        guard replies.count == 2 else { throw RedisError(.unexpectedReply, "expected a reply a command") }
+        if case .error(let error) = replies[0], error.code == .server { return nil }
+        let lines = (try replies[0].string() ?? "").split(whereSeparator: \.isNewline)
+        func value(_ name: String) -> String? {
+            lines.first { $0.hasPrefix(name + ":") }.map { String($0.dropFirst(name.count + 1)) }
+        }
+        let time = try replies[1].strings().compactMap { Int64($0) }
+        guard let id = value("run_id"), let uptime = value("uptime_in_seconds").flatMap({ Int64($0) }),
+            time.count == 2, (0...253_402_300_799).contains(time[0]), (0...time[0]).contains(uptime)
+        else { throw RedisError(.unexpectedReply, "INFO or TIME lacks something") }
+        let now = time[0] * 1_000 + time[1] / 1_000
+        return RedisRun(id: id, startedAt: now - (uptime - 1) * 1_000, now: now)
     }
 }
