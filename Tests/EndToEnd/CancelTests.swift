@@ -148,6 +148,50 @@ struct CancelTests {
         }
     }
 
+    @Test("what its user read while its push waited for another try stays in the inbox, and its job is final")
+    func read() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let service = try await Stack.token(user: "backend", scope: .service)
+            for user in ["ada", "bob"] {
+                try await gateway.register(user: user, platform: "android", token: "unavailable-\(user)")
+            }
+            for (user, id) in [("ada", "j1"), ("bob", "j2")] {
+                try await stack.append([
+                    ("user", user), ("type", "payment_received"), ("title", "Paid"), ("id", id),
+                ])
+            }
+            try await eventually("both wait for their next try") {
+                try await stack.query(
+                    "SELECT DISTINCT user_id FROM carillon.delivery_attempts WHERE outcome = 'retry'"
+                ).count == 2
+            }
+            for user in ["ada", "bob"] {
+                let token = try await Stack.token(user: user)
+                let read = try await gateway.call(
+                    .post, "/v1/notifications/read", token: token, json: #"{"all":true}"#)
+                #expect(read.status == 200)
+            }
+            // One is called off, the other goes on to its next try, which is not needed.
+            let answer = try await gateway.call(.delete, "/v1/jobs/j1", token: service)
+            #expect(answer.body["status"]?.string == "too_late")
+            for id in ["j1", "j2"] {
+                let report = try await eventualValue("the page is final") {
+                    let report = try await gateway.call(.get, "/v1/jobs/\(id)", token: service)
+                    return report.body["final"]?.bool == true ? report : nil
+                }
+                #expect(report.body["recipients"]?["sent"]?.integer == 1)
+            }
+            let reasons = try await stack.query("SELECT status_reason FROM carillon.notifications")
+            #expect(try reasons.map { try $0.text(0) } == ["read", "read"])
+            for user in ["ada", "bob"] {
+                let inbox = try await gateway.call(.get, "/v1/notifications", token: try await Stack.token(user: user))
+                #expect(inbox.body["notifications"]?.array?.count == 1)
+            }
+        }
+    }
+
     @Test("a job that nobody wanted was not sent, rather than cancelled")
     func unwanted() async throws {
         try await Stack.with { stack in

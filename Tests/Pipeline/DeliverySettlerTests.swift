@@ -236,4 +236,37 @@ struct DeliverySettlerTests {
             }
         }
     }
+
+    @Test("a push that is not needed any more ends its notification, and upstream apps are told")
+    func needless() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], eventsLength: 100)
+                var notification = Notification(
+                    id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
+                notification.channels = [.inApp, .push]
+                _ = try await dispatcher.notifications.store([notification], areRepeats: false)
+                try await dispatcher.notifications.mark([("ada", Self.notification, .pending, "queued", nil)])
+                let settler = Self.settler(dispatcher)
+                try await settler.settle([Self.outcome(.gone, attempt: 1, dispatcher)])
+                let stored = try await dispatcher.notifications.load([("ada", Self.notification)])
+                #expect(stored.map(\.status) == [.sent])
+                #expect(stored.map(\.statusReason) == ["no_device"])
+                let events = try await redis.send("XRANGE", .text(keys.events), "-", "+")
+                var cursor = try #require(try events.cursor())
+                #expect(try cursor.array() == 1)
+                _ = try cursor.array()
+                _ = try cursor.string()
+                var fields: [String: String] = [:]
+                for _ in 0..<(try cursor.array() ?? 0) / 2 {
+                    let name = try cursor.string() ?? ""
+                    fields[name] = try cursor.string()
+                }
+                #expect(fields["event"] == "sent")
+                #expect(fields["reason"] == "no_device")
+            }
+        }
+    }
 }

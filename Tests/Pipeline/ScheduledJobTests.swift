@@ -36,11 +36,13 @@ struct ScheduledJobTests {
                     })
                 let batch = LaneBatch(
                     lane: .normal, group: dispatcher.group(keys.jobs(.normal)), entries: [entry])
+                var again = batch
+                again.areRepeats = true
                 let intake = JobIntake(dispatcher: dispatcher)
-                var dead = try await intake.take(batch, areRepeats: false).dead
+                var dead = try await intake.take(batch).dead
                 seconds.withLock { $0 += 120 }
                 if firesFirst { _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) }
-                dead += try await intake.take(batch, areRepeats: true).dead
+                dead += try await intake.take(again).dead
                 if !firesFirst { _ = try await ScheduleFiring(dispatcher: dispatcher).fireDue(.normal) }
                 func count(_ table: String) async throws -> Int {
                     try await database.pool.query("SELECT FROM carillon.\(table)").count

@@ -158,11 +158,35 @@ struct SweepServiceTests {
         }
     }
 
+    @Test("a push that was appended before the connection broke and marked after it is appended again")
+    func between() async throws {
+        try await Self.with { scene in
+            try await scene.pool.query("UPDATE carillon.notifications SET status_reason = NULL")
+            let router = Router(dispatcher: scene.dispatcher)
+            let open = StoredBatch.Open(notification: scene.notification, unread: 1, isRepeat: false)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                try await scene.pool.transaction { transaction in
+                    try await transaction.query("SELECT FROM carillon.notifications FOR UPDATE")
+                    group.addTask { try await router.route([open]) }
+                    try await eventually("it is appended") { try await scene.appended().count == 1 }
+                    let session = scene.redis.session
+                    let identifier = try await scene.redis.send("CLIENT", "ID").integer()
+                    _ = try? await scene.redis.send("CLIENT", "KILL", "ID", .integer(identifier), "SKIPME", "no")
+                    try await eventually("the connection is made anew") { scene.redis.session != session }
+                }
+                try await group.waitForAll()
+            }
+            #expect(try await scene.appended().count == 2)
+            #expect(try await scene.appended().last?.isRepeat == true)
+        }
+    }
+
     @Test("a job that comes again because its acknowledgement is lost has its push handed on again")
     func retaken() async throws {
         try await Self.with { scene in
             let group = scene.dispatcher.group(scene.keys.jobs(.normal))
-            var batch = StoredBatch(group: group, catalog: scene.dispatcher.catalog)
+            var batch = StoredBatch(
+                group: group, catalog: scene.dispatcher.catalog, fence: scene.dispatcher.fence())
             let known = NotificationStore.Outcome.known(version: 1, unread: 1, status: .pending, isOwned: true)
             batch.shown = [StoredBatch.shown(scene.notification, known)].compactMap(\.self)
             #expect(batch.shown.count == 1)

@@ -92,6 +92,31 @@ struct CancellationStoreTests {
         }
     }
 
+    @Test("what its user has read or opened has reached them: it ends, and stays in the inbox")
+    func seen() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let batch = ["read", "opened", "unread"].enumerated().map { index, user in
+                Samples.notification(index, user: user, job: "j") { $0.channels = [.inApp, .push] }
+            }
+            _ = try await store.store(batch, areRepeats: false)
+            try await store.mark(batch.map { ($0.user, $0.id, .pending, "queued", nil) })
+            try await pool.query("UPDATE carillon.notifications SET read_at = now() WHERE user_id = 'read'")
+            try await pool.query("UPDATE carillon.notifications SET opened_at = now() WHERE user_id = 'opened'")
+            let cancellations = CancellationStore(pool: pool)
+            let keys = batch.map { (user: $0.user, id: $0.id) }
+            let withdrawn = try await cancellations.cancel(keys, at: Self.later)
+            #expect(withdrawn.map(\.user) == ["unread"])
+            let ended = try await cancellations.endSeen(keys)
+            #expect(
+                Set(ended.map { "\($0.label.user) \($0.status) \($0.reason ?? "")" })
+                    == ["read sent read", "opened sent opened"])
+            #expect(ended.allSatisfy { $0.event(at: Self.later)?.kind == .sent })
+            #expect(try await InboxStore(pool: pool).states(["read", "opened", "unread"]).map(\.total) == [1, 1, 0])
+            #expect(try await cancellations.endSeen(keys).isEmpty)
+        }
+    }
+
     @Test("what was queued is under way until each of its devices has been seen to")
     func settling() async throws {
         try await Samples.withStores { pool in

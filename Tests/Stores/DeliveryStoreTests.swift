@@ -143,10 +143,11 @@ struct DeliveryStoreTests {
 
             func found(until: Duration) async throws -> [String] {
                 var found: [String] = []
-                var place = DeliveryStore.Place(Samples.start)
+                var place = RepairPlace(Samples.start)
                 while true {
                     let page = try await deliveries.lost(
-                        after: place, until: Samples.start + until, now: Samples.start + .seconds(200), limit: 2)
+                        handedOnSince: Samples.start, until: Samples.start + until, after: place,
+                        now: Samples.start + .seconds(200), limit: 2)
                     for one in page.lost {
                         let number = batch.firstIndex { $0.id == one.notification }.map { $0 + 1 } ?? 0
                         found.append("\(number) \(one.device.token)")
@@ -185,6 +186,77 @@ struct DeliveryStoreTests {
             accepted.accepted = [("b", late[0].id, "apns", NotificationID(high: 1, low: 2))]
             try await deliveries.settle(accepted)
             #expect(try await store.load([("b", late[0].id)]).first?.status == .sent)
+        }
+    }
+
+    @Test(
+        "what waits for a provider and is not needed any more ends when nothing else of it is under way",
+        arguments: [
+            ("read", "sent", "read"), ("deleted", "sent", "deleted"), ("opened", "sent", "opened"),
+            ("removed", "sent", "no_device"), ("alone", "failed", "no_device"), ("alone read", "suppressed", "read"),
+        ])
+    func dropped(_ what: String, _ status: String, _ reason: String) async throws {
+        try await Samples.withStores { pool in
+            let deliveries = DeliveryStore(pool: pool)
+            let devices = DeviceStore(pool: pool)
+            let phone = try await devices.register(Samples.device(user: "a", token: "phone", name: "phone"))
+            let tablet = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet"))
+            let notification = Samples.notification(1, user: "a") {
+                $0.channels = what.hasPrefix("alone") ? [.push] : [.inApp, .push]
+            }
+            let store = NotificationStore(pool: pool)
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            try await pool.query("UPDATE carillon.devices SET registered_at = now() - interval '1 hour'")
+            // Registered since: nothing was handed on for it.
+            let late = try await devices.register(Samples.device(user: "a", token: "late", name: "late"))
+            try await pool.query(
+                "UPDATE carillon.devices SET registered_at = now() + interval '1 minute' WHERE id = $1",
+                .uuid(late.id.halves))
+            if what.hasSuffix("read") {
+                try await pool.query("UPDATE carillon.notifications SET read_at = now()")
+            } else if what == "deleted" || what == "opened" {
+                try await pool.query("UPDATE carillon.notifications SET \(what)_at = now()")
+            }
+            func drop(_ device: Device) async throws -> [EndedNotification] {
+                var settlement = DeliveryStore.Settlement()
+                settlement.attempts = [
+                    DeliveryStore.Attempt(
+                        at: Samples.start, user: "a", notification: notification.id, device: device.id,
+                        provider: .fcm, kind: "push", attempt: 1, outcome: .skipped, reason: "gone")
+                ]
+                settlement.dropped = [("a", notification.id, DeliveryStore.noDevice)]
+                return try await deliveries.settle(settlement).ended
+            }
+            #expect(try await drop(phone).isEmpty, "the tablet waits for its next try")
+            #expect(try await store.load([("a", notification.id)]).first?.status == .pending)
+            let ended = try await drop(tablet)
+            #expect(ended.map(\.label.id) == [notification.id])
+            #expect(ended.map(\.status.rawValue) == [status])
+            #expect(ended.map(\.reason) == [reason])
+            let stored = try #require(try await store.load([("a", notification.id)]).first)
+            #expect(stored.status.rawValue == status)
+            #expect(stored.statusReason == reason)
+            #expect(try await drop(tablet).isEmpty)
+        }
+    }
+
+    @Test("of a job that was called off only what its user has seen ends here, as the rest is cancelled")
+    func droppedAsCancelled() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let batch = (1...2).map { number in
+                Samples.notification(number, user: "a") { $0.channels = [.inApp, .push] }
+            }
+            _ = try await store.store(batch, areRepeats: false)
+            try await store.mark(batch.map { ("a", $0.id, .pending, "queued", nil) })
+            try await pool.query(
+                "UPDATE carillon.notifications SET read_at = now() WHERE id = $1", .uuid(batch[0].id.halves))
+            var settlement = DeliveryStore.Settlement()
+            settlement.dropped = batch.map { ("a", $0.id, "cancelled") }
+            let ended = try await DeliveryStore(pool: pool).settle(settlement).ended
+            #expect(ended.map(\.label.id) == [batch[0].id])
+            #expect(try await store.load([("a", batch[1].id)]).first?.status == .pending)
         }
     }
 }

@@ -28,6 +28,13 @@ extension Dispatcher {
         return replacements.map { LifecycleEvent(.replaced, $0.label, at: now, reason: $0.newest.description) }
     }
 
+    /// The events of what ended as nothing more of it is needed.
+    func events(of ended: [EndedNotification]) -> [LifecycleEvent] {
+        guard self.events.isOn, !ended.isEmpty else { return [] }
+        let now = self.now()
+        return ended.compactMap { $0.event(at: now) }
+    }
+
     /// Tells what became of notifications that no entry in hand stands for.
     func tell(_ events: [LifecycleEvent]) async {
         guard self.events.isOn, !events.isEmpty else { return }

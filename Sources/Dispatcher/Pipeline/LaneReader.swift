@@ -28,8 +28,9 @@ struct LaneReader: Sendable {
     private struct Source {
         var session = 0
         var run: String?
-        /// What was appended before may have been taken before: a Redis that came back without its last second has forgotten
-        /// that it handed it out. In Unix milliseconds by its clock.
+        /// What was appended before may have been taken before, in Unix milliseconds by Redis's clock.
+        ///
+        /// A Redis that came back without its last second has forgotten what it handed out in it.
         var firstSure: Int64 = 0
     }
 

@@ -192,12 +192,17 @@ package struct JobControl: Sendable {
                 let page = try await self.cancellations.page(org: name.org, job: id, after: last, limit: Self.pageSize)
                 guard let end = page.last else { break }
                 last = end.user
-                await self.tell(try await self.cancellations.cancel(page, at: at), at: at)
+                try await self.withdraw(page, at: at)
             }
         }
-        let entry = try await self.cancellations.ofEntry(name)
-        await self.tell(try await self.cancellations.cancel(entry, at: at), at: at)
+        try await self.withdraw(try await self.cancellations.ofEntry(name), at: at)
         return try await self.find(name)
+    }
+
+    private func withdraw(_ keys: [(user: String, id: NotificationID)], at: Timestamp) async throws {
+        let seen = try await self.cancellations.endSeen(keys)
+        await self.events.tell(seen.compactMap { $0.event(at: at) })
+        await self.tell(try await self.cancellations.cancel(keys, at: at), at: at)
     }
 
     /// Tells the upstream apps, and the sockets as of any deletion: one that misses it finds a hole before its next frame

@@ -51,11 +51,12 @@ enum CancellationSQL {
 
     /// Whether a notification has reached nobody, so that it can be withdrawn.
     ///
-    /// What a user who was offline has unread in the inbox has reached nobody either, nor has what no socket proved, unless its
-    /// mail has gone out. A failed one counts if a device of it still waits for its next try.
+    /// What its user has read or opened has reached them, whatever its status. What a user who was offline has unread in the
+    /// inbox has reached nobody, nor has what no socket proved, unless its mail has gone out. A failed one counts if a device
+    /// of it still waits for its next try.
     private static let isOpen = """
-        (n.status IN ('pending', 'deferred')
-            OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket') AND n.read_at IS NULL AND n.opened_at IS NULL
+        (n.read_at IS NULL AND n.opened_at IS NULL AND (n.status IN ('pending', 'deferred')
+            OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket')
                 AND NOT ((n.channels & \(Channels.email.rawValue)) <> 0 AND EXISTS (
                     SELECT FROM carillon.delivery_attempts m
                     WHERE m.notification_id = n.id AND m.kind = 'email' AND m.outcome = 'accepted'))
@@ -63,7 +64,7 @@ enum CancellationSQL {
                 SELECT FROM carillon.delivery_attempts a WHERE a.notification_id = n.id AND a.outcome = 'retry'
                     AND NOT EXISTS (
                         SELECT FROM carillon.delivery_attempts l WHERE l.notification_id = n.id
-                            AND l.device_id = a.device_id AND l.at >= a.at AND l.outcome <> 'retry')))
+                            AND l.device_id = a.device_id AND l.at >= a.at AND l.outcome <> 'retry'))))
         """
 
     /// Whether a mail may be under way, which the status of what is in an inbox does not tell: there is an address, the mail's
@@ -84,6 +85,19 @@ enum CancellationSQL {
                 WHERE a.notification_id = n.id AND a.kind = 'email' AND a.outcome <> 'retry'))
         """
     }
+
+    /// Ends what waits for a provider or for its release although its user has read or opened it: it has reached them.
+    ///
+    /// $1, $2: users and ids. Rows: the label's columns, status and reason.
+    static let endSeen = """
+        UPDATE carillon.notifications n
+        SET status = 'sent', status_reason = CASE WHEN n.read_at IS NOT NULL THEN 'read' ELSE 'opened' END,
+            sent_via = CASE WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'inbox' ELSE n.sent_via END
+        FROM unnest($1, $2) AS k (user_id, id)
+        WHERE n.user_id = k.user_id AND n.id = k.id AND n.status IN ('pending', 'deferred')
+            AND (n.read_at IS NOT NULL OR n.opened_at IS NOT NULL)
+        RETURNING \(LabelColumns.list), n.status, n.status_reason
+        """
 
     /// Cancels what nobody has got yet, and takes it out of the inboxes, which are locked by now.
     ///

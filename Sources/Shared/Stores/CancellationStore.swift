@@ -125,6 +125,19 @@ package struct CancellationStore: Sendable {
         )
     }
 
+    /// Ends those that their users have read or opened before anything else had reached them; they are not cancelled.
+    ///
+    /// - Returns: those that have ended by it.
+    package func endSeen(_ keys: [(user: String, id: NotificationID)]) async throws(PostgresError)
+        -> [EndedNotification]
+    {
+        guard !keys.isEmpty else { return [] }
+        return try EndedNotification.read(
+            try await self.pool.query(
+                CancellationSQL.endSeen, .array(PostgresArray(texts: keys.map(\.user))),
+                .array(PostgresArray(uuids: keys.map(\.id.halves)))))
+    }
+
     /// Cancels those that nobody has got yet, as one transaction.
     ///
     /// - Parameter keys: no user twice.

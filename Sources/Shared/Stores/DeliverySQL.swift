@@ -115,6 +115,60 @@ enum DeliverySQL {
             AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
         """
 
+    /// Locks notifications, so that of two that drop the last deliveries of one at once the second sees what the first did.
+    ///
+    /// $1, $2: users and ids.
+    static let lockDropped = """
+        SELECT FROM carillon.notifications n
+        WHERE (n.user_id, n.id) IN (SELECT d.user_id, d.id FROM unnest($1, $2) AS d (user_id, id))
+        ORDER BY n.user_id COLLATE "C", n.id FOR UPDATE
+        """
+
+    /// Whether a device may still get the push of the notification `n` that was handed on for it: none has ended there, and
+    /// there was a try, or the device was registered before it was handed on.
+    private static let mayBePushed = """
+        ((n.channels & \(Channels.push.rawValue)) <> 0 AND EXISTS (
+            SELECT FROM carillon.devices d
+            CROSS JOIN LATERAL (
+                SELECT count(*) > 0 AS was_tried, coalesce(bool_or(\(Self.isEnd("a"))), false) AS has_ended
+                FROM carillon.delivery_attempts a
+                WHERE a.notification_id = n.id AND a.device_id = d.id AND a.kind = 'push'
+            ) t
+            WHERE d.user_id = n.user_id AND d.active AND NOT d.silenced AND NOT t.has_ended
+                AND (t.was_tried
+                    OR d.registered_at <= coalesce(n.handed_at, n.stored_at + \(StoreSQL.handOver)))))
+        """
+
+    /// Ends what waits for a provider and is not needed any more, unless something of it may still be under way.
+    ///
+    /// What has a place in the inbox rests there; the rest was suppressed, or failed where there is no device. What was
+    /// called off is ended by that, but for what its user has seen.
+    ///
+    /// $1 to $3: users, ids, reasons. Rows: the label's columns, status and reason.
+    static let dropped = """
+        UPDATE carillon.notifications n
+        SET status = CASE
+                WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'sent'
+                WHEN d.reason = '\(Self.noDevice)' AND n.read_at IS NULL AND n.deleted_at IS NULL THEN 'failed'
+                ELSE 'suppressed'
+            END,
+            status_reason = CASE
+                WHEN n.read_at IS NOT NULL THEN 'read'
+                WHEN n.deleted_at IS NOT NULL THEN 'deleted'
+                WHEN n.opened_at IS NOT NULL THEN 'opened'
+                ELSE d.reason
+            END,
+            sent_via = CASE WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'inbox' ELSE n.sent_via END
+        FROM unnest($1, $2, $3) AS d (user_id, id, reason)
+        WHERE n.user_id = d.user_id AND n.id = d.id AND n.status = 'pending' AND n.status_reason = 'queued'
+            AND (d.reason <> 'cancelled' OR n.read_at IS NOT NULL OR n.opened_at IS NOT NULL)
+            AND NOT \(Self.mayBePushed) AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
+        RETURNING \(LabelColumns.list), n.status, n.status_reason
+        """
+
+    /// The reason of a notification whose last device was removed.
+    static let noDevice = "no_device"
+
     static let failed = """
         UPDATE carillon.notifications n
         SET status = 'failed', status_reason = f.reason

@@ -94,6 +94,8 @@ package struct DeliveryStore: Sendable {
         package var attempts: [Attempt] = []
         package var accepted: [(user: String, id: NotificationID, via: String, device: NotificationID)] = []
         package var failed: [(user: String, id: NotificationID, reason: String)] = []
+        /// What is not sent as it is not needed any more, and why; it ends once nothing else of it is under way.
+        package var dropped: [(user: String, id: NotificationID, reason: String)] = []
         /// What is not remembered any more as handed to a provider: mail, and pushes that call for attention.
         package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
         /// Addresses that mail comes back from, as they were written to, and when: one that is set later wins.
@@ -104,12 +106,18 @@ package struct DeliveryStore: Sendable {
         package init() {}
     }
 
-    /// What a settlement switched off; what was registered or set since its evidence is not among it.
-    package struct SwitchedOff: Sendable {
+    /// What a settlement switched off and ended.
+    package struct Effects: Sendable {
+        /// Devices that were switched off; not what was registered since the evidence.
         package var devices: Set<NotificationID> = []
-        /// Whose e-mail addresses.
+        /// Users whose e-mail addresses were switched off; not those that were set since.
         package var addresses: Set<ExactText> = []
+        /// Notifications that ended as nothing of them is needed any more.
+        package var ended: [EndedNotification] = []
     }
+
+    /// The reason of what is dropped as its device was removed.
+    package static let noDevice = DeliverySQL.noDevice
 
     let pool: PostgresPool
 
@@ -149,12 +157,12 @@ package struct DeliveryStore: Sendable {
 
     /// Records answers as one transaction.
     ///
-    /// - Returns: what is switched off by it.
+    /// - Returns: what is switched off and ended by it.
     @discardableResult
-    package func settle(_ settlement: Settlement) async throws(PostgresError) -> SwitchedOff {
+    package func settle(_ settlement: Settlement) async throws(PostgresError) -> Effects {
         var statements: [PostgresStatement] = []
-        // Where the statements are that say what they switch off.
-        var places: (addresses: Int?, tokens: Int?) = (nil, nil)
+        // Where the statements are that say what they do.
+        var places: (addresses: Int?, tokens: Int?, dropped: Int?) = (nil, nil, nil)
         if !settlement.attempts.isEmpty { statements.append(Self.insert(settlement.attempts)) }
         if !settlement.accepted.isEmpty {
             statements.append(
@@ -226,19 +234,33 @@ package struct DeliveryStore: Sendable {
             )
         }
         if !settlement.ended.isEmpty { statements.append(Self.end(settlement.ended)) }
-        var switchedOff = SwitchedOff()
-        guard !statements.isEmpty else { return switchedOff }
+        if !settlement.dropped.isEmpty {
+            let users = PostgresValue.array(PostgresArray(texts: settlement.dropped.map(\.user)))
+            let ids = PostgresValue.array(PostgresArray(uuids: settlement.dropped.map(\.id.halves)))
+            statements.append(PostgresStatement(DeliverySQL.lockDropped, [users, ids]))
+            // A statement of its own, which sees what was committed while the lock was waited for.
+            places.dropped = statements.count
+            statements.append(
+                PostgresStatement(
+                    DeliverySQL.dropped,
+                    [users, ids, .array(PostgresArray(texts: settlement.dropped.map(\.reason)))]))
+        }
+        var effects = Effects()
+        guard !statements.isEmpty else { return effects }
         let results = try await self.pool.run(statements)
         guard results.count == statements.count else {
             throw PostgresError(.decoding, "a settlement gave too few results")
         }
         if let place = places.addresses {
-            for row in results[place] { switchedOff.addresses.insert(ExactText(try row.text(0))) }
+            for row in results[place] { effects.addresses.insert(ExactText(try row.text(0))) }
         }
         if let place = places.tokens {
-            for row in results[place] { switchedOff.devices.insert(NotificationID(try row.uuid(0))) }
+            for row in results[place] { effects.devices.insert(NotificationID(try row.uuid(0))) }
         }
-        return switchedOff
+        if let place = places.dropped {
+            effects.ended = try EndedNotification.read(results[place])
+        }
+        return effects
     }
 
     private static func end(

@@ -1,7 +1,7 @@
 // Carillon · LabelColumns.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+package import Model
 import Postgres
 
 /// The columns of a ``NotificationLabel``, of the alias `n`.
@@ -46,6 +46,34 @@ enum WayColumns {
             let platform = try row.optionalText(first + 2).flatMap { Platform(rawValue: $0) }
             let app = try row.optionalText(first + 3)
             return (label, LifecycleEvent.Way(.push, device: device, platform: platform, app: app))
+        }
+    }
+}
+
+/// A notification that has ended as nothing more of it is needed.
+package struct EndedNotification: Sendable {
+    package let label: NotificationLabel
+    package let status: NotificationStatus
+    package let reason: String?
+
+    /// Reads rows of the label's columns, the status and its reason.
+    static func read(_ result: PostgresResult) throws(PostgresError) -> [EndedNotification] {
+        var ended: [EndedNotification] = []
+        for row in result {
+            guard let status = NotificationStatus(rawValue: try row.text(LabelColumns.count)) else { continue }
+            ended.append(
+                EndedNotification(
+                    label: try LabelColumns.read(row), status: status,
+                    reason: try row.optionalText(LabelColumns.count + 1)))
+        }
+        return ended
+    }
+
+    /// The event that says so; nil if the status is no end.
+    package func event(at moment: Timestamp) -> LifecycleEvent? {
+        LifecycleEvent.Kind(ending: self.status).map { kind in
+            LifecycleEvent(
+                kind, self.label, at: moment, channel: self.status == .sent ? .inApp : nil, reason: self.reason)
         }
     }
 }

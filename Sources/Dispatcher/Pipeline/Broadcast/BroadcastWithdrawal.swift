@@ -31,6 +31,8 @@ struct BroadcastWithdrawal: Sendable {
             after: broadcast.withdrawnTo,
             limit: Self.pageSize
         )
+        let seen = try await self.dispatcher.cancellations.endSeen(page)
+        await self.dispatcher.tell(seen.compactMap { $0.event(at: at) })
         let withdrawn = try await self.dispatcher.cancellations.cancel(page, at: at)
         await self.tell(withdrawn, at: at)
         let isLast = page.count < Self.pageSize

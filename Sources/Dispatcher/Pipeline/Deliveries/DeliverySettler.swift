@@ -44,13 +44,13 @@ struct DeliverySettler: Sendable {
         self.traffic.note(outcomes.lazy.filter { $0.work?.isRetraction != true }.map(\.result))
         self.tally.note(outcomes)
         let settlement = ledger.settlement
-        let switchedOff = try await self.dispatcher.untilDone("record deliveries") {
+        let effects = try await self.dispatcher.untilDone("record deliveries") {
             try await self.dispatcher.deliveries.settle(settlement)
         }
         try await self.dispatcher.putOff(ledger.postponed)
         try await DeadLetterOffice(dispatcher: self.dispatcher).setAside(ledger.dead)
         try await self.schedule(ledger, after: outcomes)
-        var told = Self.tellable(ledger.told, switchedOff)
+        var told = Self.tellable(ledger.told, effects) + self.dispatcher.events(of: effects.ended)
         for (group, ids) in ledger.finished.values {
             try await self.dispatcher.acknowledge(ids, group, telling: told)
             told = []
@@ -60,9 +60,9 @@ struct DeliverySettler: Sendable {
     /// The events without those that tell a token or an address dead which was registered or set since, or is told dead already.
     private static func tellable(
         _ events: [LifecycleEvent],
-        _ switchedOff: DeliveryStore.SwitchedOff
+        _ effects: DeliveryStore.Effects
     ) -> [LifecycleEvent] {
-        var untold = switchedOff
+        var untold = effects
         return events.filter { event in
             guard event.kind == .tokenInvalid else { return true }
             if let device = event.device { return untold.devices.remove(device) != nil }
@@ -106,10 +106,15 @@ struct DeliverySettler: Sendable {
         switch outcome.result {
         case .malformed, .gone:
             self.record(outcome, work, .skipped, "gone", in: &ledger)
+            ledger.settlement.dropped.append((work.user, work.notification, DeliveryStore.noDevice))
         case .refused(let refusal):
             self.record(outcome, work, .skipped, refusal.rawValue, in: &ledger)
-            if refusal == .expired || refusal == .deviceInactive || refusal == .optedOut {
-                self.fail(outcome, work, refusal.rawValue, as: refusal == .expired ? .expired : .failed, in: &ledger)
+            switch refusal {
+            case .expired: self.fail(outcome, work, refusal.rawValue, as: .expired, in: &ledger)
+            case .deviceInactive, .optedOut: self.fail(outcome, work, refusal.rawValue, in: &ledger)
+            case .read, .deleted, .replaced, .cancelled, .alreadyDelivered, .alreadyAccepted:
+                ledger.settlement.dropped.append((work.user, work.notification, refusal.rawValue))
+            case .unread, .underWay, .quietHours: break
             }
         case .putOff(let end):
             self.record(outcome, work, .skipped, GateRefusal.quietHours.rawValue, in: &ledger)

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import CoreMetrics
+import Decision
 import Logging
 import Model
 import Redis
@@ -61,6 +62,7 @@ package struct ProofService: Service {
         let unproven = notifications.filter { notification in
             notification.status == .pending && notification.readAt == nil && notification.deletedAt == nil
         }
+        try await self.rest(notifications)
         let moment = self.dispatcher.now()
         // Another dispatcher may have claimed them; if not, they come up again.
         guard fence.isOpen else { return due.count }
@@ -74,5 +76,23 @@ package struct ProofService: Service {
         for reply in try await self.dispatcher.redis.send(batch) { _ = try reply.checked() }
         PipelineMetrics.unproven.increment(by: unproven.count)
         return due.count
+    }
+
+    /// Ends what its user read or deleted without a proof: nobody needs a push of it.
+    private func rest(_ notifications: [Notification]) async throws {
+        let seen = notifications.filter { notification in
+            notification.status == .pending && notification.statusReason == nil
+                && (notification.readAt != nil || notification.deletedAt != nil)
+        }
+        guard !seen.isEmpty else { return }
+        var plan = RoutePlan()
+        for notification in seen {
+            let reason: GateRefusal = notification.readAt != nil ? .read : .deleted
+            plan.mark(notification, .sent, reason: reason.rawValue, via: socketWay)
+            guard self.dispatcher.events.isOn else { continue }
+            plan.tell(.sent, notification, at: self.dispatcher.now(), channel: .inApp, reason: reason.rawValue)
+        }
+        try await Router(dispatcher: self.dispatcher).carryOut(plan)
+        await self.dispatcher.tell(plan.told)
     }
 }
