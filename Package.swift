@@ -392,7 +392,7 @@ let package = Package(
             name: "PostgresTests", dependencies: ["Fixtures", "Postgres", "Threads"], path: "Tests/Postgres"),
         .testTarget(
             name: "TransferTests",
-            dependencies: ["ProviderSandbox", "Transfer", crypto], path: "Tests/Transfer"),
+            dependencies: ["Fixtures", "ProviderSandbox", "Transfer", crypto], path: "Tests/Transfer"),
         .testTarget(
             name: "StoresTests",
             dependencies: ["Fixtures", "JSON", "Model", "Postgres", "Randomness", "Stores"],

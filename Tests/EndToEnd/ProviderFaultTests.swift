@@ -66,6 +66,41 @@ struct ProviderFaultTests {
         }
     }
 
+    @Test("each push that leaves by a connection that is reset is one attempt on record, and is repeated once")
+    func resetConnection() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            try await gateway.register(user: "first", platform: "android", token: "first")
+            try await gateway.register(user: "ada", platform: "android", token: "sever-once-ada")
+            try await gateway.register(user: "bob", platform: "android", token: "sever-bob")
+            try await Self.notify(stack, ["first"])
+            try await eventually("the connection is there") { stack.pushed()["first"] == ["Paid"] }
+            // One after the other, as a reset takes all that is under way on its connection. Of the
+            // normal lane, where what may have arrived is repeated but once.
+            try await stack.append([("user", "ada"), ("type", "invoice_overdue"), ("title", "Overdue")])
+            try await eventually("the repeat arrives", within: .seconds(120)) {
+                stack.pushed()["sever-once-ada"] == ["Overdue"]
+            }
+            try await stack.append([("user", "bob"), ("type", "invoice_overdue"), ("title", "Overdue")])
+            try await eventually("the other is given up", within: .seconds(120)) {
+                try await stack.deadReasons().count == 1
+            }
+            try await eventually("the attempts are on record") {
+                try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count == 2
+            }
+            for (user, token, outcomes) in [
+                ("ada", "sever-once-ada", ["accepted", "retry"]), ("bob", "sever-bob", ["failed", "retry"]),
+            ] {
+                let rows = try await stack.query(
+                    "SELECT outcome FROM carillon.delivery_attempts WHERE kind = 'push' AND user_id = $1 ORDER BY 1",
+                    .text(user))
+                #expect(try rows.map { try $0.text(0) } == outcomes)
+                #expect(stack.sandbox.faultAttempts()[token] == rows.count, "\(token)")
+            }
+        }
+    }
+
     @Test("a provider with another host's certificate gets nothing, is told in the log, and its work is kept")
     func certificate() async throws {
         var configuration = SandboxConfiguration()

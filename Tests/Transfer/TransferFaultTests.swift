@@ -1,6 +1,7 @@
 // Carillon · TransferFaultTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Fixtures
 import ProviderSandbox
 import Testing
 import Transfer
@@ -36,6 +37,65 @@ struct TransferFaultTests {
             let push = sandbox.push("deade501")
             #expect(await client.perform(push).response?.status == 200)
             #expect(sandbox.faultAttempts()[String(push.url.suffix(64))] == 2)
+        }
+    }
+
+    @Test("A request whose kept connection ends before the answer is sent once, and may have arrived")
+    func keptConnectionEnds() async throws {
+        try await HTTPStub.with(HTTPStub.Answer(body: "ok", keepsConnection: true)) { stub in
+            try await TransferScope.withClient {
+                $0.allowPlainHTTP = true
+            } _: { client, _ in
+                let request = TransferRequest(.post, url: stub.url + "/push", body: Array("hello".utf8))
+                #expect(await client.perform(request).response?.status == 200)
+                stub.answer(HTTPStub.Answer(body: "", hangsUp: true))
+                let failure = try #require(await client.perform(request).failure)
+                #expect(failure.reason == .connectionLost && failure.mayHaveBeenSent, "\(failure)")
+                stub.answer(HTTPStub.Answer(body: "ok", keepsConnection: true))
+                #expect(await client.perform(request).response?.status == 200, "the client goes on")
+                #expect(stub.received.map(\.body) == [[UInt8]](repeating: Array("hello".utf8), count: 3))
+            }
+        }
+    }
+
+    @Test("A request whose kept HTTP/2 connection is reset is sent once, and may have arrived")
+    func keptConnectionReset() async throws {
+        try await TransferScope.withClient {
+            $0.connectionsPerHost = 1
+        } _: { client, sandbox in
+            for _ in 0..<3 {
+                #expect(await client.perform(sandbox.push()).response?.status == 200, "the connection is there")
+                let push = sandbox.push("deadf301")
+                let failure = try #require(await client.perform(push).failure)
+                #expect(failure.reason == .connectionLost && failure.mayHaveBeenSent, "\(failure)")
+                #expect(sandbox.faultAttempts()[String(push.url.suffix(64))] == 1)
+            }
+        }
+    }
+
+    @Test("What HTTP/2 refuses on a kept connection is sent again at once, as the server has not looked at it")
+    func refusedOnKeptConnection() async throws {
+        try await TransferScope.withClient {
+            $0.connectionsPerHost = 1
+        } _: { client, sandbox in
+            #expect(await client.perform(sandbox.push()).response?.status == 200)
+            let push = sandbox.push("deade501")
+            #expect(await client.perform(push).response?.status == 200)
+            #expect(sandbox.faultAttempts()[String(push.url.suffix(64))] == 2)
+        }
+    }
+
+    @Test("A body of any length arrives whole", arguments: [0, 1, 16_384, 16_385, 300_000])
+    func bodies(length: Int) async throws {
+        let body = (0..<length).map { UInt8($0 % 251) }
+        try await HTTPStub.with(HTTPStub.Answer(body: "ok", keepsConnection: true)) { stub in
+            try await TransferScope.withClient {
+                $0.allowPlainHTTP = true
+            } _: { client, _ in
+                let request = TransferRequest(.post, url: stub.url + "/", body: body)
+                for _ in 0..<2 { #expect(await client.perform(request).response?.status == 200) }
+                #expect(stub.received.map(\.body) == [body, body])
+            }
         }
     }
 

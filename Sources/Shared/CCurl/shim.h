@@ -40,6 +40,11 @@ static inline CURLcode carillon_easy_set_reader(CURL *easy, curl_read_callback v
     return curl_easy_setopt(easy, CURLOPT_READFUNCTION, value);
 }
 
+// CURLOPT_SEEKFUNCTION.
+static inline CURLcode carillon_easy_set_seeker(CURL *easy, curl_seek_callback value) {
+    return curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, value);
+}
+
 // CURLOPT_XFERINFOFUNCTION.
 static inline CURLcode carillon_easy_set_progress(CURL *easy, curl_xferinfo_callback value) {
     return curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, value);

@@ -36,6 +36,12 @@ extension EasyHandle {
         isSet = isSet && self.set(CURLOPT_PRIVATE, context)
         isSet = isSet && self.set(CURLOPT_HEADERDATA, context)
         isSet = isSet && self.set(CURLOPT_WRITEDATA, context)
+        // The body is read part by part, and not given as a whole: libcurl then has to ask before
+        // it sends it again.
+        isSet = isSet && self.set(CURLOPT_READDATA, context)
+        isSet = isSet && self.set(CURLOPT_SEEKDATA, context)
+        isSet = isSet && carillon_easy_set_reader(self.pointer, supplyBody) == CURLE_OK
+        isSet = isSet && carillon_easy_set_seeker(self.pointer, seekBody) == CURLE_OK
         isSet = isSet && carillon_easy_set_writer(self.pointer, CURLOPT_HEADERFUNCTION, receiveHeader) == CURLE_OK
         return isSet && carillon_easy_set_writer(self.pointer, CURLOPT_WRITEFUNCTION, receiveBody) == CURLE_OK
     }
@@ -80,7 +86,7 @@ private nonisolated func receiveHeader(
     guard let context else { return 0 }
     let line = UnsafeRawBufferPointer(start: bytes, count: size * count)
     let handle = Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue()
-    return handle.response.append(header: line) ? line.count : 0
+    return handle.receive(header: line) ? line.count : 0
 }
 
 private nonisolated func receiveBody(
@@ -93,4 +99,21 @@ private nonisolated func receiveBody(
     let part = UnsafeRawBufferPointer(start: bytes, count: size * count)
     let handle = Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue()
     return handle.response.append(body: part) ? part.count : 0
+}
+
+private nonisolated func supplyBody(
+    _ buffer: UnsafeMutablePointer<CChar>?,
+    _ size: Int,
+    _ count: Int,
+    _ context: UnsafeMutableRawPointer?
+) -> Int {
+    guard let context else { return Int(CURL_READFUNC_ABORT) }
+    let handle = Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue()
+    return handle.readBody(into: UnsafeMutableRawBufferPointer(start: buffer, count: size * count))
+}
+
+private nonisolated func seekBody(_ context: UnsafeMutableRawPointer?, _ offset: curl_off_t, _ origin: CInt) -> CInt {
+    guard let context, offset == 0, origin == SEEK_SET else { return CURL_SEEKFUNC_FAIL }
+    let handle = Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue()
+    return handle.rewindBody() ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL
 }

@@ -19,15 +19,20 @@ final class EasyHandle {
     private let headers = HeaderList()
     let errorText = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
     private var requestBody = UnsafeMutableRawBufferPointer.allocate(byteCount: 1_024, alignment: 1)
+    /// How much of the request's body there is, and how much of that libcurl has read.
+    private var bodyLength = 0
+    private var bodyPosition = 0
+    private let olderOrigins: OlderOrigins
     private var method: TransferRequest.Method?
     var response = ResponseBuffer()
     /// Whether all addresses of the request's host were refused so far; nil if none was looked at.
     private var hasOnlyPrivateAddresses: Bool?
 
     /// Nil if there is no memory, or libcurl does not take one of the options.
-    init?(_ configuration: TransferConfiguration) {
+    init?(_ configuration: TransferConfiguration, olderOrigins: OlderOrigins) {
         guard let pointer = curl_easy_init() else { return nil }
         self.pointer = pointer
+        self.olderOrigins = olderOrigins
         guard self.configure(configuration) else { return nil }
     }
 
@@ -60,7 +65,6 @@ final class EasyHandle {
         isSet = isSet && carillon_easy_set_list(self.pointer, CURLOPT_HTTPHEADER, self.headers.first) == CURLE_OK
         if request.method != .get {
             isSet = isSet && self.set(CURLOPT_POSTFIELDSIZE, request.body.count)
-            isSet = isSet && self.set(CURLOPT_POSTFIELDS, self.requestBody.baseAddress)
         }
         guard isSet else { return TransferFailure(.other) }
         self.ticket = ticket
@@ -80,6 +84,31 @@ final class EasyHandle {
             self.requestBody = .allocate(byteCount: max(body.count, 1_024), alignment: 1)
         }
         self.requestBody.copyBytes(from: body)
+        self.bodyLength = body.count
+        self.bodyPosition = 0
+    }
+
+    /// Gives libcurl the next part of the body; 0 at its end.
+    func readBody(into buffer: UnsafeMutableRawBufferPointer) -> Int {
+        let part = self.requestBody[self.bodyPosition..<self.bodyLength].prefix(buffer.count)
+        buffer.copyBytes(from: part)
+        self.bodyPosition += part.count
+        return part.count
+    }
+
+    /// Whether libcurl may send the request once more; it asks when a body has left by a connection
+    /// that is gone.
+    ///
+    /// Only what the server certainly did not look at may: a stream that HTTP/2 refused, or that a
+    /// GOAWAY left out (RFC 9113 sections 6.8 and 8.7). libcurl has words for every other loss of
+    /// such a connection. The rest fails, so that whoever sent it decides about the repeat and
+    /// keeps record of it.
+    func rewindBody() -> Bool {
+        guard let origin = self.ticket?.origin, origin.hasPrefix("https://"), !self.olderOrigins.contains(origin),
+            self.errorText[0] == 0
+        else { return false }
+        self.bodyPosition = 0
+        return true
     }
 
     private func setMethod(_ method: TransferRequest.Method) -> Bool {
@@ -95,6 +124,12 @@ final class EasyHandle {
     }
 
     // MARK: Response
+
+    /// Takes one header line with its end; false if it is one too many.
+    func receive(header line: UnsafeRawBufferPointer) -> Bool {
+        if line.starts(with: "HTTP/1".utf8), let ticket { self.olderOrigins.insert(ticket.origin) }
+        return self.response.append(header: line)
+    }
 
     /// What became of the transfer that libcurl ended with `result`.
     func outcome(_ result: CURLcode, now: ContinuousClock.Instant) -> TransferOutcome {
@@ -134,5 +169,24 @@ final class EasyHandle {
         case CURL_HTTP_VERSION_1_1, CURL_HTTP_VERSION_1_0: .http1
         default: .other
         }
+    }
+}
+
+/// Origins that have answered by HTTP/1.
+///
+/// A connection to them that is used again and dies leaves open what became of the request.
+/// Belongs to the transfer thread.
+final class OlderOrigins {
+    /// At the bound all origins count as such.
+    private static let bound = 1_024
+
+    private var origins: Set<String> = []
+
+    func insert(_ origin: String) {
+        if self.origins.count < Self.bound { self.origins.insert(origin) }
+    }
+
+    func contains(_ origin: String) -> Bool {
+        self.origins.count >= Self.bound || self.origins.contains(origin)
     }
 }

@@ -20,7 +20,8 @@ package struct TransferFailure: Error, Sendable, Equatable, CustomStringConverti
         case timeout
         /// The deadline passed while the request waited in our own queue.
         case noTurn
-        /// The connection broke, or the server refused the stream as often as libcurl tried (RFC 9113 section 8.7).
+        /// The connection broke, also one that was kept from an earlier request, or the server
+        /// refused the stream as often as libcurl tried (RFC 9113 section 8.7).
         case connectionLost
         /// The server reset this stream after accepting it.
         case streamReset
@@ -91,7 +92,9 @@ extension TransferFailure {
         // libcurl 7.88 has no word for GOAWAY, and one for every other fault of this kind.
         case CURLE_HTTP2 where !hasDetail:
             .goAway
-        case CURLE_HTTP2, CURLE_PARTIAL_FILE, CURLE_GOT_NOTHING, CURLE_SEND_ERROR, CURLE_RECV_ERROR:
+        case CURLE_HTTP2, CURLE_PARTIAL_FILE, CURLE_GOT_NOTHING, CURLE_SEND_ERROR, CURLE_RECV_ERROR,
+            // It would have sent the request again, which was not allowed.
+            CURLE_SEND_FAIL_REWIND:
             .connectionLost
         default:
             .other

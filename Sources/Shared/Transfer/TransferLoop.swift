@@ -26,6 +26,7 @@ final class TransferLoop {
     /// All that were ever needed at once, kept for the next burst.
     private var handles: [EasyHandle] = []
     private var idle: [EasyHandle] = []
+    private let olderOrigins = OlderOrigins()
     private var inFlight = 0
     private var arrivals: [TransferTicket] = []
     private var results: [(ticket: TransferTicket, outcome: TransferOutcome)] = []
@@ -123,7 +124,7 @@ final class TransferLoop {
     }
 
     private func makeHandle() -> EasyHandle? {
-        guard let handle = EasyHandle(self.configuration) else {
+        guard let handle = EasyHandle(self.configuration, olderOrigins: self.olderOrigins) else {
             self.logger.error("libcurl gives no handle")
             return nil
         }

@@ -16,12 +16,25 @@ package final class HTTPStub: Sendable {
         package var type: String?
         /// Whether it says nothing at all, and keeps the connection.
         package var isSilent: Bool
+        /// Whether the connection stays open for another request.
+        package var keepsConnection: Bool
+        /// Whether it closes the connection instead of an answer.
+        package var hangsUp: Bool
 
-        package init(status: Int = 200, body: String, type: String? = nil, isSilent: Bool = false) {
+        package init(
+            status: Int = 200,
+            body: String,
+            type: String? = nil,
+            isSilent: Bool = false,
+            keepsConnection: Bool = false,
+            hangsUp: Bool = false
+        ) {
             self.status = status
             self.body = Array(body.utf8)
             self.type = type
             self.isSilent = isSilent
+            self.keepsConnection = keepsConnection
+            self.hangsUp = hangsUp
         }
     }
 
@@ -130,11 +143,14 @@ package final class HTTPStub: Sendable {
                 return state.answer
             }
             if answer.isSilent { return }
+            if answer.hangsUp { return context.close(promise: nil) }
             let type = answer.type.map { "content-type: \($0)\r\n" } ?? ""
+            let connection = answer.keepsConnection ? "keep-alive" : "close"
             let head =
                 "HTTP/1.1 \(answer.status) Said\r\n\(type)content-length: \(answer.body.count)\r\n"
-                + "connection: close\r\n\r\n"
+                + "connection: \(connection)\r\n\r\n"
             let bytes = ByteBuffer(bytes: Array(head.utf8) + answer.body)
+            if answer.keepsConnection { return context.writeAndFlush(self.wrapOutboundOut(bytes), promise: nil) }
             let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
             context.writeAndFlush(self.wrapOutboundOut(bytes)).whenComplete { _ in bound.value.close(promise: nil) }
         }

@@ -34,6 +34,8 @@ enum Fault: Sendable {
     case slow
     case silence
     case cut
+    /// As `cut`, by TCP's reset.
+    case sever
     case goAway
     /// An answer that no provider should give.
     case nonsense(Nonsense)
@@ -55,6 +57,7 @@ extension Fault {
         case .slow: .respondLater(accepted(), after: TimeAmount(slowDelay))
         case .silence: .silence
         case .cut: .cut
+        case .sever: .sever
         case .goAway: .goAway
         case .nonsense(let kind): .respond(SandboxResponse(kind, to: request))
         case .part(let status): .respondInPart(SandboxResponse(status, unfinished: #"{"reason":"Unregis"#))

@@ -72,6 +72,8 @@ final class HTTP1ConnectionHandler: ChannelInboundHandler {
             }
         case .silence:
             break
+        case .sever:
+            context.cutConnection(isReset: true)
         case .cut, .goAway, .refuse, .reset:
             // HTTP/1.1 has no word for the last three.
             context.cutConnection()

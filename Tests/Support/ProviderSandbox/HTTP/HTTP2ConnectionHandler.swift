@@ -1,6 +1,7 @@
 // Carillon · HTTP2ConnectionHandler.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Glibc
 import NIOCore
 import NIOHPACK
 import NIOHTTP2
@@ -155,6 +156,9 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         case .cut:
             self.isOpen = false
             context.cutConnection()
+        case .sever:
+            self.isOpen = false
+            context.cutConnection(isReset: true)
         case .goAway:
             self.isOpen = false
             let last = HTTP2StreamID(max(0, Int(stream) - 2))
@@ -195,7 +199,12 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
 
 extension ChannelHandlerContext {
     /// Closes the socket beneath TLS, so that the peer sees no close_notify.
-    func cutConnection() {
+    ///
+    /// - Parameter isReset: whether the peer gets TCP's RST in place of its FIN.
+    func cutConnection(isReset: Bool = false) {
+        if isReset, let socket = self.channel as? any SocketOptionProvider {
+            _ = socket.setSoLinger(linger(l_onoff: 1, l_linger: 0))
+        }
         guard let below = try? self.pipeline.syncOperations.context(handlerType: NIOSSLServerHandler.self) else {
             self.close(promise: nil)
             return

@@ -17,6 +17,8 @@ enum SandboxAnswer {
     case silence
     /// Drops the TCP connection with neither an answer nor TLS's farewell.
     case cut
+    /// The same by TCP's RST, so that what is on its way to the client is lost too.
+    case sever
     /// GOAWAY whose last stream is the one before this, then the connection is closed (RFC 9113 section 6.8).
     case goAway
     /// RST_STREAM with REFUSED_STREAM (RFC 9113 section 8.7).
