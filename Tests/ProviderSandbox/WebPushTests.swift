@@ -70,6 +70,47 @@ struct WebPushTests {
         data.base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
     }
 
+    /// A text as a push service gets it for a subscription (RFC 8291).
+    private static func encrypted(_ text: String, for id: String) throws -> [UInt8] {
+        let sandbox = try #require(SandboxScope.client).sandbox
+        let subscription =
+            try JSONSerialization.jsonObject(with: Data(sandbox.subscription(id).json.utf8)) as? [String: Any]
+        let keys = try #require(subscription?["keys"] as? [String: String])
+        func decoded(_ name: String) throws -> Data {
+            let text = try #require(keys[name]).replacing("-", with: "+").replacing("_", with: "/")
+            let padding = String(repeating: "=", count: (4 - text.count % 4) % 4)
+            return try #require(Data(base64Encoded: text + padding))
+        }
+        let browser = try P256.KeyAgreement.PublicKey(x963Representation: decoded("p256dh"))
+        let key = P256.KeyAgreement.PrivateKey()
+        let material = try key.sharedSecretFromKeyAgreement(with: browser).hkdfDerivedSymmetricKey(
+            using: SHA256.self, salt: decoded("auth"),
+            sharedInfo: Data("WebPush: info\0".utf8) + browser.x963Representation + key.publicKey.x963Representation,
+            outputByteCount: 32)
+        let salt = Data(repeating: 7, count: 16)
+        func derived(_ info: String, _ count: Int) -> SymmetricKey {
+            HKDF<SHA256>.deriveKey(
+                inputKeyMaterial: material, salt: salt, info: Data("Content-Encoding: \(info)\0".utf8),
+                outputByteCount: count)
+        }
+        let nonce = try derived("nonce", 12).withUnsafeBytes { try AES.GCM.Nonce(data: $0) }
+        let sealed = try AES.GCM.seal(Data(text.utf8) + [2], using: derived("aes128gcm", 16), nonce: nonce)
+        let head = salt + [0, 0, 0x10, 0, 65] + key.publicKey.x963Representation
+        return Array(head + sealed.ciphertext + sealed.tag)
+    }
+
+    @Test(
+        "The list of what came is JSON, whatever a message holds",
+        arguments: [("hello \"you\"\n", "hello \"you\"\n"), ("{", "{"), ("", ""), (#""quoted""#, "quoted")])
+    func texts(text: String, shown: String) async throws {
+        let client = try #require(SandboxScope.client)
+        let id = "plain-" + UUID().uuidString.lowercased()
+        let body = try Self.encrypted(text, for: id)
+        #expect(try await Self.send(id, Change("", 201) { $0.body = body }).status == 201)
+        let list = try #require(try await client.control("/received").value() as? [[String: Any]])
+        #expect(list.first { $0["token"] as? String == id }?["payload"] as? String == shown)
+    }
+
     @Test("What is right is taken, with a place of its own; what does not open is shown as nothing")
     func accepts() async throws {
         let client = try #require(SandboxScope.client)

@@ -128,10 +128,17 @@ final class ReceivedLog: Sendable {
             at: entry.at, sequence: number)
     }
 
-    /// A push service cannot read what it takes; whoever looks here can.
+    /// The body as JSON.
+    ///
+    /// A push service cannot read what it takes; the list shows it decrypted, as a JSON string if
+    /// it is no JSON.
     private static func payload(_ entry: Entry) -> [UInt8] {
         guard entry.provider == .webpush else { return entry.body }
-        return (try? SandboxSubscription.Keys(id: entry.token).open(entry.body)) ?? Array("null".utf8)
+        guard let text = try? SandboxSubscription.Keys(id: entry.token).open(entry.body) else {
+            return Array("null".utf8)
+        }
+        let isJSON = (try? JSONReader.parse(text)) != nil
+        return isJSON ? text : Array(JSONText.quoted(String(decoding: text, as: UTF8.self)).utf8)
     }
 
     var counts: Counts {

@@ -18,8 +18,8 @@ package struct ReceivedMessage: Sendable {
     package let token: String
     /// The request's headers in lower case, without the credential; an e-mail's header fields as they came, unfolded.
     package let headers: [String: String]
-    /// The request's body, JSON; for Web Push decrypted, and `null` if that cannot be done; of an e-mail sender, subject, text
-    /// and HTML.
+    /// The request's body, JSON; for Web Push decrypted, a JSON string if it is no JSON, and `null`
+    /// if it cannot be opened; of an e-mail sender, subject, text and HTML.
     package let payload: [UInt8]
     /// The request's body as it came.
     package let body: [UInt8]
