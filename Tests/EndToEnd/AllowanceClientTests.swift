@@ -3,6 +3,7 @@
 
 import Fixtures
 import JSON
+import Postgres
 import Services
 import Testing
 import Transfer
@@ -74,6 +75,29 @@ struct AllowanceClientTests {
             #expect(try await ada.send(.delete, "\(Self.inbox)/\(id)").status == 404)
             #expect(try await ada.send(.delete, Self.inbox).body["deletedCount"]?.integer == 4)
             #expect(try await ada.get(Self.inbox).body["totalCount"]?.integer == 0)
+        }
+    }
+
+    @Test(
+        "five devices a user, as its document has it: the sixth switches the stalest off, which upstream apps are told")
+    func fiveDevices() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible(environment: ["DEVICES_PER_USER": "5"])
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            for number in 1...6 {
+                let body = #"{"token":"t\#(number)","platform":2,"deviceName":"phone \#(number)"}"#
+                #expect(try await ada.send(.post, "/api/v1/devices", body).status == 200)
+            }
+            let active = try await stack.query("SELECT token FROM carillon.devices WHERE active ORDER BY token")
+            #expect(try active.map { try $0.text(0) } == ["t2", "t3", "t4", "t5", "t6"])
+            let rows = try await stack.query("SELECT id::text FROM carillon.devices WHERE NOT active")
+            let off = try #require(rows.first).text(0)
+            let events = try await stack.events()
+            #expect(events.count == 1)
+            let event = try #require(events.first)
+            #expect(event["event"] == "device_deactivated" && event["reason"] == "too_many_devices")
+            #expect(event["user"] == "ada" && event["app"] == "default" && event["platform"] == "android")
+            #expect(event["device"] == off && event["notification"] == "")
         }
     }
 

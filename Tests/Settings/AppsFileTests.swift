@@ -14,6 +14,7 @@ struct AppsFileTests {
               news:
                 fcm: {credentials: /etc/news.json, rate: 500}
                 shape: breaking-news
+                devices: 5
               family:
                 apns: {key: k.p8, key_id: K, team_id: T, topic: org.example}
                 shape:
@@ -23,6 +24,7 @@ struct AppsFileTests {
         #expect(apps.map(\.name) == ["news", "family"])
         #expect(apps[0].providers == ["fcm": ["credentials": "/etc/news.json", "rate": "500"]])
         #expect(apps[0].shape == .named("breaking-news"))
+        #expect(apps.map(\.devices) == [5, nil])
         #expect(apps[1].providers["apns"]?["topic"] == "org.example")
         guard case .members(let members) = apps[1].shape else {
             Issue.record("the shape has no members")
@@ -43,6 +45,7 @@ struct AppsFileTests {
                     fcm: hunter2
                     apns: {key: [hunter2]}
                     shape: [hunter2]
+                    devices: 101
                 """)
         }
         #expect(
@@ -52,6 +55,7 @@ struct AppsFileTests {
                 "line 5: app two: fcm: expected settings",
                 "line 6: app two: apns.key must be text",
                 "line 7: app two: shape must be a name, or keys and their sources",
+                "line 8: app two: devices must be a whole number from 1 to 100",
             ])
         #expect(throws: AppsFaults.self) { try AppsFile.parse("a: [") }
         #expect(throws: AppsFaults.self) { try AppsFile.parse("") }

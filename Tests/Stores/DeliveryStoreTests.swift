@@ -13,7 +13,7 @@ struct DeliveryStoreTests {
     func facts() async throws {
         try await Samples.withStores { pool in
             let deliveries = DeliveryStore(pool: pool)
-            let device = try await DeviceStore(pool: pool).register(Samples.device(user: "a", token: "t"))
+            let device = try await DeviceStore(pool: pool).register(Samples.device(user: "a", token: "t")).device
             let notification = Samples.notification(1, user: "a") { $0.extras.badge = 7 }
             _ = try await NotificationStore(pool: pool).store([notification], areRepeats: false)
             let unknown = NotificationID(high: 1, low: 2)
@@ -22,7 +22,7 @@ struct DeliveryStoreTests {
             ])
             #expect(found[0]?.device.token == "t")
             #expect(found[0]?.notification.extras.badge == 7)
-            #expect(found[0]?.unread == 1)
+            #expect(found[0]?.unseen == 1)
             #expect(found[0]?.wasAccepted == false)
             #expect(found[1] == nil)
 
@@ -93,9 +93,10 @@ struct DeliveryStoreTests {
             let store = NotificationStore(pool: pool)
             let deliveries = DeliveryStore(pool: pool)
             let devices = DeviceStore(pool: pool)
-            let phone = try await devices.register(Samples.device(user: "a", token: "phone", name: "phone"))
-            let tablet = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet"))
+            let phone = try await devices.register(Samples.device(user: "a", token: "phone", name: "phone")).device
+            let tablet = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet")).device
             let late = try await devices.register(Samples.device(user: "a", token: "late", name: "late", at: 120))
+                .device
             let batch = (1...12).map { number in
                 Samples.notification(number, user: "a") {
                     $0.channels = [.push]

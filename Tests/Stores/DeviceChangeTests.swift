@@ -22,7 +22,7 @@ struct DeviceChangeTests {
             _ = try await devices.registerReplacing(Self.device("t2", deviceID: "tablet", at: 1))
             _ = try await devices.registerReplacing(Self.device("t3", deviceID: nil, at: 2))
             _ = try await devices.registerReplacing(Self.device("t4", user: "b", deviceID: "phone", at: 3))
-            let again = try await devices.registerReplacing(Self.device("t5", deviceID: "phone", at: 4))
+            let again = try await devices.registerReplacing(Self.device("t5", deviceID: "phone", at: 4)).device
             #expect(again.token == "t5")
             #expect(try await devices.list(user: "a").map(\.token) == ["t5", "t3", "t2"])
             #expect(try await devices.list(user: "b").map(\.token) == ["t4"])
@@ -67,7 +67,7 @@ struct DeviceChangeTests {
     func touching() async throws {
         try await Samples.withStores { pool in
             let devices = DeviceStore(pool: pool)
-            let mine = try await devices.register(Self.device("t1", deviceID: nil))
+            let mine = try await devices.register(Self.device("t1", deviceID: nil)).device
             _ = try await devices.register(Self.device("t2", user: "b", deviceID: nil))
             let later = Samples.start + .seconds(60)
             let seen = try await devices.touch(

@@ -13,8 +13,8 @@ struct DeviceStoreTests {
     func ownership() async throws {
         try await Samples.withStores { pool in
             let devices = DeviceStore(pool: pool)
-            let first = try await devices.register(Samples.device(user: "a", token: "t"))
-            let second = try await devices.register(Samples.device(user: "b", token: "t", at: 1))
+            let first = try await devices.register(Samples.device(user: "a", token: "t")).device
+            let second = try await devices.register(Samples.device(user: "b", token: "t", at: 1)).device
             #expect(second.id == first.id)
             #expect(try await devices.list(user: "a").isEmpty)
             #expect(try await devices.list(user: "b").map(\.token) == ["t"])
@@ -23,21 +23,43 @@ struct DeviceStoreTests {
         }
     }
 
-    @Test("the same name is replaced; of six devices the stalest is switched off")
+    @Test("the same name is replaced; of those beyond an app's limit the stalest is switched off")
     func limits() async throws {
         try await Samples.withStores { pool in
-            let devices = DeviceStore(pool: pool)
+            let devices = DeviceStore(pool: pool, limits: DeviceLimits(ofApps: ["default": 5]))
             _ = try await devices.register(Samples.device(user: "a", token: "old", name: "phone"))
             _ = try await devices.register(Samples.device(user: "a", token: "new", name: "phone", at: 1))
             #expect(try await devices.list(user: "a").map(\.token) == ["new"])
-            for number in 2...6 {
-                _ = try await devices.register(Samples.device(user: "a", token: "t\(number)", at: Int64(number)))
+            for number in 2...5 {
+                let registration = try await devices.register(
+                    Samples.device(user: "a", token: "t\(number)", at: Int64(number)))
+                #expect(registration.switchedOff.isEmpty)
             }
+            let last = try await devices.register(Samples.device(user: "a", token: "t6", at: 6))
+            #expect(last.device.isActive && last.switchedOff.map(\.token) == ["new"])
+            #expect(last.switchedOff.first?.deactivatedReason == "too_many_devices")
             let active = try await RecipientStore(pool: pool).activeDevices(["a"])[ExactText("a")]?.map(\.token)
                 .sorted()
             #expect(active == ["t2", "t3", "t4", "t5", "t6"])
             let stale = try await devices.list(user: "a").first { $0.token == "new" }
             #expect(stale?.deactivatedReason == "too_many_devices")
+        }
+    }
+
+    @Test("each app has a limit of its own, and devices of others do not count")
+    func limitsOfApps() async throws {
+        try await Samples.withStores { pool in
+            let devices = DeviceStore(pool: pool, limits: DeviceLimits(standard: 3, ofApps: ["news": 1]))
+            for number in 1...4 {
+                for app in ["default", "news"] {
+                    var device = Samples.device(user: "a", token: "t\(number)", at: Int64(number))
+                    device.app = app
+                    _ = try await devices.register(device)
+                }
+            }
+            let active = try await devices.list(user: "a").filter(\.isActive).map { "\($0.app) \($0.token)" }
+            #expect(active.sorted() == ["default t2", "default t3", "default t4", "news t4"])
+            #expect(DeviceLimits().limit(of: "default") == 20)
         }
     }
 
@@ -56,7 +78,7 @@ struct DeviceStoreTests {
     func audited() async throws {
         try await Samples.withStores { pool in
             let devices = DeviceStore(pool: pool)
-            let first = try await devices.register(Samples.device(user: "a", token: "t", name: "phone"))
+            let first = try await devices.register(Samples.device(user: "a", token: "t", name: "phone")).device
             _ = try await devices.register(Samples.device(user: "a", token: "t", name: "phone", at: 1))
             var expected = ["a registered new"]
             #expect(try await Self.audit(pool) == expected)
@@ -98,7 +120,7 @@ struct DeviceStoreTests {
     @Test("the device that is one too many, and the older token of a device, are in the audit")
     func auditOfLimits() async throws {
         try await Samples.withStores { pool in
-            let devices = DeviceStore(pool: pool)
+            let devices = DeviceStore(pool: pool, limits: DeviceLimits(standard: 5))
             for number in 1...6 {
                 _ = try await devices.register(Samples.device(user: "a", token: "t\(number)", at: Int64(number)))
             }
@@ -120,7 +142,7 @@ struct DeviceStoreTests {
         try await Samples.withStores { pool in
             let devices = DeviceStore(pool: pool)
             let deliveries = DeliveryStore(pool: pool)
-            let device = try await devices.register(Samples.device(user: "a", token: "t", at: 100))
+            let device = try await devices.register(Samples.device(user: "a", token: "t", at: 100)).device
             var settlement = DeliveryStore.Settlement()
             settlement.deadTokens = [(device.id, "Unregistered", Samples.start + .seconds(50))]
             #expect(try await deliveries.settle(settlement).devices.isEmpty)

@@ -21,10 +21,22 @@ struct UserStoreTests {
             }
             for _ in 0..<2 {
                 let devices = try await users.put(records)
-                #expect(devices.map { $0.map(\.token) } == [["t-b"], ["t-a"], []])
+                #expect(devices.map { $0.map(\.device.token) } == [["t-b"], ["t-a"], []])
             }
             #expect(try await TopicStore(pool: pool).topics(user: "a", limit: 10) == ["news"])
             #expect(try await PreferenceStore(pool: pool).preferences(user: "c")["x"]?.push == false)
+        }
+    }
+
+    @Test("a record with more devices than its app takes keeps those of the limit, and says which are off")
+    func tooManyDevices() async throws {
+        try await Samples.withStores { pool in
+            let users = UserStore(pool: pool, limits: DeviceLimits(standard: 2))
+            var record = UserRecord(user: "a")
+            record.devices = (1...3).map { Samples.device(user: "a", token: "t\($0)", at: Int64($0)) }
+            let registrations = try #require(try await users.put([record]).first)
+            #expect(registrations.map(\.device.isActive) == [false, true, true])
+            #expect(registrations.flatMap(\.switchedOff).map(\.token) == ["t1"])
         }
     }
 

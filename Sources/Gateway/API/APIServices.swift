@@ -59,6 +59,9 @@ package struct APIServices: Sendable {
     package let statistics: StatisticsService
     package let clientReports: ClientReportStore
     let inboxPages: InboxPageCache
+    /// Those that devices and a job's `platform` may name.
+    let providers: KnownProviders
+    private let events: EventTeller
     let userFields: UserFields
 
     /// The catalog of this moment; what answers one call takes it once.
@@ -109,6 +112,7 @@ package struct APIServices: Sendable {
         statistics: StatisticsStore,
         clientReports: ClientReportStore,
         providers: KnownProviders,
+        events: EventTeller = EventTeller(),
         inboxPages: InboxPageCache
     ) {
         self.credentials = credentials
@@ -153,6 +157,8 @@ package struct APIServices: Sendable {
         self.statistics = StatisticsService(store: statistics, now: now)
         self.clientReports = clientReports
         self.inboxPages = inboxPages
+        self.providers = providers
+        self.events = events
         self.userFields = UserFields(
             catalogs: catalogs, now: now, webPushOrigins: webPushOrigins, appOrigins: appOrigins, providers: providers)
     }
@@ -167,5 +173,30 @@ package struct APIServices: Sendable {
         for lane in lanes where try await self.jobs.length(lane) >= JobStream.highWaterMark {
             throw Problem(.serviceUnavailable, "too many jobs wait in lane \(lane.rawValue)", retryAfter: 5)
         }
+    }
+}
+
+extension APIServices {
+    /// Registers a device, and tells upstream apps which ones were switched off for it.
+    ///
+    /// - Parameters:
+    ///   - replacing: whether what its `deviceID` had registered before goes.
+    ///   - silenced: whether its user has switched it off; nil keeps what the user said before.
+    package func register(_ device: Device, replacing: Bool = false, silenced: Bool? = nil) async throws -> Device {
+        let registration =
+            replacing
+            ? try await self.devices.registerReplacing(device, silenced: silenced)
+            : try await self.devices.register(device, silenced: silenced)
+        await self.tell([registration])
+        return registration.device
+    }
+
+    /// Tells upstream apps which devices were switched off.
+    func tell(_ registrations: [DeviceStore.Registration]) async {
+        let now = self.now()
+        await self.events.tell(
+            registrations.flatMap(\.switchedOff).map { device in
+                LifecycleEvent(.deviceDeactivated, device, at: now, reason: device.deactivatedReason ?? "")
+            })
     }
 }

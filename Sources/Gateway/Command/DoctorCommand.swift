@@ -69,7 +69,7 @@ struct DoctorCommand: AsyncParsableCommand {
             report.add(self.certificate(settings))
             report.add(await self.keySet(settings.authentication))
             report.add(self.webPushKey(settings))
-            let files = [self.options.config, settings.tlsKey, settings.webPush.key].compactMap(\.self)
+            let files = [self.options.config, settings.tlsKey, settings.devices.webPushKey].compactMap(\.self)
             report.add(files.compactMap { FileFacts(path: $0).finding })
             try report.end(self.output)
         }
@@ -128,7 +128,7 @@ struct DoctorCommand: AsyncParsableCommand {
     }
 
     private func webPushKey(_ settings: GatewaySettings) -> [Finding] {
-        guard let path = settings.webPush.key else { return [] }
+        guard let path = settings.devices.webPushKey else { return [] }
         let remedy = "VAPID_KEY must name the file of a P-256 key; docs/providers.md#web-push"
         guard let file = FileManager.default.contents(atPath: path) else {
             return [Finding(.fail, "web push key", "\(path) cannot be read", mend: remedy)]

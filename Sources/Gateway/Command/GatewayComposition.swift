@@ -47,17 +47,15 @@ enum GatewayComposition {
                 keyFile: settings.tlsKey ?? ""
             )
         }
-        let webPushKey = await reader.load("VAPID_KEY", isSet: settings.webPush.key != nil) {
-            guard let file = FileManager.default.contents(atPath: settings.webPush.key ?? "") else {
+        let webPushKey = await reader.load("VAPID_KEY", isSet: settings.devices.webPushKey != nil) {
+            guard let file = FileManager.default.contents(atPath: settings.devices.webPushKey ?? "") else {
                 throw VAPIDKey.Fault("the file cannot be read")
             }
             return try VAPIDKey(file: Array(file))
         }
-        let appOrigins = await reader.load("APPS", isSet: settings.webPush.appsFile != nil) {
-            try AppsFile.webPushOrigins(path: settings.webPush.appsFile ?? "")
-        }
+        let deviceRules = await reader.load("APPS", isSet: true) { try settings.devices.rules() }
         try reader.finish()
-        guard let catalog else { return }
+        guard let catalog, let deviceRules else { return }
 
         LogOutput.bootstrap(format: settings.common.logFormat, level: settings.common.logLevel)
         let usage = ProcessUsage()
@@ -102,7 +100,7 @@ enum GatewayComposition {
         )
         let notifications = NotificationStore(pool: pool)
         let inbox = InboxStore(pool: pool)
-        let users = UserStore(pool: pool)
+        let users = UserStore(pool: pool, limits: deviceRules.limits)
         let zones = ZoneDatabase()
         let presence = PresenceRegistry(connection: redis, keys: keys)
         let unconfirmed = UnconfirmedSet(connection: redis, keys: keys)
@@ -169,7 +167,7 @@ enum GatewayComposition {
             eventLoop: eventLoops.next(),
             logger: logger
         )
-        let keyFile = settings.webPush.key ?? ""
+        let keyFile = settings.devices.webPushKey ?? ""
         let webPushKeyFile = webPushKey.map {
             WebPushKeyFile($0, logger: logger) { FileManager.default.contents(atPath: keyFile).map { Array($0) } }
         }
@@ -184,7 +182,7 @@ enum GatewayComposition {
                 inbox: inbox,
                 inboxService: inboxService,
                 notifications: notifications,
-                devices: DeviceStore(pool: pool),
+                devices: DeviceStore(pool: pool, limits: deviceRules.limits),
                 preferences: PreferenceStore(pool: pool),
                 users: users,
                 exports: UserExportStore(pool: pool),
@@ -227,8 +225,8 @@ enum GatewayComposition {
                 checkDatabase: { _ = try await pool.query("SELECT 1", timeout: .seconds(1)) },
                 now: now,
                 webPushKey: webPushKeyFile,
-                webPushOrigins: settings.webPush.origins,
-                appOrigins: appOrigins ?? [:],
+                webPushOrigins: deviceRules.origins,
+                appOrigins: deviceRules.appOrigins,
                 unsubscribeLinks: settings.authentication.secrets.first.map {
                     UnsubscribeLinks(secret: $0, previousSecret: settings.authentication.secrets.dropFirst().first)
                 },
@@ -242,6 +240,7 @@ enum GatewayComposition {
                 statistics: StatisticsStore(pool: pool),
                 clientReports: ClientReportStore(pool: pool),
                 providers: providers,
+                events: events,
                 inboxPages: inboxPages
             ),
             errors: CompatibilityRouter.errors

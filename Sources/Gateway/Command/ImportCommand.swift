@@ -59,15 +59,13 @@ struct ImportCommand: AsyncParsableCommand {
             let catalog = await CommandClients.catalog(reader, isRequired: true)
             var redis: RedisConfiguration?
             if reader.text("REDIS_URL") != nil { redis = await CommandClients.redis(reader, name: "import") }
-            let webPush = WebPushSettings(reader)
-            let appOrigins = await reader.load("APPS", isSet: webPush.appsFile != nil) {
-                try AppsFile.webPushOrigins(path: webPush.appsFile ?? "")
-            }
+            let devices = DeviceSettings(reader)
+            let rules = await reader.load("APPS", isSet: true) { try devices.rules() }
             try reader.finish()
-            guard let catalog else { return }
+            guard let catalog, let rules else { return }
             let providers = await self.providers(redis)
             try await CommandClients.withDatabase(configuration) { pool in
-                try await self.take(catalog, webPush.origins, appOrigins ?? [:], providers, pool)
+                try await self.take(catalog, rules, providers, pool)
             }
         }
     }
@@ -90,8 +88,7 @@ struct ImportCommand: AsyncParsableCommand {
 
     private func take(
         _ catalog: Catalog,
-        _ origins: WebPushOrigins,
-        _ appOrigins: [String: WebPushOrigins],
+        _ rules: DeviceRules,
         _ providers: KnownProviders,
         _ pool: PostgresPool
     ) async throws {
@@ -99,8 +96,8 @@ struct ImportCommand: AsyncParsableCommand {
             Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
         }
         let fields = UserFields(
-            catalogs: CatalogRegister(catalog, now: now), now: now, webPushOrigins: origins, appOrigins: appOrigins,
-            providers: providers)
+            catalogs: CatalogRegister(catalog, now: now), now: now, webPushOrigins: rules.origins,
+            appOrigins: rules.appOrigins, providers: providers)
         let isTerminal = isatty(STDERR_FILENO) == 1
         var lines: LineReader
         do {
@@ -111,7 +108,7 @@ struct ImportCommand: AsyncParsableCommand {
         defer { lines.close() }
         var users = UserImport(
             fields: fields,
-            store: UserStore(pool: pool),
+            store: UserStore(pool: pool, limits: rules.limits),
             report: { Terminal.error("line \($0): \($1)") },
             progress: { tally in
                 let text = "\(tally.users) users of \(tally.lines) lines"

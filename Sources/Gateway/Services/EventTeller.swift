@@ -4,7 +4,7 @@
 import CoreMetrics
 package import Logging
 import Metrics
-import Model
+package import Model
 package import Redis
 package import Streams
 
@@ -47,7 +47,7 @@ package struct EventTeller: Sendable {
     }
 
     /// Writes events.
-    func tell(_ events: [LifecycleEvent]) async {
+    package func tell(_ events: [LifecycleEvent]) async {
         guard let log, let connection, !events.isEmpty else { return }
         do throws(RedisError) {
             try await log.append(events, on: connection)

@@ -58,3 +58,22 @@ package struct Device: Sendable, Equatable {
     /// Whether a token stands for a topic of FCM's: who registers one passes a user's notifications on to others.
     package static func isTopic(_ token: String) -> Bool { token.utf8.starts(with: Self.topicPrefix.utf8) }
 }
+
+/// How many active devices a user may have with each app.
+package struct DeviceLimits: Sendable {
+    /// What a setting may say: the calls that list devices show no more.
+    package static let allowed = 1...100
+
+    private let standard: Int
+    private let ofApps: [String: Int]
+
+    /// - Parameters:
+    ///   - standard: of apps that say nothing.
+    ///   - ofApps: of those that do, by their names.
+    package init(standard: Int = 20, ofApps: [String: Int] = [:]) {
+        self.standard = standard
+        self.ofApps = ofApps
+    }
+
+    package func limit(of app: String) -> Int { self.ofApps[app] ?? self.standard }
+}

@@ -17,6 +17,9 @@ package struct LifecycleEvent: Sendable, Equatable {
         case summarised
         /// A provider said that a device's token is dead, and it was switched off.
         case tokenInvalid = "token_invalid"
+        /// A device was switched off, as its user has registered others since; no notification has
+        /// a part in it.
+        case deviceDeactivated = "device_deactivated"
 
         /// What it is called that a notification has come to that status; nil for those that it passes.
         package init?(ending status: NotificationStatus) {
@@ -86,5 +89,12 @@ package struct LifecycleEvent: Sendable, Equatable {
         self.device = way.device
         self.platform = way.platform
         self.app = way.app
+    }
+
+    /// What became of a device, in which no notification has a part.
+    package init(_ kind: Kind, _ device: Device, at: Timestamp, reason: String) {
+        let label = NotificationLabel(
+            id: NotificationID(high: 0, low: 0), user: device.user, type: "", category: nil, org: "", job: nil)
+        self.init(kind, label, at: at, channel: .push, device: device, reason: reason)
     }
 }

@@ -23,6 +23,8 @@ package struct AppSettings: Sendable, Equatable {
     /// By provider, then by setting.
     package var providers: [String: [String: String]] = [:]
     package var shape = Shape.named("standard")
+    /// How many active devices a user may have with it; nil for what holds for all apps.
+    package var devices: Int?
 
     package init(name: String) {
         self.name = name

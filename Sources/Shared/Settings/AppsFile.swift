@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import FoundationEssentials
-package import Model
+import Model
 import Yams
 
 /// What is wrong with a file of apps: every fault, with its line.
@@ -52,23 +52,6 @@ package enum AppsFile {
         return apps
     }
 
-    /// Reads which push services subscriptions may name, by app, of the apps that say so.
-    ///
-    /// - Throws: ``AppsFaults``.
-    package static func webPushOrigins(path: String) throws(AppsFaults) -> [String: WebPushOrigins] {
-        var origins: [String: WebPushOrigins] = [:]
-        var faults: [String] = []
-        for app in try self.load(path: path) {
-            do throws(WebPushOrigins.Fault) {
-                origins[app.name] = try app.webPushOrigins()
-            } catch {
-                faults.append("app \(app.name): webpush.origins \(error)")
-            }
-        }
-        guard faults.isEmpty else { throw AppsFaults(faults: faults) }
-        return origins
-    }
-
     private static func app(_ key: Node, _ node: Node, _ faults: inout [String]) -> AppSettings? {
         guard let name = key.string, (1...self.longestName).contains(name.unicodeScalars.count) else {
             faults.append(self.fault(key, "an app's name has 1 to \(self.longestName) characters"))
@@ -83,6 +66,15 @@ package enum AppsFile {
             let provider = entry.string ?? "?"
             if provider == "shape" {
                 app.shape = self.shape(value, "app \(name): shape", &faults) ?? app.shape
+                continue
+            }
+            if provider == "devices" {
+                app.devices = value.int.flatMap { DeviceLimits.allowed.contains($0) ? $0 : nil }
+                if app.devices == nil {
+                    let (least, most) = (DeviceLimits.allowed.lowerBound, DeviceLimits.allowed.upperBound)
+                    faults.append(
+                        self.fault(value, "app \(name): devices must be a whole number from \(least) to \(most)"))
+                }
                 continue
             }
             guard let settings = value.mapping else {

@@ -19,7 +19,7 @@ package struct GatewaySettings: Sendable {
     package let protection: ProtectionSettings
     /// Which of Apple's services the tokens of clients are of that do not say so.
     package let apnsEnvironment: DispatcherSettings.APNSEnvironment
-    package let webPush: WebPushSettings
+    package let devices: DeviceSettings
     /// Bytes of answered inbox pages that are kept in memory.
     package let inboxCacheBytes: Int
 
@@ -38,7 +38,7 @@ package struct GatewaySettings: Sendable {
         self.authentication = AuthenticationSettings(reader)
         self.protection = ProtectionSettings(reader)
         self.apnsEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
-        self.webPush = WebPushSettings(reader)
+        self.devices = DeviceSettings(reader)
         self.inboxCacheBytes = reader.integer("INBOX_CACHE_MB", default: 64, in: 0...65_536) << 20
     }
 }

@@ -12,10 +12,11 @@ extension DeviceStore {
     /// registrations go: of two at once, the later stays whichever ends first.
     ///
     /// - Parameter silenced: as in ``register(_:silenced:)``.
-    /// - Returns: the device as it is stored.
-    package func registerReplacing(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Device {
-        let stored = try await self.register(device, silenced: silenced)
-        guard let deviceID = device.deviceID else { return stored }
+    package func registerReplacing(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Registration
+    {
+        let registration = try await self.register(device, silenced: silenced)
+        guard let deviceID = device.deviceID else { return registration }
+        let stored = registration.device
         // Afterwards, and on its own: a crash in between leaves one token too many, which the next registration removes.
         _ = try await self.pool.query(
             DeviceAudit.noting(
@@ -28,7 +29,7 @@ extension DeviceStore {
             .text(device.user), .text(device.app), .text(device.provider.rawValue), .text(deviceID),
             .timestamptz(stored.registeredAt.microseconds), .uuid(stored.id.halves)
         )
-        return stored
+        return registration
     }
 
     /// Devices whose token is another than before.

@@ -6,29 +6,44 @@ package import Postgres
 
 /// Users' devices; every change of a token is a row of the audit.
 package struct DeviceStore: Sendable {
-    /// How many active devices a user may have; the stalest goes.
-    package static let limit = 5
+    /// What a registration came to.
+    package struct Registration: Sendable {
+        /// The device as it is stored, with the id that it keeps.
+        package internal(set) var device: Device
+        /// The user's other devices of the app that were switched off, as there were too many.
+        package let switchedOff: [Device]
+    }
 
     let pool: PostgresPool
+    private let limits: DeviceLimits
 
-    package init(pool: PostgresPool) {
+    package init(pool: PostgresPool, limits: DeviceLimits = DeviceLimits()) {
         self.pool = pool
+        self.limits = limits
     }
 
     /// Registers a device.
     ///
-    /// A token that is known for the app is moved to this user; another device of the same user, app, platform and name is
-    /// replaced. Past the limit, the device that was used the longest ago is switched off.
+    /// A token that is known for the app is moved to this user; another device of the same user,
+    /// app, platform and name is replaced. Past the app's limit, the user's devices of the app that
+    /// were used the longest ago are switched off.
     ///
     /// - Parameter silenced: whether its user has switched it off; nil keeps what the user said before.
-    /// - Returns: the device as it is stored, with the id that it keeps.
-    package func register(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Device {
-        let results = try await self.pool.run(
-            Self.lock(user: device.user) + Self.registration(of: device, silenced: silenced))
-        guard results.count == 5, let row = results[3].first else {
-            throw PostgresError(.decoding, "a registration gave no row")
-        }
-        return try DeviceColumns.read(row)
+    package func register(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Registration {
+        let statements = Self.registration(
+            of: device, limit: self.limits.limit(of: device.app), silenced: silenced)
+        let results = try await self.pool.run(Self.lock(user: device.user) + statements)
+        return try Self.registration(results[...])
+    }
+
+    /// Reads what the statements of ``registration(of:limit:silenced:)`` gave, the last of `results`.
+    static func registration(_ results: ArraySlice<PostgresResult>) throws(PostgresError) -> Registration {
+        let own = results.suffix(Self.statementsOfRegistration)
+        guard own.count == Self.statementsOfRegistration, let stored = own.dropFirst().first?.first, let last = own.last
+        else { throw PostgresError(.decoding, "a registration gave no row") }
+        var switchedOff: [Device] = []
+        for row in last { switchedOff.append(try DeviceColumns.read(row)) }
+        return Registration(device: try DeviceColumns.read(stored), switchedOff: switchedOff)
     }
 
     /// Makes the user known, and makes two registrations of one user take turns, so that the limit holds.
@@ -39,8 +54,11 @@ package struct DeviceStore: Sendable {
         ]
     }
 
-    /// Registers a device while its user is locked; the second result is its row.
-    static func registration(of device: Device, silenced: Bool? = nil) -> [PostgresStatement] {
+    static let statementsOfRegistration = 3
+
+    /// Registers a device while its user is locked: removes what it replaces, stores it, and
+    /// switches off what is too many.
+    static func registration(of device: Device, limit: Int, silenced: Bool? = nil) -> [PostgresStatement] {
         [
             PostgresStatement(
                 DeviceAudit.noting(
@@ -67,22 +85,34 @@ package struct DeviceStore: Sendable {
                 ]
             ),
             PostgresStatement(
-                DeviceAudit.noting(
-                    """
-                    UPDATE carillon.devices SET active = false, deactivated_reason = 'too_many_devices'
-                    WHERE id IN (
-                        SELECT id FROM carillon.devices WHERE user_id = $1 AND active
-                        ORDER BY last_used_at DESC, id OFFSET $2
-                    )
-                    RETURNING id, user_id, provider
-                    """,
-                    at: "$3", .deactivated, .tooManyDevices),
+                Self.switchOff,
                 [
-                    .text(device.user), .int8(Int64(Self.limit)), .timestamptz(device.registeredAt.microseconds),
+                    .text(device.user), .int8(Int64(limit)), .timestamptz(device.registeredAt.microseconds),
+                    .text(device.app),
                 ]
             ),
         ]
     }
+
+    /// Switches off what is too many.
+    ///
+    /// $1: user, $2: how many stay, $3: when, $4: app. Rows: the devices that were switched off.
+    private static let switchOff = """
+        WITH x AS (
+            UPDATE carillon.devices d
+            SET active = false, deactivated_reason = '\(DeviceAudit.Reason.tooManyDevices.rawValue)'
+            WHERE d.id IN (
+                SELECT id FROM carillon.devices WHERE user_id = $1 AND app = $4 AND active
+                ORDER BY last_used_at DESC, id OFFSET $2
+            )
+            RETURNING \(DeviceColumns.list)
+        ),
+        told AS (
+            \(DeviceAudit.insert)
+            \(DeviceAudit.rows(from: "x", at: "$3", .deactivated, .tooManyDevices))
+        )
+        SELECT \(DeviceColumns.list) FROM x d
+        """
 
     /// Why a token is registered, by the row `x` that is stored and what was there before, `o`.
     private static let reason = """

@@ -24,17 +24,20 @@ package struct UserRecord: Sendable {
 /// Users as a whole.
 package struct UserStore: Sendable {
     private let pool: PostgresPool
+    private let limits: DeviceLimits
 
-    package init(pool: PostgresPool) {
+    package init(pool: PostgresPool, limits: DeviceLimits = DeviceLimits()) {
         self.pool = pool
+        self.limits = limits
     }
 
     /// Stores records as one transaction in one round trip.
     ///
-    /// - Returns: the devices of each as they are stored now, in the order of the records.
-    package func put(_ records: [UserRecord]) async throws(PostgresError) -> [[Device]] {
+    /// - Returns: what the registrations of each came to, in the order of the records.
+    package func put(_ records: [UserRecord]) async throws(PostgresError) -> [[DeviceStore.Registration]] {
         var statements: [PostgresStatement] = []
-        var places: [(record: Int, statement: Int)] = []
+        // Each registration's statements end before `end`.
+        var places: [(record: Int, end: Int)] = []
         // In order of user, so that two of these never wait for each other crosswise.
         let order = records.indices.sorted { ExactText(records[$0].user) < ExactText(records[$1].user) }
         for index in order {
@@ -46,8 +49,8 @@ package struct UserStore: Sendable {
             }
             statements += PreferenceStore.statements(user: record.user, preferences: record.preferences)
             for device in record.devices {
-                places.append((index, statements.count + 1))
-                statements += DeviceStore.registration(of: device)
+                statements += DeviceStore.registration(of: device, limit: self.limits.limit(of: device.app))
+                places.append((index, statements.count))
             }
             if !record.topics.isEmpty {
                 statements.append(TopicStore.subscription(user: record.user, topics: record.topics))
@@ -56,14 +59,20 @@ package struct UserStore: Sendable {
         let results = try await self.pool.run(statements)
         let wishing = records.filter { $0.settings != nil || !$0.preferences.isEmpty }.map(\.user)
         if !wishing.isEmpty { try await self.pool.run([PreferenceStore.reconsiderReleases(users: wishing)]) }
-        var devices = [[Device]](repeating: [], count: records.count)
+        var registrations = [[DeviceStore.Registration]](repeating: [], count: records.count)
         for place in places {
-            guard results.indices.contains(place.statement), let row = results[place.statement].first else {
-                throw PostgresError(.decoding, "a registration gave no row")
-            }
-            devices[place.record].append(try DeviceColumns.read(row))
+            registrations[place.record].append(try DeviceStore.registration(results.prefix(place.end)))
         }
-        return devices
+        // A device of the record may have been switched off by a later one.
+        for index in registrations.indices {
+            let off = registrations[index].flatMap(\.switchedOff)
+            for place in registrations[index].indices {
+                if let device = off.first(where: { $0.id == registrations[index][place].device.id }) {
+                    registrations[index][place].device = device
+                }
+            }
+        }
+        return registrations
     }
 
     /// Notes when users were last here; an older moment than the one noted changes nothing.

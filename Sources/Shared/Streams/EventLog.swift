@@ -45,7 +45,7 @@ package struct EventLog: Sendable {
         bytes += self.head
         Self.write(0, event.kind.rawValue, to: &bytes)
         Self.write(1, event.at.rfc3339, to: &bytes)
-        Self.write(2, label.id.description, to: &bytes)
+        Self.write(2, label.id.halves == (0, 0) ? nil : label.id.description, to: &bytes)
         Self.write(3, label.job, to: &bytes)
         Self.write(4, label.user, to: &bytes)
         Self.write(5, label.org, to: &bytes)

@@ -7,8 +7,8 @@ import Transfer
 
 extension Stack {
     /// Starts both programs.
-    func startCompatible() async throws -> Gateway {
-        let gateway = try await self.startGateway()
+    func startCompatible(environment: [String: String] = [:]) async throws -> Gateway {
+        let gateway = try await self.startGateway(environment: environment)
         _ = try await self.startDispatcher()
         return gateway
     }

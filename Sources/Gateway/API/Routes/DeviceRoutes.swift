@@ -27,7 +27,7 @@ struct DeviceRoutes {
         let device = self.services.userFields.device(&body, user: user, allowsTopics: context.isService)
         try body.finish()
         guard let device else { throw Problem(.badRequest, "fields are missing") }
-        let stored = try await self.services.devices.register(device)
+        let stored = try await self.services.register(device)
         var writer = JSONWriter()
         Self.write(stored, to: &writer)
         return .json(writer, status: .created)

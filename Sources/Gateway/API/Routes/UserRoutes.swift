@@ -33,12 +33,13 @@ struct UserRoutes {
         } catch {
             throw Problem(.unprocessableContent, "some fields are at fault", faults: error.faults)
         }
-        let devices = try await self.services.users.put([record]).first ?? []
+        let registrations = try await self.services.users.put([record]).first ?? []
+        await self.services.tell(registrations)
         return Response.object { writer in
             writer.member("user_id", user)
             writer.key("devices")
             writer.beginArray()
-            for device in devices { DeviceRoutes.write(device, to: &writer) }
+            for registration in registrations { DeviceRoutes.write(registration.device, to: &writer) }
             writer.endArray()
         }
     }

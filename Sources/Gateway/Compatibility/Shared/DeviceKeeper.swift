@@ -41,7 +41,7 @@ struct DeviceKeeper {
         device.deviceID = registration.deviceID
         device.appVersion = registration.appVersion
         device.locale = registration.locale
-        return try await self.services.devices.registerReplacing(device, silenced: registration.isSilenced)
+        return try await self.services.register(device, replacing: true, silenced: registration.isSilenced)
     }
 
     /// The user's devices that are sent to, the latest used first.
