@@ -114,6 +114,67 @@ struct SettingsRestTests {
         }
     }
 
+    @Test(
+        "e-mail that is on without an address is told, by settings and preferences, until there is one that takes mail")
+    func emailMissing() async throws {
+        try await Stack.with { stack in
+            var environment = try stack.catalog(
+                """
+                types:
+                  news: {channels: [in_app, email]}
+                  plain: {}
+                """)
+            environment["LOG_LEVEL"] = "warning"
+            let gateway = try await stack.startGateway(environment: environment)
+            let token = try await Stack.token(user: "ada")
+            func missing(_ path: String) async throws -> Bool? {
+                try await gateway.call(.get, path, token: token).body["email_missing"]?.bool
+            }
+            func put(_ path: String, _ json: String) async throws -> Bool? {
+                try await gateway.call(.put, path, token: token, json: json).body["email_missing"]?.bool
+            }
+            for path in ["/v1/settings", "/v1/preferences"] { #expect(try await missing(path) == false) }
+            #expect(try await put("/v1/preferences", #"{"types":[{"type":"plain","email":true}]}"#) == false)
+            #expect(try await put("/v1/preferences", #"{"types":[{"type":"news","email":true}]}"#) == true)
+            #expect(try await missing("/v1/settings") == true)
+            #expect(try await put("/v1/settings", #"{"email_opted_out":true}"#) == false)
+            #expect(try await put("/v1/settings", #"{"email_opted_out":false}"#) == true)
+            #expect(try await put("/v1/settings", #"{"email":"ada@example.com"}"#) == false)
+            #expect(try await missing("/v1/preferences") == false)
+            // A relay has refused the address.
+            _ = try await stack.query("UPDATE carillon.user_settings SET email_invalid_at = now()")
+            for path in ["/v1/settings", "/v1/preferences"] { #expect(try await missing(path) == true) }
+        }
+    }
+
+    @Test("numbers without a fraction are whole, empty lists change nothing, and null is no list")
+    func shapesOfValues() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let token = try await Stack.token(user: "ada")
+            let hours = #"{"start":"22:00","end":"07:00","weekdays":[1.0,2e0]}"#
+            let set = try await gateway.call(.put, "/v1/preferences/quiet-hours", token: token, json: hours)
+            #expect(set.status == 200)
+            #expect(set.body["quiet_hours"]?["weekdays"]?.array?.compactMap(\.integer) == [1, 2])
+            for body in [#"{"types":[]}"#, #"{"categories":[]}"#] {
+                #expect(
+                    try await gateway.call(.put, "/v1/preferences", token: token, json: body).status == 200, "\(body)")
+            }
+            for (body, field) in [
+                (#"{"categories":null}"#, "categories"), (#"{"types":null,"categories":[]}"#, "types"),
+            ] {
+                let answer = try await gateway.call(.put, "/v1/preferences", token: token, json: body)
+                #expect(answer.status == 422 && answer.faults == [field], "\(body)")
+            }
+            let admin = try await Stack.token(user: "boss", scope: .admin)
+            for body in [#"{"reason":"x","all":{}}"#, #"{"all":{}}"#, #"{"type":"x","all":"yes"}"#] {
+                let answer = try await gateway.call(
+                    .post, "/v1/admin/dead-letters/replay", token: admin, json: body)
+                #expect(answer.status == 422 && answer.faults.contains("all"), "\(body)")
+            }
+        }
+    }
+
     @Test("each faulty field is named, and nothing is changed")
     func faults() async throws {
         try await Stack.with { stack in

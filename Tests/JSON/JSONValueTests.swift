@@ -35,6 +35,16 @@ struct JSONValueTests {
         #expect(JSONValue.number("9223372036854775807").integer == .max)
         #expect(JSONValue.number("-9223372036854775808").integer == .min)
         #expect(JSONValue.number("9223372036854775808").integer == nil)
-        #expect(JSONValue.number("1e3").integer == nil)
+        #expect(JSONValue.number("1e19").integer == nil)
+    }
+
+    @Test(
+        "A number without a fraction is an integer, however it is written",
+        arguments: [
+            ("1.0", 1), ("-7.00", -7), ("1e3", 1_000), ("2.5e1", 25), ("0.0", 0), ("1.5", nil), ("1e-1", nil),
+            ("9007199254740993.0", nil), ("1e400", nil),
+        ] as [(String, Int64?)])
+    func wholeNumbers(text: String, expected: Int64?) {
+        #expect(JSONValue.number(text).integer == expected)
     }
 }

@@ -6,7 +6,9 @@ import Model
 
 /// A user's settings as JSON.
 enum SettingsJSON {
-    static func write(_ settings: UserSettings, to writer: inout JSONWriter) {
+    /// - Parameter isEmailMissing: whether e-mail is on for a type, and there is no address that
+    ///   takes it.
+    static func write(_ settings: UserSettings, isEmailMissing: Bool, to writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("zone", settings.zone)
         writer.member("locale", settings.locale)
@@ -15,6 +17,7 @@ enum SettingsJSON {
         writer.member("email_opted_out", settings.isEmailOptedOut)
         writer.key("quiet_hours")
         self.write(settings.quietHours, to: &writer)
+        writer.member("email_missing", isEmailMissing)
         writer.endObject()
     }
 

@@ -8,8 +8,8 @@ import Model
 /// Reads what bodies say about a user's preferences.
 extension UserFields {
     /// Reads a list of `{"type":…,"in_app":…,"push":…,"email":…,"quiet_hours":…}`.
-    func preferences(_ name: String, _ body: inout JSONBody, isRequired: Bool) -> [String: TypePreference] {
-        self.read(name, &body, isRequired: isRequired, named: "type", others: ["quiet_hours"]) { part, typeName in
+    func preferences(_ name: String, _ body: inout JSONBody) -> [String: TypePreference] {
+        self.read(name, &body, named: "type", others: ["quiet_hours"]) { part, typeName in
             if let type = self.catalog[typeName] {
                 if type.isRequired { part.fault("type", "is required and cannot be switched off") }
             } else {
@@ -22,7 +22,7 @@ extension UserFields {
     /// Reads a list of `{"category":…,"in_app":…,"push":…,"email":…}`: what holds for a category's types unless the type's
     /// own preference says otherwise.
     func categoryPreferences(_ name: String, _ body: inout JSONBody) -> [String: TypePreference] {
-        self.read(name, &body, isRequired: false, named: "category", others: []) { part, category in
+        self.read(name, &body, named: "category", others: []) { part, category in
             if !self.catalog.categories.contains(where: { $0.category == category }) {
                 part.fault("category", "is not in the catalog")
             }
@@ -33,13 +33,12 @@ extension UserFields {
     private func read(
         _ name: String,
         _ body: inout JSONBody,
-        isRequired: Bool,
         named: String,
         others: Set<String>,
         key: (inout JSONBody, String) -> String
     ) -> [String: TypePreference] {
         var preferences: [String: TypePreference] = [:]
-        let entries = body.elements(name, limit: Self.mostPreferences, isRequired: isRequired)
+        let entries = body.elements(name, limit: Self.mostPreferences)
         for (index, entry) in entries.enumerated() {
             var part = JSONBody(entry, at: "\(name)[\(index)]")
             part.allow(others.union([named, "in_app", "push", "email"]))

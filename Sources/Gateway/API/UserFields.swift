@@ -245,9 +245,9 @@ package struct UserFields: Sendable {
             record.keptSettings = kept
             for fault in part.faults { body.fault(fault.field, fault.reason) }
         }
-        record.preferences = self.preferences("preferences", &body, isRequired: false)
+        record.preferences = self.preferences("preferences", &body)
         record.preferences.merge(self.categoryPreferences("categories", &body)) { one, _ in one }
-        for (index, element) in body.elements("devices", limit: DeviceStore.limit).enumerated() {
+        for (index, element) in body.elements("devices", limit: DeviceLimits.allowed.upperBound).enumerated() {
             var part = JSONBody(element, at: "devices[\(index)]")
             if element.object != nil, let device = self.device(&part, user: user, allowsTopics: true) {
                 record.devices.append(device)

@@ -22,9 +22,14 @@ package enum JSONValue: Sendable, Equatable {
         return nil
     }
 
+    /// A whole number, however it is written: `1`, `1.0` and `1e0` are the same (JSON Schema
+    /// 2020-12, section 4.2.3).
     package var integer: Int64? {
-        if case .number(let text) = self { return Int64(text) }
-        return nil
+        guard case .number(let text) = self else { return nil }
+        if let value = Int64(text) { return value }
+        // From 2^53 on a `Double` may be another number than the one that is written.
+        guard let value = Double(text), value.magnitude < 9_007_199_254_740_992 else { return nil }
+        return Int64(exactly: value)
     }
 
     package var array: [JSONValue]? {

@@ -41,6 +41,20 @@ package struct PreferenceStore: Sendable {
         return preferences
     }
 
+    /// Whether the user has an address that takes mail, and whether mail of what is not required is
+    /// refused.
+    package func emailReach(user: String) async throws(PostgresError) -> (hasAddress: Bool, isOptedOut: Bool) {
+        let result = try await self.pool.query(
+            """
+            SELECT email IS NOT NULL AND email_invalid_at IS NULL, opted_out OR email_opted_out
+            FROM carillon.user_settings WHERE user_id = $1
+            """,
+            .text(user)
+        )
+        guard let row = result.first else { return (false, false) }
+        return (try row.bool(0), try row.bool(1))
+    }
+
     /// Sets preferences of the types named; the others stay.
     ///
     /// - Parameters:

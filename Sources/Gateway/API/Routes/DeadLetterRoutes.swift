@@ -86,7 +86,8 @@ struct DeadLetterRoutes {
         var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
         body.allow(Self.filters.union(["all", "rate"]))
         let filter = Self.filter(&body)
-        if filter.isEmpty, body.flag("all") != true { body.fault("all", "must be true where no filter is given") }
+        let isAll = body.flag("all") == true
+        if filter.isEmpty, !isAll { body.fault("all", "must be true where no filter is given") }
         var rate = Self.defaultRate
         switch body.value["rate"] {
         case nil, .null: break

@@ -29,6 +29,7 @@ struct PreferenceRoutes {
     /// Every type of the catalog with what holds for the user, and whether the user may change it.
     private func answerPreferences(_ user: String) async throws -> Response {
         let wishes = try await self.services.preferences.preferences(user: user)
+        let isEmailMissing = try await self.isEmailMissing(user, wishes)
         let categories = Set(self.services.catalog.categories.map(\.category)).sorted()
         return Response.object { writer in
             writer.key("types")
@@ -48,7 +49,21 @@ struct PreferenceRoutes {
                 writer.endObject()
             }
             writer.endArray()
+            writer.member("email_missing", isEmailMissing)
         }
+    }
+
+    /// Whether the user would get e-mail of some type, and there is no address that takes it.
+    private func isEmailMissing(_ user: String, _ wishes: [String: TypePreference]) async throws -> Bool {
+        let reach = try await self.services.preferences.emailReach(user: user)
+        guard !reach.hasAddress else { return false }
+        return self.services.catalog.all.contains { type in
+            type.isEnabled && (type.isRequired || !reach.isOptedOut) && Self.isEmailOn(type, wishes.wish(for: type))
+        }
+    }
+
+    private static func isEmailOn(_ type: NotificationType, _ wish: TypePreference) -> Bool {
+        type.channels.contains(.email) && (type.isRequired || (wish.email ?? type.isEmailOnByDefault))
     }
 
     /// A type with what holds for the user: their wish, that for its category, or the type's default.
@@ -73,7 +88,7 @@ struct PreferenceRoutes {
         writer.endArray()
         writer.member("in_app", effective(wish.inApp, .inApp))
         writer.member("push", effective(wish.push, .push))
-        writer.member("email", effective(wish.email ?? type.isEmailOnByDefault, .email))
+        writer.member("email", Self.isEmailOn(type, wish))
         writer.key("quiet_hours")
         switch wishes[type.name]?.quietHours {
         case .some(QuietOverride.none): writer.string("none")
@@ -87,8 +102,11 @@ struct PreferenceRoutes {
         let user = try context.user()
         var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
         body.allow(["types", "categories"])
-        let isRequired = body.value["categories"] == nil
-        var preferences = self.services.userFields.preferences("types", &body, isRequired: isRequired)
+        for name in ["types", "categories"] where body.value[name] == .null {
+            body.fault(name, "must be an array; leave it out to change nothing")
+        }
+        if body.value["types"] == nil, body.value["categories"] == nil { body.fault("types", "is missing") }
+        var preferences = self.services.userFields.preferences("types", &body)
         preferences.merge(self.services.userFields.categoryPreferences("categories", &body)) { one, _ in one }
         try body.finish()
         try await self.services.preferences.set(user: user, preferences: preferences)
@@ -98,7 +116,8 @@ struct PreferenceRoutes {
     // MARK: In general
 
     private func settings(_ request: Request, _ context: APIContext) async throws -> Response {
-        self.answer(try await self.services.preferences.settings(user: try context.user()))
+        let user = try context.user()
+        return try await self.answer(try await self.services.preferences.settings(user: user), user)
     }
 
     private func setSettings(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -106,7 +125,8 @@ struct PreferenceRoutes {
         var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
         let (settings, kept) = UserFields.settings(&body)
         try body.finish()
-        return self.answer(try await self.services.preferences.set(user: user, settings: settings, keeping: kept))
+        return try await self.answer(
+            try await self.services.preferences.set(user: user, settings: settings, keeping: kept), user)
     }
 
     private func setQuietHours(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -115,14 +135,16 @@ struct PreferenceRoutes {
         var settings = UserSettings()
         settings.quietHours = UserFields.quietHours(&body)
         try body.finish()
-        return self.answer(
-            try await self.services.preferences.set(user: user, settings: settings, keeping: [.general, .emailOptOut])
-        )
+        return try await self.answer(
+            try await self.services.preferences.set(user: user, settings: settings, keeping: [.general, .emailOptOut]),
+            user)
     }
 
-    private func answer(_ settings: UserSettings) -> Response {
+    private func answer(_ settings: UserSettings, _ user: String) async throws -> Response {
+        let wishes = try await self.services.preferences.preferences(user: user)
+        let isEmailMissing = try await self.isEmailMissing(user, wishes)
         var writer = JSONWriter()
-        SettingsJSON.write(settings, to: &writer)
+        SettingsJSON.write(settings, isEmailMissing: isEmailMissing, to: &writer)
         return .json(writer)
     }
 }
