@@ -36,6 +36,7 @@ struct CatalogTests {
                 cap: {count: 3, per: 1h}
                 digest: {window: 15m, sliding: true, maximum: 1h, singles: 5}
                 badge: false
+                push_priority: high
                 retract_on_read: true
             """
         var full = NotificationType(name: "full")
@@ -57,7 +58,8 @@ struct CatalogTests {
         full.digest = DigestRule(window: .seconds(900), maximum: .seconds(3_600))
         full.digest?.isSliding = true
         full.digest?.singles = 5
-        full.hasBadge = false
+        full.badge = .absent
+        full.pushPriority = .high
         full.isRetractedOnRead = true
         let catalog = try Self.parse(text)
         #expect(catalog["full"] == full)
@@ -79,7 +81,14 @@ struct CatalogTests {
         #expect(type.quietHours == .defer)
         #expect(type.attentionDelay == .seconds(60))
         #expect(type.emailDelay == nil && type.cap == nil && type.digest == nil)
-        #expect(type.hasBadge && !type.isRetractedOnRead)
+        #expect(type.badge == .unseen && type.pushPriority == nil && !type.isRetractedOnRead)
+    }
+
+    @Test(
+        "A badge is the count, nothing, or always the same number",
+        arguments: [("true", BadgeRule.unseen), ("false", .absent), ("0", .number(0)), ("99999", .number(99_999))])
+    func badges(text: String, expected: BadgeRule) throws {
+        #expect(try Self.parse("types: {t: {badge: \(text)}}")["t"]?.badge == expected)
     }
 
     @Test(

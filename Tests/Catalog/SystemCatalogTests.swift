@@ -136,6 +136,7 @@ struct SystemCatalogTests {
         let catalog = try Self.catalog()
         for name in ["task_assigned", "task_due_soon", "task_overdue", "task_completed", "task_digest", "push_test"] {
             #expect(catalog[name]?.delivery == .push)
+            #expect(catalog[name]?.badge == .absent)
         }
         for name in ["task_due_soon", "task_overdue"] {
             #expect(catalog[name]?.digest?.singles == 5)
@@ -167,7 +168,8 @@ struct SystemCatalogTests {
         #expect(types.map(\.severity) == [.alert, .info, .info])
         #expect(types.map(\.quietHours) == [.inAppOnly, .inAppOnly, .defer])
         #expect(types.map(\.category) == ["news", "news", "news"])
-        #expect(types.allSatisfy { $0.lane == .bulk && $0.sound == "default" && $0.hasBadge })
+        #expect(types.allSatisfy { $0.lane == .bulk && $0.sound == "default" && $0.badge == .number(1) })
+        #expect(types.map(\.pushPriority) == [.high, nil, nil])
         let buttons = catalog.actions(of: "breaking_news")?.rule(for: nil)?.buttons
         #expect(buttons?.map(\.id) == ["read", "save", "share"])
         var content = JobContent(type: "breaking_news")
@@ -181,5 +183,6 @@ struct SystemCatalogTests {
     func reminders() throws {
         let type = try #require(try Self.catalog()["scheduled_reminder"])
         #expect(type.delivery == .push && type.quietHours == .defer && type.timeToLive == .seconds(86_400))
+        #expect(type.badge == .absent)
     }
 }

@@ -20,7 +20,7 @@ struct WebInboxTests {
             try await page.open(user: "ada")
             try await browser.wait(for: "it says that all is quiet", InboxPage.part(".state.empty"))
             #expect(try await browser.run("return location.hash") == .string(""))
-            try await stack.notify("ada", "<img src=x onerror=alert(1)>", [("url", "javascript:alert(1)")])
+            try await stack.notify("ada", "<img src=x onerror=alert(1)>", [("url", "app://alert(1)")])
             try await stack.notify(
                 "ada", "Water the plants",
                 [("data", #"{"actions":[{"id":"done","title":"Done"}]}"#), ("url", "https://example.com/task")])

@@ -24,7 +24,8 @@ struct JobDecoderTests {
             "delivery": "in_app", "lane": "bulk", "channels": #"["push","in_app"]"#, "collapse_key": "k",
             "expires_at": "2026-11-20T10:00:00Z", "keep_until": "2027-01-01T00:00:00+01:00", "url": "app://i9",
             "image": "https://example.org/i.png", "sound": "ding", "state": "open", "badge": "7",
-            "platform": #"{"apns":{"thread":"t"}}"#,
+            "push_priority": "normal",
+            "platform": #"{"apns":{"thread_id":"t"}}"#,
         ])
         var content = JobContent(type: "payment_received")
         content.title = "Payment"
@@ -45,7 +46,8 @@ struct JobDecoderTests {
         content.extras.sound = "ding"
         content.extras.state = "open"
         content.extras.badge = 7
-        content.extras.platform = Array(#"{"apns":{"thread":"t"}}"#.utf8)
+        content.extras.pushPriority = .normal
+        content.extras.platform = Array(#"{"apns":{"thread_id":"t"}}"#.utf8)
         content.extras.traceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         var job = Job(audience: .users(["a", "b"]), payload: .notification(content))
         job.id = "j-1"
@@ -86,7 +88,7 @@ struct JobDecoderTests {
         "Lengths count Unicode scalars, and the longest that is allowed is taken",
         arguments: [
             ("user", 128), ("id", 128), ("org", 128), ("type", 128), ("title", 255), ("body", 4_096), ("url", 2_048),
-            ("image", 2_048), ("sound", 128), ("state", 128), ("category", 128), ("entity_type", 128),
+            ("sound", 128), ("state", 128), ("category", 128), ("entity_type", 128),
             ("entity_id", 128),
             ("collapse_key", 64), ("traceparent", 128),
         ]

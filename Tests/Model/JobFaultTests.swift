@@ -49,6 +49,8 @@ struct JobFaultTests {
             (["badge": "-1"], ["badge: must be a whole number from 0 to 99999"]),
             (["badge": "100000"], ["badge: must be a whole number from 0 to 99999"]),
             (["badge": "1.5"], ["badge: must be a whole number from 0 to 99999"]),
+            (["badge": "1.0"], []),
+            (["push_priority": "urgent"], ["push_priority: must be one of high, normal"]),
             (["template": ""], ["template: is empty"]),
             (["vars": "[]"], ["vars: must be a JSON object"]),
             (["digest": ""], ["digest: is empty"]),
@@ -70,6 +72,95 @@ struct JobFaultTests {
     )
     func faults(fields: KeyValuePairs<String, String?>, expected: [String]) {
         #expect(JobEntry(fields).faults == expected)
+    }
+
+    private static let apnsMembers =
+        "aps, category, content_available, filter_criteria, interruption_level, launch_image, loc_args, loc_key, "
+        + "mutable_content, priority, push_type, relevance_score, sound, subtitle, subtitle_loc_args, subtitle_loc_key, "
+        + "target_content_id, thread_id, title_loc_args, title_loc_key"
+
+    @Test(
+        "A member of platform that no provider reads is refused by name",
+        arguments: [
+            (#"{"ios":{"sound":"x"}}"#, "ios: is not a provider; give one of fcm, apns, webpush, email, webhook"),
+            (#"{"apns":"x"}"#, "apns: must be a JSON object"),
+            (#"{"apns":{"thread":"t"}}"#, "apns.thread: is not a member here; give one of \(apnsMembers)"),
+            (#"{"apns":{"push_type":"liveactivity"}}"#, "apns.push_type: must be one of alert, background"),
+            (#"{"apns":{"priority":7}}"#, "apns.priority: must be one of 1, 5, 10"),
+            (#"{"apns":{"aps":[]}}"#, "apns.aps: must be a JSON object"),
+            (#"{"apns":{"mutable_content":2}}"#, "apns.mutable_content: must be true, false, 1 or 0"),
+            (#"{"apns":{"content_available":"1"}}"#, "apns.content_available: must be true, false, 1 or 0"),
+            (#"{"fcm":{"android":1}}"#, "fcm.android: must be a JSON object"),
+            (#"{"webpush":{"urgency":"now"}}"#, "webpush.urgency: must be one of very-low, low, normal, high"),
+            (#"{"webpush":{"icon":"x"}}"#, "webpush.icon: is not a member here; give one of options, urgency"),
+            (
+                #"{"email":{"cc":"x"}}"#,
+                "email.cc: is not a member here; give one of html, reply_to, subject, text"
+            ),
+            (#"{"email":{"subject":1}}"#, "email.subject: must be text"),
+            (#"{"webhook":{"x":1}}"#, "webhook.x: is not a member here; nothing can be set for webhook"),
+        ])
+    func platform(text: String, fault: String) {
+        #expect(JobEntry(["platform": text]).faults == ["platform.\(fault)"])
+    }
+
+    @Test("Platform names every fault up to sixteen, and null takes away what any member sets")
+    func platformFaults() {
+        let many = (0..<100).map { #""x\#($0)":1"# }.joined(separator: ",")
+        #expect(JobEntry(["platform": #"{"apns":{\#(many)}}"#]).faults.count == 16)
+        let nulls = #"{"apns":{"sound":null,"priority":null,"mutable_content":null},"fcm":null}"#
+        #expect(JobEntry(["platform": nulls]).faults.isEmpty)
+    }
+
+    @Test("A provider that a dispatcher has built in reads what it likes")
+    func otherProvider() throws {
+        let fields = [("user", "u"), ("type", "t"), ("platform", #"{"pigeon":{"loft":7}}"#)].map {
+            (name: $0.0, value: Array($0.1.utf8)[...])
+        }
+        let pigeon = Provider(word: "pigeon")
+        #expect(throws: JobFaults.self) { try JobDecoder.decode(fields) }
+        _ = try JobDecoder.decode(fields, providers: Provider.wellKnown + [pigeon])
+    }
+
+    @Test(
+        "A link leads somewhere: what runs or shows what it holds itself is refused",
+        arguments: ["javascript", "JavaScript", "vbscript", "data", "blob", "file"])
+    func scheme(scheme: String) {
+        let fault =
+            "url: must not be a \(scheme.lowercased()): URL; give a path, an https:// URL or a link into the app"
+        #expect(JobEntry(["url": "\(scheme):alert(1)"]).faults == [fault])
+    }
+
+    @Test(
+        "A link is a path or a URL of any scheme that leads somewhere",
+        arguments: [
+            ("/invoices/i9?x=javascript:1", true), ("https://example.org/a", true), ("app://i9", true),
+            ("mailto:a@b.c", true), ("stories/9", true), ("#part", true), (" javascript:alert(1)", false),
+            ("java\tscript:alert(1)", false), ("https://a.b/c d", true), ("\u{1}javascript:alert(1)", false),
+            ("java script:alert(1)", true), ("/a ", false),
+        ])
+    func link(text: String, isTaken: Bool) {
+        let expected =
+            isTaken
+            ? []
+            : [
+                "url: must be a URL without control characters, and without blanks at its ends"
+            ]
+        #expect(JobEntry(["url": text]).faults == expected)
+    }
+
+    @Test(
+        "An image has an address that a device can fetch",
+        arguments: [
+            ("https://example.org/i.png", true), ("HTTP://example.org", true), ("https://example.org:8443/é.png", true),
+            ("i.png", false), ("/i.png", false), ("https://", false), ("https:///i.png", false), ("https://?x", false),
+            ("ftp://example.org/i.png", false), ("data:image/png;base64,AA==", false), ("https://a.b/c d", false),
+        ])
+    func image(text: String, isTaken: Bool) {
+        let expected = isTaken ? [] : ["image: must be an https:// URL (or http://) that the device can fetch"]
+        #expect(JobEntry(["image": text]).faults == expected)
+        let long = "https://example.org/" + String(repeating: "ö", count: 2_029)
+        #expect(JobEntry(["image": long]).faults == ["image: is longer than 2048 characters"])
     }
 
     @Test("All faults are named at once")
@@ -154,7 +245,7 @@ struct JobFaultTests {
         arguments: [
             ("user", 128), ("topic", 128), ("id", 128), ("org", 128), ("type", 128), ("title", 255), ("body", 4_096),
             ("template", 128), ("digest", 128), ("event", 128), ("entity_type", 128), ("entity_id", 128),
-            ("category", 128), ("collapse_key", 64), ("url", 2_048), ("image", 2_048), ("sound", 128), ("state", 128),
+            ("category", 128), ("collapse_key", 64), ("url", 2_048), ("sound", 128), ("state", 128),
         ]
     )
     func textLimit(field: String, limit: Int) {
@@ -173,7 +264,9 @@ struct JobFaultTests {
     func jsonLimit(field: String) {
         let isList = field == "args"
         func faults(_ size: Int) -> [String] {
-            let (head, tail) = isList ? ("[\"", "\"]") : ("{\"a\":\"", "\"}")
+            let isPlatform = field == "platform"
+            let head = isList ? "[\"" : isPlatform ? #"{"email":{"text":""# : "{\"a\":\""
+            let tail = isList ? "\"]" : isPlatform ? "\"}}" : "\"}"
             let text = String(repeating: "x", count: size - head.utf8.count - tail.utf8.count)
             var entry = isList ? JobEntry(["event": "e"]) : JobEntry()
             entry.append(field, Array((head + text + tail).utf8))

@@ -140,15 +140,25 @@ struct DeliverySenderTests {
         }
     }
 
-    @Test("a push carries the number of what is unread, unless its type shows none", arguments: [true, false])
-    func badge(hasBadge: Bool) async throws {
+    @Test(
+        "a push carries the number of what is neither read nor opened, or what its type says",
+        arguments: [
+            (BadgeRule.unseen, false, 7), (.unseen, true, 6), (.absent, false, nil), (.number(1), false, 1),
+            (.number(1), true, 1),
+        ] as [(BadgeRule, Bool, Int64?)])
+    func badge(rule: BadgeRule, isOneOpened: Bool, expected: Int64?) async throws {
         try await TestRedis.with { redis, prefix in
             try await TestDatabase.with { database in
                 try await Self.store(in: database.pool)
                 try await database.pool.query(
                     "INSERT INTO carillon.inboxes (user_id, version, unread, total) VALUES ('ada', 2, 7, 7)")
                 var type = NotificationType(name: "news")
-                type.hasBadge = hasBadge
+                type.badge = rule
+                if isOneOpened {
+                    let opened = try await InboxStore(pool: database.pool).markOpened(
+                        user: "ada", id: Self.second, at: Timestamp(seconds: 1_795_168_800))
+                    #expect(opened?.changed != nil)
+                }
                 let badges = Mutex<[Int64?]>([])
                 let channel = RecordingChannel { message in badges.withLock { $0.append(message.badge) } }
                 let keys = Keyspace(prefix: prefix)
@@ -162,7 +172,40 @@ struct DeliverySenderTests {
                 let settled = Settled()
                 try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { settled.add($0) }
                 #expect(settled.entries == ["1-0"])
-                #expect(badges.withLock { $0 } == [hasBadge ? 7 : nil])
+                #expect(badges.withLock { $0 } == [expected])
+            }
+        }
+    }
+
+    @Test(
+        "the job's priority comes before the type's, and that before the lane's",
+        arguments: [
+            (nil, nil, PushPriority.high), (nil, PushPriority.normal, .normal), (PushPriority.high, .normal, .high),
+            (.normal, .high, .normal),
+        ] as [(PushPriority?, PushPriority?, PushPriority)])
+    func priority(job: PushPriority?, type own: PushPriority?, expected: PushPriority) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                if let job {
+                    try await database.pool.query(
+                        "UPDATE carillon.notifications SET extras = jsonb_build_object('push_priority', $1::text)",
+                        .text(job.rawValue))
+                }
+                var type = NotificationType(name: "news")
+                type.pushPriority = own
+                let priorities = Mutex<[PushPriority]>([])
+                let channel = RecordingChannel { message in priorities.withLock { $0.append(message.priority) } }
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
+                dispatcher.leaseClock.renewed(at: .now)
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                let group = dispatcher.group(keys.deliveries(.fcm, .normal))
+                let sender = Self.sender(dispatcher, redis, keys)
+                try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { _ in }
+                #expect(priorities.withLock { $0 } == [expected])
             }
         }
     }
@@ -204,7 +247,7 @@ struct DeliverySenderTests {
 
     /// What takes a notification away that is read by now.
     struct Retraction: Sendable {
-        var hasBadge = true
+        var rule = BadgeRule.unseen
         /// The count that the device was sent already.
         var sent: Int64?
         var retractionsHaveBadge = true
@@ -217,8 +260,8 @@ struct DeliverySenderTests {
         "what takes a notification away has the count of now, if its type shows one and no newer one was sent; never its job's own",
         arguments: [
             Retraction(badge: 2, known: 7), Retraction(sent: 7, badge: 2, known: 7),
-            Retraction(sent: 8, badge: nil, known: 8), Retraction(hasBadge: false, badge: nil, known: 0),
-            Retraction(hasBadge: false, sent: 6, badge: nil, known: 6),
+            Retraction(sent: 8, badge: nil, known: 8), Retraction(rule: .absent, badge: nil, known: 0),
+            Retraction(rule: .number(1), sent: 6, badge: nil, known: 6),
             // Where it carries none the device has not got it either.
             Retraction(sent: 6, retractionsHaveBadge: false, badge: nil, known: 6),
         ])
@@ -231,7 +274,7 @@ struct DeliverySenderTests {
                 try await database.pool.query(
                     "INSERT INTO carillon.inboxes (user_id, version, unread) VALUES ('ada', 7, 2)")
                 var type = NotificationType(name: "news")
-                type.hasBadge = item.hasBadge
+                type.badge = item.rule
                 let keys = Keyspace(prefix: prefix)
                 let messages = Mutex<[PushMessage]>([])
                 let channel = RecordingChannel(retractionsHaveBadge: item.retractionsHaveBadge) { message in

@@ -15,7 +15,8 @@ struct APNSRequestTests {
         #expect(request.url == "https://apns.example/3/device/a1b2")
         #expect(
             Messages.headers(request) == [
-                "authorization: bearer jwt", "apns-topic: org.example.app", "apns-push-type: alert", "apns-priority: 5",
+                "authorization: bearer jwt", "apns-topic: org.example.app", "apns-push-type: alert",
+                "apns-priority: 10",
                 "apns-id: 7d975bb1-a3c9-8691-8573-27632b95831f",
                 "apns-collapse-id: 01a1f866-0d7b-841c-a9a6-5597aa0575f3",
             ]
@@ -191,6 +192,40 @@ struct APNSRequestTests {
             $0.extras.platform = Array(#"{"apns":{"aps":{"x":"\#(block)"}}}"#.utf8)
         }
         #expect(throws: MessageRefusal("too_large:\(name)")) { try Messages.apns(message) }
+    }
+
+    @Test(
+        "What reaches users goes at once, whatever its severity; what is for many at leisure does not",
+        arguments: [
+            (Lane.critical, Severity.info, nil, "10"), (.normal, .warning, nil, "10"), (.bulk, .alert, nil, "5"),
+            (.bulk, .info, PushPriority.high, "10"), (.critical, .alert, .normal, "5"),
+        ] as [(Lane, Severity, PushPriority?, String)])
+    func priority(lane: Lane, severity: Severity, own: PushPriority?, expected: String) throws {
+        let request = try Messages.apns(
+            Messages.make {
+                $0.lane = lane
+                $0.severity = severity
+                $0.extras.pushPriority = own
+            })
+        #expect(Messages.headers(request).contains("apns-priority: \(expected)"))
+        let level = try Messages.json(request)["aps"]?["interruption-level"]?.string
+        #expect(level == (severity == .alert ? "time-sensitive" : nil))
+    }
+
+    @Test(
+        "A switch may be written as JSON or as Apple writes it",
+        arguments: [("1", true), ("true", true), ("1.0", true), ("0", false), ("false", false), ("null", false)])
+    func switches(value: String, isOn: Bool) throws {
+        let request = try Messages.apns(
+            Messages.make {
+                // An image alone sets mutable-content.
+                $0.extras.image = "https://example.org/i.png"
+                $0.extras.platform = Array(
+                    #"{"apns":{"mutable_content":\#(value),"content_available":\#(value)}}"#.utf8)
+            })
+        let aps = try Messages.json(request)["aps"]
+        #expect(aps?["mutable-content"]?.integer == (isOn ? 1 : nil))
+        #expect(aps?["content-available"]?.integer == (isOn ? 1 : nil))
     }
 
     @Test("A job's own words for APNs: short names, members of aps, headers")

@@ -17,10 +17,10 @@ struct FCMRequestTests {
             Messages.text(request)
                 == #"{"message":{"token":"tok\"en","notification":{"title":"Hello","body":"World"},"#
                 + #""data":{"notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting"},"#
-                + #""android":{"priority":"NORMAL","notification":{"tag":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","notification_count":3}},"#
-                + #""apns":{"headers":{"apns-priority":"5","apns-collapse-id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3"},"#
+                + #""android":{"priority":"HIGH","notification":{"tag":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","notification_count":3}},"#
+                + #""apns":{"headers":{"apns-priority":"10","apns-collapse-id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3"},"#
                 + #""payload":{"aps":{"badge":3,"sound":"default"}}},"#
-                + #""webpush":{"headers":{"Urgency":"normal"}}}}"#)
+                + #""webpush":{"headers":{"Urgency":"high"}}}}"#)
     }
 
     @Test("Everything")
@@ -145,6 +145,25 @@ struct FCMRequestTests {
         #expect(notification?["image"] == nil)
     }
 
+    @Test(
+        "What reaches users goes at once; what is for many at leisure does not",
+        arguments: [
+            (Lane.normal, nil, "HIGH", "10", "high"), (.bulk, nil, "NORMAL", "5", "normal"),
+            (.bulk, PushPriority.high, "HIGH", "10", "high"),
+        ]
+            as [(Lane, PushPriority?, String, String, String)])
+    func priority(lane: Lane, own: PushPriority?, android: String, apple: String, web: String) throws {
+        let request = Messages.fcm(
+            Messages.make {
+                $0.lane = lane
+                $0.extras.pushPriority = own
+            })
+        let message = try #require(try Messages.json(request)["message"])
+        #expect(message["android"]?["priority"]?.string == android)
+        #expect(message["apns"]?["headers"]?["apns-priority"]?.string == apple)
+        #expect(message["webpush"]?["headers"]?["Urgency"]?.string == web)
+    }
+
     @Test("A job's own words for FCM: names of Android's notification, and whole blocks")
     func overrides() throws {
         let request = Messages.fcm(
@@ -162,7 +181,7 @@ struct FCMRequestTests {
         #expect(message["android"]?["notification"]?["tag"] != nil)
         #expect(message["android"]?["ttl"]?.string == "5s")
         #expect(message["android"]?["direct_boot_ok"]?.bool == true)
-        #expect(message["android"]?["priority"]?.string == "NORMAL")
+        #expect(message["android"]?["priority"]?.string == "HIGH")
         #expect(message["apns"]?["payload"]?["aps"]?["badge"] == nil)
         #expect(message["fcm_options"]?["analytics_label"]?.string == "x")
         #expect(message["unknown"] == nil)

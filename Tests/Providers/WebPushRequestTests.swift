@@ -54,7 +54,7 @@ struct WebPushRequestTests {
         #expect(
             Messages.headers(request).dropFirst() == [
                 "content-encoding: aes128gcm", "content-type: application/octet-stream", "ttl: 2419200",
-                "urgency: normal",
+                "urgency: high",
             ]
         )
         let text = String(decoding: try Self.browser.open(request.body), as: UTF8.self)
@@ -120,13 +120,13 @@ struct WebPushRequestTests {
         #expect(Self.header("urgency", request) == "very-low")
         #expect(try Self.payload(request)["options"]?["silent"]?.bool == true)
         let other = Messages.make { $0.extras.platform = Array(#"{"webpush":{"urgency":"now"}}"#.utf8) }
-        #expect(Self.header("urgency", try await Self.request(other)) == "normal")
+        #expect(Self.header("urgency", try await Self.request(other)) == "high")
     }
 
     @Test(
         "How urgent it is",
         arguments: [
-            (Severity.alert, Lane.bulk, "high"), (.warning, .critical, "normal"), (.info, .normal, "normal"),
+            (Severity.alert, Lane.bulk, "normal"), (.warning, .critical, "high"), (.info, .normal, "high"),
             (.info, .bulk, "low"),
         ]
     )

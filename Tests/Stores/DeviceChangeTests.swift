@@ -36,15 +36,16 @@ struct DeviceChangeTests {
     func again() async throws {
         try await Samples.withStores { pool in
             let devices = DeviceStore(pool: pool)
-            let first = try await devices.register(Self.device("t", deviceID: nil), silenced: true)
+            let first = try await devices.register(Self.device("t", deviceID: nil), silenced: true).device
             #expect(first.isSilenced)
-            let again = try await devices.register(Self.device("t", deviceID: nil, at: 60))
+            let again = try await devices.register(Self.device("t", deviceID: nil, at: 60)).device
             #expect(again.isSilenced)
             #expect(again.createdAt == first.createdAt)
             #expect(again.registeredAt == Samples.start + .seconds(60))
-            #expect(try await devices.register(Self.device("t", deviceID: nil, at: 61), silenced: false).getsPushes)
+            let heard = try await devices.register(Self.device("t", deviceID: nil, at: 61), silenced: false)
+            #expect(heard.device.getsPushes)
             _ = try await devices.setSilenced(true, user: "a", id: first.id)
-            let moved = try await devices.register(Self.device("t", user: "b", deviceID: nil, at: 120))
+            let moved = try await devices.register(Self.device("t", user: "b", deviceID: nil, at: 120)).device
             #expect(moved.createdAt == Samples.start + .seconds(120))
             #expect(moved.getsPushes, "what its last user switched off is not switched off for the next")
         }

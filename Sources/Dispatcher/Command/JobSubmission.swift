@@ -5,6 +5,7 @@ import ArgumentParser
 import Catalog
 import Console
 import Model
+import Providers
 import Settings
 import Streams
 
@@ -23,7 +24,7 @@ struct JobSubmission {
         let fields = try Self.fields(named, others: others)
         self.fields = fields
         self.job = try Self.checked { () throws(JobFaults) in
-            try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) })
+            try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) }, providers: ProviderKinds.providers)
         }
     }
 
@@ -67,7 +68,7 @@ struct JobSubmission {
     private func lane(_ catalog: Catalog?) throws -> Lane {
         if let catalog {
             let slices = self.fields.map { (name: $0.name, value: $0.value[...]) }
-            _ = try Self.checked { () throws(JobFaults) in try catalog.job(slices) }
+            _ = try Self.checked { () throws(JobFaults) in try catalog.job(slices, providers: ProviderKinds.providers) }
         }
         guard case .notification(let content) = self.job.payload else { return .normal }
         return content.lane ?? catalog?[content.type]?.lane ?? .normal

@@ -10,6 +10,7 @@ import Foundation
 import JSON
 import Model
 import Postgres
+import Providers
 import Redis
 import Settings
 import Stores
@@ -81,7 +82,8 @@ struct SimulateCommand: AsyncParsableCommand {
             try reader.finish()
             guard let catalog, let address, let zone else { return }
             do {
-                var question = try JobSimulation.question(of: fields, user: self.user, catalog: catalog)
+                var question = try JobSimulation.question(
+                    of: fields, user: self.user, catalog: catalog, providers: ProviderKinds.providers)
                 question.at = moment
                 question.presence = self.presence
                 question.isProven = !self.unproven

@@ -19,7 +19,7 @@ package enum ProviderKinds {
     }
 
     /// The providers of these kinds, in the order of ``all``.
-    package static var providers: [Provider] { self.all.map { $0.provider } }
+    package static let providers = Self.all.map { $0.provider }
 
     /// The kind of a provider; nil if none is built in.
     package static func kind(of provider: Provider) -> (any ProviderKind.Type)? {

@@ -28,18 +28,22 @@ package struct PushMessage: Sendable {
     package var purpose = Purpose.show
     /// By which it goes before others that wait for a connection.
     package var lane = Lane.normal
+    /// How fast the provider passes it on to a device that sleeps.
+    package var priority: PushPriority
     /// Whether its user may refuse its like.
     package var isRefusable = true
     package var now: Timestamp
 
     /// - Parameters:
-    ///   - unread: the user's unread count, unless the notification names a badge itself.
+    ///   - unread: how many the user has not seen, unless the notification names a badge itself.
     ///   - now: from which the rest of its time to live counts.
     package init(notification: Notification, unread: Int64, code: Int? = nil, now: Timestamp) {
         self.notification = notification
         self.code = code
         self.buttonCategory = notification.category
         self.badge = notification.extras.badge ?? unread
+        // Providers throttle the other, so only what is for many at leisure takes it.
+        self.priority = notification.extras.pushPriority ?? (notification.lane == .bulk ? .normal : .high)
         self.now = now
     }
 
@@ -48,7 +52,8 @@ package struct PushMessage: Sendable {
         self.deliverableUntil.map { max(0, ($0 - self.now).components.seconds) }
     }
 
-    var isUrgent: Bool { self.notification.severity == .alert }
+    /// Whether it may break through a phone's focus.
+    var isTimeSensitive: Bool { self.notification.severity == .alert }
 
     /// The members of `data`, in their order; empty if there are none.
     var dataMembers: [JSONMember] {

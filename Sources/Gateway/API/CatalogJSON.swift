@@ -39,7 +39,8 @@ enum CatalogJSON {
         let texts: [(StaticString, String?)] = [
             ("name", type.name), ("severity", type.severity.rawValue), ("delivery", type.delivery.rawValue),
             ("lane", type.lane.rawValue), ("category", type.category), ("sound", type.sound),
-            ("quiet_hours", type.quietHours.rawValue), ("actions", catalog.actions(of: type.name)?.name),
+            ("quiet_hours", type.quietHours.rawValue), ("push_priority", type.pushPriority?.rawValue),
+            ("actions", catalog.actions(of: type.name)?.name),
         ]
         for (name, text) in texts {
             writer.key(name)
@@ -47,11 +48,17 @@ enum CatalogJSON {
         }
         let flags: [(StaticString, Bool)] = [
             ("default", type.isOnByDefault), ("required", type.isRequired), ("enabled", type.isEnabled),
-            ("badge", type.hasBadge), ("retract_on_read", type.isRetractedOnRead),
+            ("retract_on_read", type.isRetractedOnRead),
         ]
         for (name, flag) in flags {
             writer.key(name)
             writer.bool(flag)
+        }
+        writer.key("badge")
+        switch type.badge {
+        case .unseen: writer.bool(true)
+        case .absent: writer.bool(false)
+        case .number(let number): writer.integer(number)
         }
         writer.key("code")
         if let code = type.code { writer.integer(code) } else { writer.null() }

@@ -14,6 +14,8 @@ struct ScheduleBody {
     private static let longestZone = 64
 
     let catalog: Catalog
+    /// Those that a job's `platform` may name.
+    let providers: [Provider]
     let zones: ZoneDatabase
     let now: Timestamp
 
@@ -87,7 +89,7 @@ struct ScheduleBody {
         }
         let fields = JobFields.flat(members.filter { !$0.key.hasPrefix("deliver_") })
         do throws(JobFaults) {
-            return (fields, try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) }) { self.catalog[$0] != nil })
+            return (fields, try self.catalog.job(fields.map { ($0.name, $0.value[...]) }, providers: self.providers))
         } catch {
             for fault in error.faults { body.fault("job.\(fault.field)", fault.reason) }
             return (fields, nil)

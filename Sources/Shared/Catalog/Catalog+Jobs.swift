@@ -7,9 +7,13 @@ package import Templates
 extension Catalog {
     /// Decodes the fields of one entry, and checks what they name against the catalog.
     ///
+    /// - Parameter providers: those that `platform` may name.
     /// - Throws: `JobFaults` with every fault.
-    package func job(_ entry: [(name: String, value: ArraySlice<UInt8>)]) throws(JobFaults) -> Job {
-        try JobDecoder.decode(entry, isKnown: { self[$0] != nil }, check: self.faults)
+    package func job(
+        _ entry: [(name: String, value: ArraySlice<UInt8>)],
+        providers: [Provider] = Provider.wellKnown
+    ) throws(JobFaults) -> Job {
+        try JobDecoder.decode(entry, providers: providers, isKnown: { self[$0] != nil }, check: self.faults)
     }
 
     /// What makes the texts of a job; nil if the job brings its own.

@@ -68,6 +68,14 @@ struct NodeReader {
         return nil
     }
 
+    /// `true` for the count, `false` for none, or a number that is always shown.
+    func badge(_ node: Node, _ key: String) -> BadgeRule? {
+        if let hasCount = node.bool { return hasCount ? .unseen : .absent }
+        if let number = node.int, (0...JobLimits.badge).contains(number) { return .number(Int64(number)) }
+        self.fault(node, "\(key) must be true, false or a whole number from 0 to \(JobLimits.badge)")
+        return nil
+    }
+
     func choice<Value: RawRepresentable<String> & CaseIterable>(_ node: Node, _ key: String) -> Value? {
         if let value = node.string.flatMap({ Value(rawValue: $0) }) { return value }
         let allowed = Value.allCases.map(\.rawValue).joined(separator: ", ")

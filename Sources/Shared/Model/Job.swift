@@ -69,6 +69,8 @@ package struct NotificationExtras: Sendable, Equatable {
     package var sound: String?
     /// The badge that a device shows, in place of the unread count.
     package var badge: Int64?
+    /// The job's own, in place of the type's or the lane's.
+    package var pushPriority: PushPriority?
     /// The entity's state, which picks buttons.
     package var state: String?
     /// Overrides per provider, a JSON object.

@@ -10,23 +10,30 @@ package struct JobDecoder {
     /// The marks of all names in ``fields``; most of the names that a job may have are not in it.
     private var marks: UInt64 = 0
     private var faults: [JobFault] = []
+    private let providers: [Provider]
+
+    private init(providers: [Provider]) {
+        self.providers = providers
+    }
 
     /// Decodes the fields of one entry.
     ///
     /// - Parameters:
     ///   - entry: names and values in their order.
+    ///   - providers: those that `platform` may name.
     ///   - isKnown: whether the catalog has a type.
     ///   - check: what else of a notification's content the catalog faults.
     /// - Throws: ``JobFaults`` with every fault.
     package static func decode(
         _ entry: [(name: String, value: ArraySlice<UInt8>)],
+        providers: [Provider] = Provider.wellKnown,
         isKnown: (_ type: String) -> Bool = { _ in true },
         check: (_ content: JobContent) -> [JobFault] = { _ in [] }
     ) throws(JobFaults) -> Job {
         guard entry.count <= JobLimits.fields else {
             throw JobFaults([JobFault("fields", "are more than \(JobLimits.fields)")])
         }
-        var decoder = JobDecoder()
+        var decoder = JobDecoder(providers: providers)
         decoder.fields.reserveCapacity(entry.count)
         for (name, value) in entry {
             if decoder.take(name) != nil { decoder.fault(name, "occurs twice") }
@@ -116,12 +123,13 @@ package struct JobDecoder {
         content.deliverLocal = self.wallTime("deliver_local")
         if content.deliverAt != nil, content.deliverLocal != nil { self.fault("deliver_local", "excludes deliver_at") }
         content.digest = self.text("digest", limit: JobLimits.name)
-        content.extras.url = self.text("url", limit: JobLimits.url)
-        content.extras.image = self.text("image", limit: JobLimits.url)
+        content.extras.url = self.link("url") { LinkRule.fault(ofLink: $0) }
+        content.extras.image = self.link("image") { LinkRule.fault(ofImage: $0) }
         content.extras.sound = self.text("sound", limit: JobLimits.name)
         content.extras.state = self.text("state", limit: JobLimits.name)
-        content.extras.badge = self.integer("badge", in: 0...99_999)
-        content.extras.platform = self.object("platform")
+        content.extras.badge = self.integer("badge", in: 0...Int64(JobLimits.badge))
+        content.extras.pushPriority = self.choice("push_priority", of: PushPriority.self)
+        content.extras.platform = self.platform()
         content.extras.traceParent = trace?.traceParent
         return .notification(content)
     }
@@ -219,6 +227,23 @@ package struct JobDecoder {
         return distinct
     }
 
+    private mutating func platform() -> [UInt8]? {
+        guard let json = self.json("platform", limit: JobLimits.json), self.members(json.value, "platform") != nil
+        else {
+            return nil
+        }
+        for fault in PlatformFields.faults(json.value, providers: self.providers) {
+            self.fault(fault.field, fault.reason)
+        }
+        return Array(json.text)
+    }
+
+    private mutating func link(_ name: String, fault: (String) -> String?) -> String? {
+        guard let text = self.text(name, limit: JobLimits.url) else { return nil }
+        if let reason = fault(text) { self.fault(name, reason) }
+        return text
+    }
+
     private mutating func choice<Value: RawRepresentable<String> & CaseIterable>(
         _ name: String,
         of type: Value.Type
@@ -255,7 +280,7 @@ package struct JobDecoder {
 
     private mutating func integer(_ name: String, in range: ClosedRange<Int64>) -> Int64? {
         guard let text = self.text(name, limit: JobLimits.name) else { return nil }
-        if let value = Int64(text), range.contains(value) { return value }
+        if let value = JSONValue.number(text).integer, range.contains(value) { return value }
         self.fault(name, "must be a whole number from \(range.lowerBound) to \(range.upperBound)")
         return nil
     }

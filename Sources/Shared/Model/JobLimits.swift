@@ -15,6 +15,7 @@ package enum JobLimits {
     package static let title = 255
     package static let body = 4_096
     package static let url = 2_048
+    package static let badge = 99_999
     package static let json = 16_384
     package static let usersJSON = 1_048_576
 }

@@ -28,8 +28,10 @@ package struct NotificationType: Sendable, Equatable {
     package var cap: FrequencyCap?
     /// How notifications with a digest key are gathered; nil if they are not.
     package var digest: DigestRule?
-    /// Whether its pushes carry the unread count as badge.
-    package var hasBadge = true
+    /// What its pushes show on the app's icon.
+    package var badge = BadgeRule.unseen
+    /// In place of the lane's; nil for that.
+    package var pushPriority: PushPriority?
     /// Whether reading it on one device takes it off the others' screens.
     package var isRetractedOnRead = false
 
@@ -41,6 +43,16 @@ package struct NotificationType: Sendable, Equatable {
     package var isEmailOnByDefault: Bool {
         self.isOnByDefault && (self.isRequired || self.emailDelay != nil || self.channels == [.email])
     }
+}
+
+/// What a push shows on the app's icon.
+package enum BadgeRule: Sendable, Equatable {
+    /// How many notifications of the inbox the user has neither read nor opened.
+    case unseen
+    /// Always the same number.
+    case number(Int64)
+    /// Nothing: the icon stays as it is.
+    case absent
 }
 
 /// What happens in a user's quiet hours to what would interrupt.

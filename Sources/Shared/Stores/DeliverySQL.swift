@@ -25,9 +25,18 @@ enum DeliverySQL {
     /// Looked for in the array, which costs a fraction of a join with the rows of all types.
     private static let category = "($6::text[])[array_position($5::text[], n.type)]"
 
+    /// The unread without those that were opened: few, which have an index of their own.
+    private static let unseen = """
+        greatest(coalesce(b.unread, 0) - (
+            SELECT count(*) FROM carillon.notifications o
+            WHERE o.user_id = k.user_id AND o.opened_at IS NOT NULL AND o.read_at IS NULL AND o.deleted_at IS NULL
+                AND o.version > 0
+        ), 0)::int4
+        """
+
     private static func facts(_ device: String, _ address: String) -> String {
         """
-        SELECT (k.n - 1)::int4, n.replaced_by IS NOT NULL, coalesce(b.unread, 0)::int4,
+        SELECT (k.n - 1)::int4, n.replaced_by IS NOT NULL, \(Self.unseen),
             \(EpochSQL.version(of: "b")),
             k.is_repeat AND EXISTS (
                 SELECT FROM carillon.delivery_attempts a

@@ -15,8 +15,9 @@ package struct DeliveryStore: Sendable {
         package let device: Device
         package let isReplaced: Bool
         package let wishes: RecipientStore.Wishes
-        /// The unread count, and the inbox version at which it was read.
-        package let unread: Int32
+        /// How many of the inbox were neither read nor opened, and the inbox version at which they
+        /// were counted.
+        package let unseen: Int32
         package let inboxVersion: Int64
         /// Whether this device accepted this notification before; only asked for repeats.
         package let wasAccepted: Bool
@@ -29,7 +30,7 @@ package struct DeliveryStore: Sendable {
             self.device = try DeviceColumns.read(row, at: first + NotificationColumns.count)
             self.isReplaced = try row.bool(1)
             self.wishes = try WishColumns.read(row, at: 6)
-            self.unread = try row.int4(2)
+            self.unseen = try row.int4(2)
             self.inboxVersion = try row.int8(3)
             self.wasAccepted = try row.bool(4)
             self.isCancelled = try row.bool(5)

@@ -36,6 +36,7 @@ package enum Migrations {
         Migration(number: 21, name: "sent_device", script: PackageResources.V0021_sent_device_sql),
         Migration(number: 22, name: "switched_off_devices", script: PackageResources.V0022_switched_off_devices_sql),
         Migration(number: 23, name: "repair", script: PackageResources.V0023_repair_sql),
+        Migration(number: 24, name: "opened", script: PackageResources.V0024_opened_sql),
     ]
 
     /// What a database needs that only has an outbox to be relayed; it may be run again.

@@ -161,6 +161,9 @@ enum ExtrasColumn {
         if let badge = extras.badge {
             writer.member("badge", badge)
         }
+        if let priority = extras.pushPriority {
+            writer.member("push_priority", priority.rawValue)
+        }
         if let state = extras.state {
             writer.member("state", state)
         }
@@ -182,6 +185,7 @@ enum ExtrasColumn {
         extras.image = value["image"]?.string
         extras.sound = value["sound"]?.string
         extras.badge = value["badge"]?.integer
+        extras.pushPriority = value["push_priority"]?.string.flatMap { PushPriority(rawValue: $0) }
         extras.state = value["state"]?.string
         extras.platform = value["platform"].map { JSONWriter.bytes(of: $0) }
         extras.traceParent = value["traceparent"]?.string

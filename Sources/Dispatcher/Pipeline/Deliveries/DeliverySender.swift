@@ -280,7 +280,7 @@ struct DeliverySender: Sendable {
         let type = self.dispatcher.catalog[facts.notification.type]
         var message = PushMessage(
             notification: facts.notification,
-            unread: Int64(facts.unread),
+            unread: Int64(facts.unseen),
             code: type?.code,
             now: now
         )
@@ -288,15 +288,24 @@ struct DeliverySender: Sendable {
         message.isRefusable = type?.isRequired != true
         message.buttonCategory = self.dispatcher.catalog.buttonCategory(of: facts.notification)
         if work.isRetraction { message.purpose = .retract }
+        if let priority = type?.pushPriority, facts.notification.extras.pushPriority == nil {
+            message.priority = priority
+        }
         // What was read has no number of its own any more.
         let own = work.isRetraction ? nil : facts.notification.extras.badge
         message.badge = own
-        // The board is asked only for a count that goes out; if there is a newer one, that is on its way already.
-        let hasCount = type?.hasBadge != false && (!work.isRetraction || channel.retractionsHaveBadge)
-        let isNewest = hasCount && self.dispatcher.badges.isNewest(facts.inboxVersion, for: facts.device.id)
-        if isNewest, own == nil {
-            message.badge = Int64(facts.unread)
-            message.badgeVersion = facts.inboxVersion
+        switch type?.badge ?? .unseen {
+        case .absent: break
+        case .number(let number): if !work.isRetraction { message.badge = own ?? number }
+        case .unseen:
+            // The board is asked only for a count that goes out; if there is a newer one, that is
+            // on its way already.
+            let hasCount = !work.isRetraction || channel.retractionsHaveBadge
+            let isNewest = hasCount && self.dispatcher.badges.isNewest(facts.inboxVersion, for: facts.device.id)
+            if isNewest, own == nil {
+                message.badge = Int64(facts.unseen)
+                message.badgeVersion = facts.inboxVersion
+            }
         }
         return message
     }

@@ -7,6 +7,7 @@ import Decision
 import JSON
 import Model
 import Postgres
+import Providers
 import Stores
 import Streams
 
@@ -61,7 +62,7 @@ struct JobIntake: Sendable {
             guard let fields = entry.fields else { continue }
             let origin = JobOrigin(stream: batch.group.stream, entry: entry.id, fields: fields)
             do throws(JobFaults) {
-                var job = try catalog.job(origin.fields)
+                var job = try catalog.job(origin.fields, providers: ProviderKinds.providers)
                 if job.id == nil, case .notification(let content) = job.payload, content.deliverAt != nil {
                     // What waited goes by its entry's name, and this may be taken again after it has come.
                     job.id = origin.text

@@ -5,6 +5,7 @@ import Catalog
 import CoreMetrics
 import Logging
 import Model
+import Providers
 import Redis
 import ServiceLifecycle
 import Stores
@@ -66,7 +67,9 @@ package struct ReplayService: Service {
     private func stream(_ letter: DeadLetterStore.Letter, _ fields: [(name: String, value: [UInt8])]) -> String {
         guard letter.stream == Keyspace.schedules else { return letter.stream }
         let catalog = self.dispatcher.catalog
-        let job = try? catalog.job(fields.filter { $0.name != JobOrigin.replayField }.map { ($0.name, $0.value[...]) })
+        let job = try? catalog.job(
+            fields.filter { $0.name != JobOrigin.replayField }.map { ($0.name, $0.value[...]) },
+            providers: ProviderKinds.providers)
         guard case .notification(let content)? = job?.payload else {
             // Nobody can read it yet. No lane is less urgent than this one, so that the job has its own once somebody can.
             return self.dispatcher.keys.jobs(.bulk)

@@ -4,6 +4,11 @@
 import JSON
 import Model
 
+extension PushPriority {
+    /// As Apple's header has it.
+    var apns: String { self == .high ? "10" : "5" }
+}
+
 /// The parts of Apple's payload that APNs and FCM's own block for Apple devices share.
 enum APNSPayload {
     /// The members of `aps` beside the alert.
@@ -16,7 +21,7 @@ enum APNSPayload {
         if let category = message.buttonCategory {
             writer.member("category", category)
         }
-        if message.isUrgent {
+        if message.isTimeSensitive {
             writer.member("interruption-level", "time-sensitive")
         }
         if notification.extras.image != nil {

@@ -46,8 +46,9 @@ package struct APNSRequest {
     private var isBackground: Bool { self.message.purpose == .retract || self.overrides.isBackground }
 
     private func headers(topic: String, providerToken: String, device: Device) -> [(name: String, value: String)] {
+        let own = self.overrides.priority ?? self.message.priority.apns
         // Apple takes nothing but 5 for what shows nothing.
-        let priority = self.isBackground ? "5" : self.overrides.priority ?? (self.message.isUrgent ? "10" : "5")
+        let priority = self.isBackground ? PushPriority.normal.apns : own
         var headers: [(name: String, value: String)] = [
             ("authorization", "bearer \(providerToken)"),
             ("apns-topic", topic),

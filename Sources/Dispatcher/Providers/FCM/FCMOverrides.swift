@@ -2,23 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import JSON
+import Model
 
 /// What a job asks of FCM beyond the common fields, `platform.fcm`: names of Android's notification, and whole blocks.
 struct FCMOverrides {
-    /// Names that stand for members of `android.notification`.
-    private static let short: Set = [
-        "channel_id", "click_action", "icon", "color", "tag", "ticker", "title_loc_key", "title_loc_args",
-        "body_loc_key", "body_loc_args", "notification_priority", "visibility",
-    ]
-    private static let blocks: Set = ["android", "apns", "webpush", "fcm_options", "notification"]
-
     /// One after the other, as a null in the later takes away what the earlier or the message has.
     private var changes: [JSONValue] = []
 
     init(_ value: JSONValue?) {
         guard let members = value?.object else { return }
-        let named = members.filter { Self.short.contains($0.key) }
-        let blocks = members.filter { Self.blocks.contains($0.key) }
+        let named = members.filter { PlatformFields.android.contains($0.key) }
+        let blocks = members.filter { PlatformFields.fcmBlocks.contains($0.key) }
         if !named.isEmpty {
             let android = JSONValue.object([JSONMember("notification", .object(named))])
             self.changes.append(.object([JSONMember("android", android)]))

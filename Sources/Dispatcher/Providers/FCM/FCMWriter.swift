@@ -113,7 +113,7 @@ struct FCMWriter {
     private func writeAndroid(to writer: inout JSONWriter) {
         writer.key("android")
         writer.beginObject()
-        writer.member("priority", self.message.isUrgent ? "HIGH" : "NORMAL")
+        writer.member("priority", self.message.priority == .high ? "HIGH" : "NORMAL")
         if let seconds = self.message.secondsToLive {
             writer.member("ttl", "\(min(seconds, Self.longestTimeToLive))s")
         }
@@ -139,7 +139,7 @@ struct FCMWriter {
         writer.beginObject()
         writer.key("headers")
         writer.beginObject()
-        writer.member("apns-priority", self.message.isUrgent ? "10" : "5")
+        writer.member("apns-priority", self.message.priority.apns)
         self.writeExpiration(to: &writer)
         writer.member("apns-collapse-id", self.message.screenName)
         writer.endObject()
@@ -165,7 +165,7 @@ struct FCMWriter {
         writer.beginObject()
         writer.key("headers")
         writer.beginObject()
-        writer.member("Urgency", self.message.isUrgent ? "high" : "normal")
+        writer.member("Urgency", self.message.priority == .high ? "high" : "normal")
         if let seconds = self.message.secondsToLive {
             writer.member("TTL", "\(min(seconds, Self.longestTimeToLive))")
         }

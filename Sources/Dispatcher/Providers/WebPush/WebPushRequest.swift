@@ -33,13 +33,10 @@ enum WebPushRequest {
     /// A phone that saves its battery waits with `low` (RFC 8030 section 5.3).
     private static func urgency(of message: PushMessage) -> String {
         if message.purpose == .retract { return "low" }
-        if let own = message.overrides(.webpush)?["urgency"]?.string, Self.urgencies.contains(own) { return own }
-        switch message.notification.severity {
-        case .alert: return "high"
-        case .warning: return "normal"
-        case .info: return message.notification.lane == .bulk ? "low" : "normal"
+        if let own = message.overrides(.webpush)?["urgency"]?.string, PlatformFields.urgencies.contains(own) {
+            return own
         }
+        if message.priority == .high { return "high" }
+        return message.notification.severity == .info && message.notification.lane == .bulk ? "low" : "normal"
     }
-
-    private static let urgencies: Set<String> = ["very-low", "low", "normal", "high"]
 }

@@ -136,7 +136,8 @@ struct JobRoutes {
         if let trace, body[SpanTracer.field] == nil {
             fields.append((SpanTracer.field, Array(trace.traceParent.utf8)))
         }
-        let job = try self.services.catalog.job(fields.map { ($0.name, $0.value[...]) })
+        let job = try self.services.catalog.job(
+            fields.map { ($0.name, $0.value[...]) }, providers: self.services.providers.all)
         var lane = Lane.normal
         if case .notification(let content) = job.payload {
             guard let type = self.services.catalog[content.type] else {

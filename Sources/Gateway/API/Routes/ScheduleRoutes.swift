@@ -37,7 +37,9 @@ struct ScheduleRoutes {
             let faults = forbidden.map { JobFault("job.\($0.field)", $0.reason) }
             throw Problem(.forbidden, "the token does not allow such jobs", faults: faults)
         }
-        let body = ScheduleBody(catalog: self.services.catalog, zones: self.zones, now: self.services.now())
+        let body = ScheduleBody(
+            catalog: self.services.catalog, providers: self.services.providers.all, zones: self.zones,
+            now: self.services.now())
         let schedule = try body.read(value)
         switch try await self.services.schedules.put(schedule, limit: Self.mostOfOrganisation) {
         case .stored:

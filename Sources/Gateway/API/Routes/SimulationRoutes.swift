@@ -59,7 +59,8 @@ struct SimulationRoutes {
             return nil
         }
         do throws(JobFaults) {
-            return try JobSimulation.question(of: JobFields.flat(members), user: user, catalog: catalog)
+            return try JobSimulation.question(
+                of: JobFields.flat(members), user: user, catalog: catalog, providers: self.services.providers.all)
         } catch {
             for fault in error.faults { body.fault("job.\(fault.field)", fault.reason) }
             return nil
