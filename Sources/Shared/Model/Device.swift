@@ -61,7 +61,7 @@ package struct Device: Sendable, Equatable {
 
 /// How many active devices a user may have with each app.
 package struct DeviceLimits: Sendable {
-    /// What a setting may say: the calls that list devices show no more.
+    /// The range of the setting: calls that list devices show no more.
     package static let allowed = 1...100
 
     private let standard: Int

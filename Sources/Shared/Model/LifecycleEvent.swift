@@ -91,7 +91,7 @@ package struct LifecycleEvent: Sendable, Equatable {
         self.app = way.app
     }
 
-    /// What became of a device, in which no notification has a part.
+    /// An event of a device in which no notification has a part.
     package init(_ kind: Kind, _ device: Device, at: Timestamp, reason: String) {
         let label = NotificationLabel(
             id: NotificationID(high: 0, low: 0), user: device.user, type: "", category: nil, org: "", job: nil)

@@ -28,7 +28,7 @@ package struct NotificationType: Sendable, Equatable {
     package var cap: FrequencyCap?
     /// How notifications with a digest key are gathered; nil if they are not.
     package var digest: DigestRule?
-    /// What its pushes show on the app's icon.
+    /// The number that its pushes show on the app's icon.
     package var badge = BadgeRule.unseen
     /// In place of the lane's; nil for that.
     package var pushPriority: PushPriority?
@@ -45,7 +45,7 @@ package struct NotificationType: Sendable, Equatable {
     }
 }
 
-/// What a push shows on the app's icon.
+/// A rule for the number that a push shows on the app's icon.
 package enum BadgeRule: Sendable, Equatable {
     /// How many notifications of the inbox the user has neither read nor opened.
     case unseen

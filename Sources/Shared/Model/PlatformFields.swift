@@ -92,7 +92,7 @@ package enum PlatformFields {
     /// More would only repeat a misunderstanding.
     private static let mostFaults = 16
 
-    /// What no provider would read, by the path of each: the first ``mostFaults``.
+    /// Members that no provider would read, by their paths: the first ``mostFaults``.
     ///
     /// - Parameters:
     ///   - platform: a JSON object.

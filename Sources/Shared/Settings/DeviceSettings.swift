@@ -3,7 +3,7 @@
 
 package import Model
 
-/// What a gateway needs to register devices, browsers among them.
+/// The settings by which a gateway registers devices, browsers among them.
 package struct DeviceSettings: Sendable {
     /// Path of the key's file that browsers subscribe with; nil if there is none.
     package let webPushKey: String?
@@ -44,7 +44,7 @@ package struct DeviceSettings: Sendable {
     }
 }
 
-/// What holds for the devices of each app.
+/// The rules for the devices of each app.
 package struct DeviceRules: Sendable {
     /// The push services that subscriptions may name of apps that have no list of their own.
     package let origins: WebPushOrigins

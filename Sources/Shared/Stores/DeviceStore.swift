@@ -6,7 +6,7 @@ package import Postgres
 
 /// Users' devices; every change of a token is a row of the audit.
 package struct DeviceStore: Sendable {
-    /// What a registration came to.
+    /// The outcome of a registration.
     package struct Registration: Sendable {
         /// The device as it is stored, with the id that it keeps.
         package internal(set) var device: Device
@@ -36,7 +36,7 @@ package struct DeviceStore: Sendable {
         return try Self.registration(results[...])
     }
 
-    /// Reads what the statements of ``registration(of:limit:silenced:)`` gave, the last of `results`.
+    /// Reads the results of ``registration(of:limit:silenced:)``, the last of `results`.
     static func registration(_ results: ArraySlice<PostgresResult>) throws(PostgresError) -> Registration {
         let own = results.suffix(Self.statementsOfRegistration)
         guard own.count == Self.statementsOfRegistration, let stored = own.dropFirst().first?.first, let last = own.last
