@@ -41,8 +41,17 @@ struct EngineIOPayloadTests {
     }
 
     @Test(
-        "What is not base64 is refused",
-        arguments: ["bA", "bAA", "bAA=", "bA===", "b====", "bAB==", "bAQJ=", "bAQID=", "bA-_A", "bAA==AA==", "b AAA"])
+        "base64 passes with line breaks, without its padding and with bits that no byte takes",
+        arguments: [
+            ("bAQ\nID\r\nBA==\n", [1, 2, 3, 4]), ("bAQIDBA", [1, 2, 3, 4]), ("bAQI", [1, 2]), ("bAQJ=", [1, 2]),
+            ("bAB==", [0]), ("bAA=", [0]), ("b\n", []),
+        ] as [(String, [UInt8])])
+    func lenientBase64(text: String, bytes: [UInt8]) throws {
+        let decoded = try Self.decode(Array(text.utf8))
+        #expect(decoded == [.message(.binary(bytes))])
+    }
+
+    @Test("What is not base64 is refused", arguments: ["bA", "bA===", "bAQIDB", "bA-_A", "bAA==AA==", "b AAA"])
     func notBase64(text: String) {
         #expect(throws: EngineIOFault.invalidBase64) { try Self.decode(Array(text.utf8)) }
     }

@@ -1,7 +1,7 @@
 // Carillon · Base64.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// The standard alphabet with padding (RFC 4648 section 4), as polling writes binary packets.
+/// The standard alphabet (RFC 4648 section 4), as polling writes binary packets.
 enum Base64 {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
     private static let padding = UInt8(ascii: "=")
@@ -31,17 +31,25 @@ enum Base64 {
         }
     }
 
-    /// The bytes of a text, or nil if it has a foreign letter, the wrong padding or bits that no byte takes.
+    /// The bytes of a text, or nil if it has a foreign letter or ends in the middle of a byte.
+    ///
+    /// Clients differ in how they write it, so line breaks, absent padding and bits that no byte
+    /// takes pass, as with the reference server: the Java client breaks lines after 76 letters.
     static func decode(_ text: ArraySlice<UInt8>) -> [UInt8]? {
-        guard text.count % 4 == 0 else { return nil }
-        let body = text.last == Self.padding ? text.dropLast(text.suffix(2).first == Self.padding ? 2 : 1) : text
         var bytes: [UInt8] = []
-        bytes.reserveCapacity(body.count / 4 * 3 + 2)
+        bytes.reserveCapacity(text.count / 4 * 3 + 2)
         var bits: UInt32 = 0
         var count = 0
-        for letter in body {
+        var letters = 0
+        var isPadded = false
+        for letter in text where letter != 0x0A && letter != 0x0D {
+            guard letter != Self.padding else {
+                isPadded = true
+                continue
+            }
             let value = Self.values[Int(letter)]
-            guard value != Self.foreign else { return nil }
+            guard value != Self.foreign, !isPadded else { return nil }
+            letters += 1
             bits = bits << 6 | UInt32(value)
             count += 6
             guard count >= 8 else { continue }
@@ -49,6 +57,6 @@ enum Base64 {
             bytes.append(UInt8(truncatingIfNeeded: bits >> count))
             bits &= (1 << count) - 1
         }
-        return bits == 0 ? bytes : nil
+        return letters % 4 == 1 ? nil : bytes
     }
 }
