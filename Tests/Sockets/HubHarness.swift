@@ -22,7 +22,7 @@ struct SilentBackend: SocketBackend {
     func confirm(_ proofs: [ReceiptProof]) async throws {}
     func setStates(_ changes: [PresenceChange]) async throws {}
     func admits(messages: Int, of user: String) -> Bool { true }
-    func markRead(user: String, ids: [NotificationID]?) async throws -> Int32 { 0 }
+    func markRead(_ reading: Reading) async throws -> Int32 { 0 }
     func unreadCount(user: String) async throws -> Int32 { 0 }
 }
 

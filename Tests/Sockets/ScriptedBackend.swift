@@ -60,7 +60,7 @@ struct ScriptedBackend: SocketBackend {
     func confirm(_ proofs: [ReceiptProof]) async throws {}
     func setStates(_ changes: [PresenceChange]) async throws { try await self.onSetStates(changes) }
     func admits(messages: Int, of user: String) -> Bool { true }
-    func markRead(user: String, ids: [NotificationID]?) async throws -> Int32 {
+    func markRead(_ reading: Reading) async throws -> Int32 {
         try await self.onMarkRead()
         return 0
     }

@@ -26,7 +26,11 @@ struct SocketIODialectTests {
             ("resync", #"{"last_sync_at":"2026-01-01T00:00:00Z"}"#, .message(.resync)),
             ("resync", #"{"last_sync_at":null}"#, .message(.resync)),
             ("mark_read", #"{"notification_id":"\#(Self.id)"}"#, .message(.read(ids: [ids[0]]))),
-            ("bulk_read", #"{"notification_ids":["\#(Self.id)","\#(Self.other)"]}"#, .message(.read(ids: ids))),
+            (
+                "bulk_read", #"{"notification_ids":["\#(Self.id)","\#(Self.other)"]}"#,
+                .message(.read(ids: ids, isBulk: true))
+            ),
+            ("bulk_read", #"{"notification_ids":["\#(Self.id)"]}"#, .message(.read(ids: [ids[0]], isBulk: true))),
             ("get_unread_count", "{}", .message(.unread)), ("get_unread_count", "null", .message(.unread)),
         ]
         for (name, json, wish) in table { #expect(try Self.decode(name, json) == wish, "\(name)") }
@@ -50,6 +54,14 @@ struct SocketIODialectTests {
         }
     }
 
+    @Test("A list that is cut says that there is more")
+    func more() {
+        let whole = SocketIODialect.packet(SocketIODialect.sync([Array("{}".utf8)]), offset: nil)
+        #expect(String(decoding: whole, as: UTF8.self) == #"42["sync",{"notifications":[{}]}]"#)
+        let cut = SocketIODialect.packet(SocketIODialect.sync([Array("{}".utf8)], hasMore: true), offset: nil)
+        #expect(String(decoding: cut, as: UTF8.self) == #"42["sync",{"notifications":[{}],"has_more":true}]"#)
+    }
+
     @Test("Changes are told in the dialect's words")
     func changes() throws {
         let moment = "2026-01-01T00:00:00Z"
@@ -66,6 +78,10 @@ struct SocketIODialectTests {
             (
                 .read, #"{"all":true,"up_to_version":1,"at":"\#(moment)"}"#,
                 #"42["notifications_bulk_read",{"notification_ids":[],"all":true,"up_to_version":1}]"#
+            ),
+            (
+                .read, #"{"ids":["a"],"bulk":true,"at":"\#(moment)"}"#,
+                #"42["notifications_bulk_read",{"notification_ids":["a"]}]"#
             ),
             (.deleted, #"{"ids":["a"]}"#, #"42["notification_deleted",{"notification_id":"a"}]"#),
             (

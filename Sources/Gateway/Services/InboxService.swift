@@ -39,10 +39,16 @@ package struct InboxService: Sendable {
     }
 
     /// Marks notifications read, all of them if `ids` is nil.
-    package func markRead(user: String, ids: [NotificationID]?) async throws -> InboxStore.Change {
+    ///
+    /// - Parameter isBulk: Whether the client named them as a list, and not one by itself.
+    package func markRead(
+        user: String,
+        ids: [NotificationID]?,
+        isBulk: Bool = false
+    ) async throws -> InboxStore.Change {
         let now = self.now()
         let change = try await self.store.markRead(user: user, ids: ids, at: now)
-        await self.tell(user, .read, change, all: ids == nil ? "all" : nil)
+        await self.tell(user, .read, change, all: ids == nil ? "all" : nil, isBulk: isBulk)
         await self.events.tell(zip(change.labels, change.ways).map { LifecycleEvent(.read, $0, at: now, way: $1) })
         await self.retractions?.retract(change.labels)
         return change
@@ -91,11 +97,17 @@ package struct InboxService: Sendable {
     ///
     /// - Parameter all: the member that stands for all where they are too many to name; nil if the
     ///   user named them.
-    private func tell(_ user: String, _ kind: NodeFrame.Kind, _ change: InboxStore.Change, all: StaticString?) async {
+    private func tell(
+        _ user: String,
+        _ kind: NodeFrame.Kind,
+        _ change: InboxStore.Change,
+        all: StaticString?,
+        isBulk: Bool = false
+    ) async {
         guard !change.isEmpty else { return }
         var subject = InboxChangeShape.Subject.ids(change.ids)
         if let all, change.ids.count > Self.mostNamed { subject = .all(all, upTo: change.version) }
-        let body = InboxChangeShape.encode(subject, at: self.now())
+        let body = InboxChangeShape.encode(subject, isBulk: isBulk, at: self.now())
         do {
             try await self.publisher.publish(
                 NodeFrame(

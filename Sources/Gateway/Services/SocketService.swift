@@ -180,8 +180,8 @@ package struct SocketService: SocketBackend {
         for reply in replies.prefix(waits) { _ = try reply.checked() }
     }
 
-    package func markRead(user: String, ids: [NotificationID]?) async throws -> Int32 {
-        try await self.inboxService.markRead(user: user, ids: ids).unread
+    package func markRead(_ reading: Reading) async throws -> Int32 {
+        try await self.inboxService.markRead(user: reading.user, ids: reading.ids, isBulk: reading.isBulk).unread
     }
 
     package func unreadCount(user: String) async throws -> Int32 {

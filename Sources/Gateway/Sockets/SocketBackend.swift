@@ -19,6 +19,21 @@ package struct ReceiptProof: Sendable, Equatable {
     }
 }
 
+/// Notifications that a client wants marked read.
+package struct Reading: Sendable {
+    package let user: String
+    /// Nil means all.
+    package let ids: [NotificationID]?
+    /// Whether the client named them as a list, and not one by itself.
+    package let isBulk: Bool
+
+    package init(user: String, ids: [NotificationID]?, isBulk: Bool = false) {
+        self.user = user
+        self.ids = ids
+        self.isBulk = isBulk
+    }
+}
+
 /// A connection that is to be registered and brought up to date.
 package struct SocketOpening: Sendable {
     package let user: String
@@ -94,10 +109,10 @@ package protocol SocketBackend: Sendable {
     /// Notes messages of a user, and tells at once whether its rate allows for more.
     func admits(messages: Int, of user: String) -> Bool
 
-    /// Marks notifications read, all of them if `ids` is nil; every socket of the user is told.
+    /// Marks notifications read; every socket of the user is told.
     ///
     /// - Returns: the unread count after it.
-    func markRead(user: String, ids: [NotificationID]?) async throws -> Int32
+    func markRead(_ reading: Reading) async throws -> Int32
 
     /// The unread count.
     func unreadCount(user: String) async throws -> Int32

@@ -14,7 +14,10 @@ package enum InboxChangeShape {
     }
 
     /// Writes the body of a frame.
-    package static func encode(_ subject: Subject, at: Timestamp) -> [UInt8] {
+    ///
+    /// - Parameter isBulk: Whether a client named the ids as a list. A list of one is marked, as
+    ///   some dialects have another event for it.
+    package static func encode(_ subject: Subject, isBulk: Bool = false, at: Timestamp) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         switch subject {
@@ -27,6 +30,7 @@ package enum InboxChangeShape {
             writer.beginArray()
             for id in ids { writer.string(id.description) }
             writer.endArray()
+            if isBulk, ids.count == 1 { writer.member("bulk", true) }
         }
         writer.member("at", at.rfc3339)
         writer.endObject()

@@ -81,7 +81,7 @@ struct HybridInboxRoutes {
         let ids = fields.notifications("notification_ids")
         if ids == nil, fields.faults.isEmpty { fields.fault("notification_ids", "is missing") }
         try fields.finish()
-        let change = try await self.services.inboxService.markRead(user: user, ids: ids ?? [])
+        let change = try await self.services.inboxService.markRead(user: user, ids: ids ?? [], isBulk: true)
         return Response.object { writer in
             writer.member("status", "ok")
             writer.member("updated", change.ids.count)

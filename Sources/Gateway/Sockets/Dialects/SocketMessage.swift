@@ -9,8 +9,8 @@ enum ClientMessage: Equatable {
     case resume(version: Int64)
     /// The newest unread afresh, whatever the client has.
     case resync
-    /// Nil means all.
-    case read(ids: [NotificationID]?)
+    /// Nil means all; `isBulk` if the client named them as a list.
+    case read(ids: [NotificationID]?, isBulk: Bool = false)
     case unread
     case acknowledge(ids: [NotificationID])
     case focus(isActive: Bool)

@@ -93,7 +93,7 @@ final class HubShard {
     /// What a socket wants of the backend.
     enum Request {
         case authenticate(SocketSession, token: String, reference: [UInt8]?)
-        case markRead(SocketSession, user: String, ids: [NotificationID]?, reference: [UInt8]?)
+        case markRead(SocketSession, Reading, reference: [UInt8]?)
         case unread(SocketSession, user: String, reference: [UInt8]?)
     }
 
@@ -102,8 +102,8 @@ final class HubShard {
         switch request {
         case .authenticate(let socket, let token, let reference):
             self.hub.request(.authenticate(self.reference(socket), token: token, reference: reference))
-        case .markRead(let socket, let user, let ids, let reference):
-            self.hub.request(.markRead(self.reference(socket), user: user, ids: ids, reference: reference))
+        case .markRead(let socket, let reading, let reference):
+            self.hub.request(.markRead(self.reference(socket), reading, reference: reference))
         case .unread(let socket, let user, let reference):
             self.hub.request(.unread(self.reference(socket), user: user, reference: reference))
         }

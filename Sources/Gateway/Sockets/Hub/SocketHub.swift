@@ -16,7 +16,7 @@ import Transports
 package final class SocketHub: Service {
     enum Request: Sendable {
         case authenticate(LoopReference<SocketSession>, token: String, reference: [UInt8]?)
-        case markRead(LoopReference<SocketSession>, user: String, ids: [NotificationID]?, reference: [UInt8]?)
+        case markRead(LoopReference<SocketSession>, Reading, reference: [UInt8]?)
         case unread(LoopReference<SocketSession>, user: String, reference: [UInt8]?)
     }
 
@@ -281,9 +281,9 @@ package final class SocketHub: Service {
             } catch {
                 socket.call { $0.failed() }
             }
-        case .markRead(let socket, let user, let ids, let reference):
+        case .markRead(let socket, let reading, let reference):
             do {
-                let count = try await self.backend.markRead(user: user, ids: ids)
+                let count = try await self.backend.markRead(reading)
                 socket.call { $0.answer(.read(unread: count), reference: reference) }
             } catch {
                 socket.call { $0.answer(.error("the change could not be made, try again"), reference: reference) }

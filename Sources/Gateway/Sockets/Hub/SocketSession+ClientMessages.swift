@@ -47,8 +47,9 @@ extension SocketSession {
             self.wire?.answer(.done, to: reference)
         case (.read, .some) where self.phase == .opening, (.unread, .some) where self.phase == .opening:
             if !self.hold(message, reference: reference) { self.sayBusy(reference) }
-        case (.read(let ids), .some(let identity)):
-            self.hand(.markRead(self, user: identity.user, ids: ids, reference: reference), reference)
+        case (.read(let ids, let isBulk), .some(let identity)):
+            let reading = Reading(user: identity.user, ids: ids, isBulk: isBulk)
+            self.hand(.markRead(self, reading, reference: reference), reference)
         case (.unread, .some(let identity)):
             self.hand(.unread(self, user: identity.user, reference: reference), reference)
         }

@@ -52,7 +52,7 @@ enum SocketIODialect {
             guard ids.count == texts.count else {
                 throw Self.fault("notification_ids must hold notifications' ids")
             }
-            return .message(.read(ids: ids))
+            return .message(.read(ids: ids, isBulk: true))
         case "get_unread_count": return .message(.unread)
         default: throw Self.unknownEvent
         }
@@ -88,7 +88,9 @@ enum SocketIODialect {
     private static func read(_ change: NodeChange) -> Event? {
         guard let body = try? JSONParser.parse(change.body.canonical) else { return nil }
         guard let ids = body["ids"]?.strings else { return Self.all("notifications_bulk_read", "all", change.version) }
-        guard let id = ids.first, ids.count == 1 else { return Self.object("notifications_bulk_read", ids: ids) }
+        guard let id = ids.first, ids.count == 1, body["bulk"]?.bool != true else {
+            return Self.object("notifications_bulk_read", ids: ids)
+        }
         return Self.read(id, at: body["at"]?.string)
     }
 
@@ -123,12 +125,15 @@ enum SocketIODialect {
     }
 
     /// The list with which a client begins anew.
-    static func sync(_ items: [[UInt8]]) -> Event {
+    ///
+    /// - Parameter hasMore: Whether the list is cut and older unread ones are in the inbox.
+    static func sync(_ items: [[UInt8]], hasMore: Bool = false) -> Event {
         Self.object("sync") { writer in
             writer.key("notifications")
             writer.beginArray()
             for item in items { writer.raw(item) }
             writer.endArray()
+            if hasMore { writer.member("has_more", true) }
         }
     }
 

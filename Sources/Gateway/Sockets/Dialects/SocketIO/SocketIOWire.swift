@@ -143,7 +143,8 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
 
     private func begin(_ snapshot: InboxSnapshot) {
         self.offset = snapshot.version
-        self.emit(SocketIODialect.sync(snapshot.items.map(\.json)), offset: String(snapshot.version))
+        let list = SocketIODialect.sync(snapshot.items.map(\.json), hasMore: snapshot.hasMore)
+        self.emit(list, offset: String(snapshot.version))
     }
 
     /// A list would be told twice what the client has: it gets what is new.
