@@ -3,11 +3,12 @@
 #
 # usage: signalr_pysignalr.py conformance URL
 #        signalr_pysignalr.py gateway URL TOKEN TITLE
-#        signalr_pysignalr.py stay URL TOKEN
+#        signalr_pysignalr.py stay URL TOKEN [FRESH]
 #
 # Drives the conformance program's /hub, or waits on a gateway for a notification with that title and marks it read.
 # Prints "ok" and exits 0, or tells what is wrong and exits 1. With stay it prints "received TITLE" for each notification
-# and "unread COUNT" for each count until it is killed, whatever becomes of the gateway meanwhile.
+# and "unread COUNT" for each count until it is killed, whatever becomes of the gateway meanwhile. With FRESH it comes back
+# with that token after the first connection.
 
 import asyncio
 import os
@@ -105,11 +106,15 @@ async def main():
     path = "/hub" if mode == "conformance" else "/hubs/notifications"
     token = "anyone" if mode == "conformance" else sys.argv[3]
     # It asks access_token_factory only once it is connected, too late for its negotiation.
-    client = SignalRClient(url + path, headers={"Authorization": f"Bearer {token}"})
+    headers = {"Authorization": f"Bearer {token}"}
+    client = SignalRClient(url + path, headers=headers)
     opened = asyncio.Event()
 
     async def on_open():
         opened.set()
+        # It reads its headers again for each connection.
+        if mode == "stay" and len(sys.argv) > 4:
+            headers["Authorization"] = f"Bearer {sys.argv[4]}"
 
     client.on_open(on_open)
     _ = asyncio.create_task(client.run())

@@ -19,6 +19,7 @@ import socketio
 parser = argparse.ArgumentParser()
 parser.add_argument("url")
 parser.add_argument("--token", default="")
+parser.add_argument("--fresh-token", default="", help="what it joins with after the first time")
 parser.add_argument("--transports", default="polling,websocket")
 parser.add_argument("--emit", action="append", default=[])
 parser.add_argument("--handshake-token", default="")
@@ -60,7 +61,16 @@ def disconnect(reason=None):
     say("disconnected", reason)
 
 
-auth = {"token": options.token} if options.token else None
+tokens = [options.token]
+if options.fresh_token:
+    tokens.append(options.fresh_token)
+
+
+def credentials():
+    return {"token": tokens.pop(0) if len(tokens) > 1 else tokens[0]}
+
+
+auth = credentials if options.token else None
 headers = {"Authorization": "Bearer " + options.handshake_token} if options.handshake_token else {}
 try:
     client.connect(

@@ -89,6 +89,33 @@ struct SignalRClientTests {
         }
     }
 
+    @Test(
+        "when its token expires pysignalr comes back with a fresh one, and so it does after a stop",
+        .enabled(if: areClientsHere, hint))
+    func expiry() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let fresh = try await Stack.token(user: "ada")
+            let process = try await Stack.withExpiringToken(user: "ada") { token in
+                let process = try await Self.start(
+                    ["signalr_pysignalr.py"], "stay", [token, fresh], url: "http://127.0.0.1:\(gateway.port)",
+                    in: stack.directory.path)
+                try await eventually("it is up, or was refused") {
+                    Self.output(of: process).contains("unread 0") || Self.output(of: process).contains("Error")
+                }
+                return process.output().contains("unread 0") ? process : nil
+            }
+            func counts() -> Int { process.output().split(separator: "\n").count { $0.hasPrefix("unread 0") } }
+            try await eventually("it is back", within: .seconds(120)) { counts() == 2 }
+            #expect(try await gateway.process.stop() == .code(0))
+            _ = try await stack.startGateway(name: "second", environment: ["GATEWAY_PORT": "\(gateway.port)"])
+            try await eventually("it is back once more", within: .seconds(120)) { counts() == 3 }
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "next")])
+            _ = try await process.waitForLine("received next", within: .seconds(60))
+        }
+    }
+
     // signalrcore tries once to come back, and then its reconnection breaks: its apps must begin anew.
     @Test(
         "after its gateway is killed pysignalr finds the next one, and nothing is lost",

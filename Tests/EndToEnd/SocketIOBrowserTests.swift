@@ -23,23 +23,24 @@ struct SocketIOBrowserTests {
         _ browser: Browser,
         _ gateway: Gateway,
         token: String,
+        fresh: String? = nil,
         transports: [String]
     ) async throws {
         try await browser.open("http://127.0.0.1:\(gateway.port)/inbox")
         try await browser.run(try #require(ScriptClient.source))
         try await browser.run(
             """
-            const [token, transports] = arguments;
+            const [tokens, transports] = arguments;
             window.heard = [];
             window.client = io(location.origin, {
-                auth: { token }, transports, reconnectionDelay: 50, reconnectionDelayMax: 200,
+                auth: (give) => give({ token: tokens.length > 1 ? tokens.shift() : tokens[0] }), transports, reconnectionDelay: 50, reconnectionDelayMax: 200,
             });
             client.onAny((name, value) => heard.push([name, value]));
             client.on('connect_error', (error) => heard.push(['refused', { message: error.message, ...error.data }]));
             client.on('disconnect', (reason) => heard.push(['disconnected', reason]));
             window.all = (name) => heard.filter((event) => event[0] === name).map((event) => event[1]);
             """,
-            .string(token), .array(transports.map { .string($0) }))
+            .array(([token] + (fresh.map { [$0] } ?? [])).map { .string($0) }), .array(transports.map { .string($0) }))
     }
 
     @Test(
@@ -90,6 +91,32 @@ struct SocketIOBrowserTests {
             #expect(second.strings == ["missed"])
             try await stack.notify("ada", "next")
             try await browser.wait(for: "it goes on", "all('notification').some((n) => n.title === 'next')")
+        }
+    }
+
+    @Test(
+        "when its token expires it asks for a fresh one and joins again; with the old one it is refused",
+        arguments: [["polling", "websocket"], ["websocket"], ["polling"]])
+    func expiry(_ transports: [String]) async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            /// Connects by a token that expires soon.
+            func connect(fresh: String?) async throws {
+                _ = try await Stack.withExpiringToken(user: "ada") { token in
+                    try await Self.connect(browser, gateway, token: token, fresh: fresh, transports: transports)
+                    try await browser.wait(for: "it joins or is refused", "heard.length > 0")
+                    return try await browser.run("return all('sync').length").integer == 1 ? true : nil
+                }
+            }
+            try await connect(fresh: try await Stack.token(user: "ada"))
+            try await browser.wait(for: "it joins again", "all('sync').length === 2")
+            #expect(try await browser.run("return all('refused').length + all('error').length").integer == 0)
+            try await stack.notify("ada", "next")
+            try await browser.wait(for: "it goes on", "all('notification').some((n) => n.title === 'next')")
+
+            try await connect(fresh: nil)
+            try await browser.wait(for: "it is refused", "all('refused').length === 1")
+            #expect(try await browser.run("return all('refused')[0].message").string == "Not authorized")
+            #expect(try await browser.run("return client.active").bool == false)
         }
     }
 

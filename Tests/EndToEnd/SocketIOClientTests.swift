@@ -137,6 +137,39 @@ struct SocketIOClientTests {
     }
 
     @Test(
+        "when its token expires a client joins again with a fresh one, and is refused with the old one",
+        arguments: ["websocket", "polling", "polling,websocket"])
+    func expiry(_ transports: String) async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let fresh = try await Stack.token(user: "ada")
+            /// Starts a client by a token that expires soon; returns it once it has joined.
+            func start(_ more: [String]) async throws -> PythonClient {
+                try await Stack.withExpiringToken(user: "ada") { token in
+                    let client = try await PythonClient.start(
+                        "socketio_client.py",
+                        ["http://127.0.0.1:\(gateway.port)", "--token", token, "--transports", transports] + more,
+                        in: stack.directory.path)
+                    try await eventually("it joins or is refused") {
+                        !client.events("sync").isEmpty || client.lines.contains { $0.hasPrefix("refused") }
+                    }
+                    return client.events("sync").isEmpty ? nil : client
+                }
+            }
+            let stale = try await start([])
+            let client = try await start(["--fresh-token", fresh])
+            try await eventually("it joins again", within: .seconds(120)) { client.events("sync").count == 2 }
+            #expect(client.events("error").isEmpty)
+            try await Self.notify(stack, "next")
+            try await eventually("it goes on") { client.titles == ["next"] }
+            let refused = try await stale.wait(for: "refused ")
+            #expect(refused.contains("Not authorized"))
+            #expect(stale.titles.isEmpty)
+        }
+    }
+
+    @Test(
         "after its gateway is killed a client finds the next one and gets a sync", arguments: ["websocket", "polling"])
     func killed(_ transports: String) async throws {
         try await Stack.with { stack in

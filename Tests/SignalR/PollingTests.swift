@@ -28,6 +28,21 @@ struct PollingTests {
         return end
     }
 
+    @Test("Of an expired credential the parked GET is answered 401; what is written waits for the next one")
+    func refusal() {
+        var polling = Self.begun()
+        #expect(polling.refuse(now: 1).isEmpty, "no GET waits")
+        _ = polling.poll(2, now: 10)
+        #expect(Self.status(polling.refuse(now: 20), of: 2) == 401)
+        #expect(polling.write([1]).isEmpty)
+        #expect(polling.flush(now: 30).isEmpty)
+        #expect(Self.body(polling.poll(3, now: 40), of: 3) == "\u{1}")
+        _ = polling.poll(4, now: 50)
+        _ = polling.refuse(now: 60)
+        #expect(polling.tick(now: 15_059).isEmpty)
+        #expect(Self.end(polling.tick(now: 15_060)) == .silent)
+    }
+
     @Test("The first GET is answered at once with nothing, even if something waits")
     func first() {
         var polling = SignalRPollingState(now: 0)

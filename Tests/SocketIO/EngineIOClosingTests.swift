@@ -25,8 +25,8 @@ struct EngineIOClosingTests {
     }
 
     @Test(
-        "Of a server that ends, or cannot serve it now, a client learns as of one that is gone, so that it comes back",
-        arguments: [EngineIOCloseReason.serverShuttingDown, .tryAgainLater])
+        "Of a server that ends, cannot serve it now or finds its token expired, a client learns as of one that is gone, so that it comes back",
+        arguments: [EngineIOCloseReason.serverShuttingDown, .tryAgainLater, .tokenExpired])
     func comesBack(_ reason: EngineIOCloseReason) {
         let unknown = #"400 {"code":1,"message":"Session ID unknown"}"#
         var pending = SessionTrace()

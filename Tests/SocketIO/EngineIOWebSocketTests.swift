@@ -67,7 +67,7 @@ struct EngineIOWebSocketTests {
     func close() {
         let table: [(EngineIOCloseReason, Int)] = [
             (.forcedClose, 1000), (.serverShuttingDown, 1012), (.parseError, 1002), (.tooMuchWaiting, 1013),
-            (.tryAgainLater, 1013),
+            (.tryAgainLater, 1013), (.tokenExpired, 4401),
         ]
         for (reason, code) in table {
             var trace = SessionTrace(webSocket: Self.configuration)

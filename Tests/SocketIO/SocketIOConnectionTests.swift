@@ -233,5 +233,6 @@ struct SocketIOConnectionTests {
         #expect(SocketIOCloseReason.connectTimeout.session == .forcedClose)
         #expect(SocketIOCloseReason.serverShuttingDown.session == .serverShuttingDown)
         #expect(SocketIOCloseReason.tryAgainLater.session == .tryAgainLater)
+        #expect(SocketIOCloseReason.tokenExpired.session == .tokenExpired)
     }
 }

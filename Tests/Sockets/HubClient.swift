@@ -120,8 +120,9 @@ struct HubClient {
         }
     }
 
-    mutating func pollUntilClosed(token: String) async throws {
-        try await self.poll(until: "the end", token: token) { $0.close != nil }
+    /// The status that a poll is answered with; what it brings is dropped.
+    func status(token: String) async throws -> Int {
+        try await Self.send(self.http, .get, self.url, token: token).status
     }
 
     /// The completion of an invocation.

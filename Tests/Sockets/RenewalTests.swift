@@ -27,7 +27,7 @@ struct RenewalTests {
         for second in Int64(100)...400 {
             session.tick(now: .now(), wallClock: Timestamp(seconds: second))
             guard wire.end == nil else {
-                #expect(wire.end == .unauthorized("the token has expired"))
+                #expect(wire.end == .expired)
                 return second
             }
         }
@@ -76,7 +76,7 @@ struct RenewalTests {
             session.tick(now: .now(), wallClock: Timestamp(seconds: Int64(end) - 1))
             #expect(wire.end == nil)
             session.tick(now: .now(), wallClock: Timestamp(seconds: Int64(end)))
-            #expect(wire.end == .unauthorized("the token has expired"))
+            #expect(wire.end == .expired)
         }
     }
 
@@ -89,6 +89,7 @@ struct RenewalTests {
             let parts = token.split(separator: ".")
             let seconds = parts.dropFirst().compactMap { Int64($0) }
             guard seconds.count == 2 else { throw SocketRefusal(status: 401, reason: "no token") }
+            guard Timestamp(seconds: seconds[1]) > clock.now else { throw SocketRefusal(status: 401, reason: "old") }
             return Self.identity(String(parts[0]), from: seconds[0], to: seconds[1])
         }
         let scripted = backend
@@ -102,10 +103,14 @@ struct RenewalTests {
                 try await posted.sync(token: first)
                 try await posted.post(#"{"type":6}"#, token: fresh)
                 try await stale.sync(token: first)
+                // A poll that waits, and one that comes later, are refused; nothing is closed.
+                let waiting = stale
+                async let parked = waiting.status(token: first)
+                try await waiting.post(#"{"type":6}"#, token: first)
                 clock.set(300)
-                try await stale.pollUntilClosed(token: first)
-                #expect(stale.close?["error"]?.string == "the token has expired")
-                for var client in [polled, posted] {
+                #expect(try await parked == 401)
+                #expect(try await waiting.status(token: first) == 401)
+                for var client in [polled, posted, stale] {
                     try await client.post(
                         #"{"type":1,"invocationId":"1","target":"GetUnreadCount","arguments":[]}"#, token: fresh)
                     try await client.poll(until: "an answer", token: fresh) { $0.completion("1") != nil }

@@ -170,6 +170,16 @@ package final class SignalRSession {
         self.perform(self.connection.close(error: error, allowReconnect: allowReconnect, now: SignalRLoop.now))
     }
 
+    /// Answers the poll that waits with 401, so that its client comes back with a fresh credential;
+    /// without a poll by then the connection ends at the limit of silence.
+    ///
+    /// - Returns: false if the connection does not poll.
+    package func refusePolls() -> Bool {
+        guard case .longPolling = self.link, !self.isEnding else { return false }
+        self.performPolling { $0.refuse(now: SignalRLoop.now) }
+        return true
+    }
+
     /// Cuts the transport; the connection goes on only if its client can come back to it.
     package func cut() {
         switch self.link {

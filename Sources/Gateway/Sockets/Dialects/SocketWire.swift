@@ -26,8 +26,17 @@ protocol SocketWire: AnyObject {
     func close(_ end: SocketEnd)
     /// Ends the connection at once.
     func drop()
+    /// The token has expired.
+    ///
+    /// - Returns: Whether the connection may wait for a request with a fresh one; if not, it is
+    ///   closed.
+    func awaitsFreshToken() -> Bool
     /// What time alone brings about on the wire: its pings and timeouts. Called once a second.
     func tick(now: NIODeadline)
+}
+
+extension SocketWire {
+    func awaitsFreshToken() -> Bool { false }
 }
 
 /// What a client's message is answered with.
@@ -44,6 +53,8 @@ enum SocketAnswer: Equatable {
 /// Why a socket is closed.
 enum SocketEnd: Equatable {
     case unauthorized(String)
+    /// The token was good and has expired; its client may come back with a fresh one.
+    case expired
     case policyViolation(String)
     case unsupportedData(String)
     case tooSlow

@@ -335,7 +335,7 @@ final class SocketSession {
         self.allowance = min(configuration.messageBurst, self.allowance + configuration.messagesPerSecond)
         if self.phase != .closing {
             if let expiresAt = self.identity?.expiresAt, expiresAt <= wallClock {
-                self.close(.unauthorized("the token has expired"))
+                if self.wire?.awaitsFreshToken() != true { self.close(.expired) }
             } else if self.phase == .anonymous, now - self.openedAt > TimeAmount(configuration.authentication) {
                 // One that came in time and still waits is no fault of the client's.
                 self.close(self.checks > 0 ? .tryAgainLater : .unauthorized("no credential came in time"))

@@ -120,6 +120,15 @@ package struct SignalRPollingState: Sendable {
         return self.flush(now: now)
     }
 
+    /// Answers the parked GET with 401, as its credential has expired; what is written waits for
+    /// the next GET.
+    package mutating func refuse(now: Int64) -> [SignalRPollingAction] {
+        guard !self.isOver, let poll = self.parked else { return [] }
+        self.parked = nil
+        self.idleSince = now
+        return [.answer(poll: poll.number, .refusal(401, "The token has expired."))]
+    }
+
     /// The client sent DELETE, whose own answer is ``SignalRResponse/deleted``.
     package mutating func delete() -> [SignalRPollingAction] {
         self.isOver ? [] : self.end(.deleted)

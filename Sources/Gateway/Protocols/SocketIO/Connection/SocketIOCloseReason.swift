@@ -11,6 +11,8 @@ package enum SocketIOCloseReason: Sendable, Equatable {
     case serverShuttingDown
     /// The client cannot be served now; it may come back at once.
     case tryAgainLater
+    /// The client's credential has expired; it may come back at once with a fresh one.
+    case tokenExpired
 
     /// The reason to close the session with.
     package var session: EngineIOCloseReason {
@@ -19,6 +21,7 @@ package enum SocketIOCloseReason: Sendable, Equatable {
         case .connectTimeout, .forced: .forcedClose
         case .serverShuttingDown: .serverShuttingDown
         case .tryAgainLater: .tryAgainLater
+        case .tokenExpired: .tokenExpired
         }
     }
 
@@ -26,7 +29,7 @@ package enum SocketIOCloseReason: Sendable, Equatable {
     var namespace: SocketIODisconnectReason {
         switch self {
         case .fault: .parseError
-        case .connectTimeout, .forced, .tryAgainLater: .forcedServerClose
+        case .connectTimeout, .forced, .tryAgainLater, .tokenExpired: .forcedServerClose
         case .serverShuttingDown: .serverShuttingDown
         }
     }

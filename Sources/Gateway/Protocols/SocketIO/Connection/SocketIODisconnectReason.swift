@@ -27,7 +27,7 @@ package enum SocketIODisconnectReason: String, Sendable, CaseIterable {
         case .transportClose: self = .transportClose
         case .pingTimeout: self = .pingTimeout
         case .parseError: self = .parseError
-        case .forcedClose, .tryAgainLater: self = .forcedClose
+        case .forcedClose, .tryAgainLater, .tokenExpired: self = .forcedClose
         case .serverShuttingDown: self = .serverShuttingDown
         case .transportError, .pingFromClient, .overlappingPolls, .overlappingPosts, .invalidContentType,
             .tooMuchWaiting:

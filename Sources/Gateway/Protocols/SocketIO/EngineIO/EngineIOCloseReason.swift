@@ -23,9 +23,11 @@ package enum EngineIOCloseReason: String, Sendable, CaseIterable {
     case serverShuttingDown
     /// The owner cannot serve the client now; it may come back at once.
     case tryAgainLater
+    /// The credential of the client has expired; it may come back at once with a fresh one.
+    case tokenExpired
 
     /// Whether clients are to come back by themselves.
-    var isToComeBack: Bool { self == .serverShuttingDown || self == .tryAgainLater }
+    var isToComeBack: Bool { self == .serverShuttingDown || self == .tryAgainLater || self == .tokenExpired }
 
     /// The code with which the session's WebSocket is closed.
     package var webSocketCode: UInt16 {
@@ -34,6 +36,7 @@ package enum EngineIOCloseReason: String, Sendable, CaseIterable {
         case .parseError, .pingFromClient: 1002
         case .serverShuttingDown: 1012
         case .tooMuchWaiting, .tryAgainLater: 1013
+        case .tokenExpired: 4401
         case .pingTimeout: 4408
         case .transportError, .overlappingPolls, .overlappingPosts, .invalidContentType: 1011
         }

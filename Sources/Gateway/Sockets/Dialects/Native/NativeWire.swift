@@ -107,6 +107,7 @@ extension SocketEnd {
     var webSocketClose: (code: WebSocketCloseCode, reason: String) {
         switch self {
         case .unauthorized(let reason): (.unauthorized, reason)
+        case .expired: (.unauthorized, "the token has expired")
         case .policyViolation(let reason): (.policyViolation, reason)
         case .unsupportedData(let reason): (.unsupportedData, reason)
         case .tooSlow: (.tooSlow, "you read too slowly")

@@ -100,12 +100,17 @@ final class SignalRWire: SocketWire, SignalRApplication {
         switch end {
         case .unauthorized, .policyViolation, .unsupportedData, .tooManyConnections:
             self.transport?.close(error: reason, code: code)
-        case .tooSlow, .tryAgainLater: self.transport?.close(error: reason, allowReconnect: true, code: code)
-        case .restart: self.transport?.close(error: "restart", allowReconnect: true, code: .goingAway)
+        // Without an error, after which some clients do not come back.
+        case .expired, .tooSlow, .tryAgainLater: self.transport?.close(allowReconnect: true, code: code)
+        case .restart: self.transport?.close(allowReconnect: true, code: .goingAway)
         }
     }
 
     func drop() { self.transport?.drop() }
+
+    /// Polls that wait are refused, so that their client polls again with a fresh token; if none
+    /// comes, the transport ends the connection.
+    func awaitsFreshToken() -> Bool { self.transport?.refusePolls() ?? false }
 
     /// The transport keeps itself alive, in the protocol's own way.
     func tick(now: NIODeadline) {}

@@ -221,7 +221,9 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         case .unsupportedData(let reason): self.expel("unsupported_data", reason)
         case .tooManyConnections: self.expel("too_many_connections", end.webSocketClose.reason)
         case .tooSlow: self.peer?.closeAsTooSlow()
-        // Clients come back by themselves from a connection that merely ends.
+        // Clients come back by themselves from a connection that merely ends. One that joins again
+        // with its old token is refused then.
+        case .expired: self.peer?.close(.tokenExpired)
         case .tryAgainLater: self.peer?.close(.tryAgainLater)
         case .restart: self.peer?.close(.serverShuttingDown)
         }
