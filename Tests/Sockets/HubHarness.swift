@@ -13,6 +13,7 @@ struct SilentBackend: SocketBackend {
     func authenticate(token: String) async throws -> SocketIdentity { throw SocketRefusal(status: 401, reason: "no") }
     func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? { nil }
     func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot] { [] }
+    func note(_ bookmarks: [SocketBookmark]) async throws {}
     func close(_ connections: [(user: String, connection: String)]) async throws {}
     func registered(user: String) async throws -> [String] { [] }
     func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool] { [] }
@@ -38,6 +39,7 @@ final class NotingWire: SocketWire {
     private(set) var references: [String?] = []
     private(set) var answers: [SocketAnswer] = []
     private(set) var end: SocketEnd?
+    var provesReceipt = true
     var onDrop: () -> Void = {}
 
     init(_ dialect: Dialect) {
@@ -90,8 +92,10 @@ final class HubHarness {
         self.open(by: user.map { SocketIdentity(user: $0, expiresAt: nil) }, dialect)
     }
 
-    func open(by identity: SocketIdentity?, _ dialect: Dialect) -> (session: SocketSession, wire: NotingWire) {
-        let session = SocketSession(connection: "c", identity: identity, since: nil, shard: self.shard)
+    func open(
+        by identity: SocketIdentity?, _ dialect: Dialect, client: String? = nil
+    ) -> (session: SocketSession, wire: NotingWire) {
+        let session = SocketSession(connection: "c", identity: identity, since: nil, client: client, shard: self.shard)
         let wire = NotingWire(dialect)
         session.begin(wire)
         return (session, wire)

@@ -55,7 +55,7 @@ final class RunningHub: Sendable {
     }
 
     /// Opens a socket: of a client that has authenticated already if a user is given.
-    func open(_ user: String?, connection: String = "c") async throws -> LiveSocket {
+    func open(_ user: String?, connection: String = "c", client: String? = nil) async throws -> LiveSocket {
         let (eventLoop, hub) = (self.eventLoop, self.hub)
         return try await eventLoop.submit {
             guard let shard = hub.shard(on: eventLoop) else { throw ChannelError.operationUnsupported }
@@ -63,6 +63,7 @@ final class RunningHub: Sendable {
                 connection: connection,
                 identity: user.map { SocketIdentity(user: $0, expiresAt: nil) },
                 since: nil,
+                client: client,
                 shard: shard
             )
             let wire = NotingWire(.native)

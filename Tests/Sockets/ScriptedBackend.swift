@@ -14,12 +14,15 @@ struct ScriptedBackend: SocketBackend {
     }
     var onOpen: @Sendable () async throws -> Void = {}
     var onChanges: @Sendable ([InboxQuestion]) async throws -> Void = { _ in }
+    /// How an inbox stands for a new connection, where it is not to be empty.
+    var opened: (@Sendable (SocketOpening) -> InboxSnapshot)?
     /// What changed, where it is not to be nothing.
     var changed: (@Sendable (InboxQuestion) -> InboxSnapshot)?
     /// Called with the connections' names, as is the next.
     var onRegister: @Sendable ([String]) async throws -> Void = { _ in }
     var onAreRegistered: @Sendable ([String]) async throws -> [Bool] = { $0.map { _ in true } }
     var onClose: @Sendable ([String]) async throws -> Void = { _ in }
+    var onNote: @Sendable ([SocketBookmark]) -> Void = { _ in }
     var onRegistered: @Sendable (String) async throws -> [String] = { _ in [] }
     var onSetStates: @Sendable ([PresenceChange]) async throws -> Void = { _ in }
     var onMarkRead: @Sendable () async throws -> Void = {}
@@ -30,8 +33,10 @@ struct ScriptedBackend: SocketBackend {
 
     func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot] {
         try await self.onOpen()
-        return openings.map { _ in InboxSnapshot(version: Self.version, unread: 0, total: 0) }
+        return openings.map { self.opened?($0) ?? InboxSnapshot(version: Self.version, unread: 0, total: 0) }
     }
+
+    func note(_ bookmarks: [SocketBookmark]) async throws { self.onNote(bookmarks) }
 
     func close(_ connections: [(user: String, connection: String)]) async throws {
         try await self.onClose(connections.map(\.connection))

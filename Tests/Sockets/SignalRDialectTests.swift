@@ -75,8 +75,14 @@ struct SignalRDialectTests {
                 "NotificationDeleted \"\(Self.ids[0])\"", "UnreadCountChanged 2",
             ]
         )
+        snapshot.isReturn = true
+        #expect(try Self.words(SignalRDialect.sync(snapshot, isFirst: true)) == later, "it came back")
+        snapshot.isReturn = false
         snapshot.isReset = true
         #expect(try Self.words(SignalRDialect.sync(snapshot, isFirst: false)) == missed)
+        // What it was told on this connection does not come again.
+        let rest = ["ReceiveNotification 3", "UnreadCountChanged 2"]
+        #expect(try Self.words(SignalRDialect.sync(snapshot, isFirst: false, after: 8)) == rest)
     }
 
     @Test("Methods are known in whatever letter case, and faults name the method")

@@ -136,6 +136,7 @@ enum GatewayComposition {
             inboxService: inboxService,
             notifications: notifications,
             presence: presence,
+            bookmarks: Bookmarks(connection: redis, keys: keys),
             users: users,
             unconfirmed: unconfirmed,
             events: events,

@@ -31,6 +31,7 @@ package struct SocketService: SocketBackend {
     private let inboxService: InboxService
     private let notifications: NotificationStore
     private let presence: PresenceRegistry
+    private let bookmarks: Bookmarks
     private let users: UserStore
     private let unconfirmed: UnconfirmedSet
     private let events: EventTeller
@@ -46,6 +47,7 @@ package struct SocketService: SocketBackend {
         inboxService: InboxService,
         notifications: NotificationStore,
         presence: PresenceRegistry,
+        bookmarks: Bookmarks,
         users: UserStore,
         unconfirmed: UnconfirmedSet,
         events: EventTeller = EventTeller(),
@@ -60,6 +62,7 @@ package struct SocketService: SocketBackend {
         self.inboxService = inboxService
         self.notifications = notifications
         self.presence = presence
+        self.bookmarks = bookmarks
         self.users = users
         self.unconfirmed = unconfirmed
         self.events = events
@@ -103,7 +106,44 @@ package struct SocketService: SocketBackend {
                 )
             }
         )
-        return try await self.snapshots(openings.map { ($0.user, $0.dialect, $0.since) })
+        let returns = try await self.returns(openings, at: now)
+        return try await self.snapshots(
+            zip(openings, returns).map { opening, seen in
+                Request(
+                    user: opening.user, dialect: opening.dialect, since: opening.since ?? seen,
+                    isReturn: opening.since == nil && seen != nil)
+            }
+        )
+    }
+
+    /// From where each client that came back without a word is to be told what it missed.
+    private func returns(_ openings: [SocketOpening], at now: Timestamp) async throws -> [Int64?] {
+        var versions = [Int64?](repeating: nil, count: openings.count)
+        let places = openings.indices.filter { openings[$0].since == nil && openings[$0].client != nil }
+        let presence = self.presence
+        let claimed = try await self.bookmarks.claim(
+            places.map { (openings[$0].user, openings[$0].connection, openings[$0].client ?? "") },
+            at: now
+        ) { (users: [String]) async throws(RedisError) -> [Set<String>] in
+            try await presence.lookUp(users).map { presence -> Set<String> in
+                guard case .online(let connections) = presence else { return [] }
+                return Set(connections.map(\.connection))
+            }
+        }
+        for (place, version) in zip(places, claimed) { versions[place] = version }
+        return versions
+    }
+
+    package func note(_ bookmarks: [SocketBookmark]) async throws {
+        try await self.bookmarks.note(
+            bookmarks.map { bookmark in
+                (
+                    bookmark.user, bookmark.connection,
+                    Bookmark(client: bookmark.client, version: bookmark.version, hasLeft: bookmark.hasLeft)
+                )
+            },
+            at: self.now()
+        )
     }
 
     package func close(_ connections: [(user: String, connection: String)]) async throws {
@@ -156,7 +196,8 @@ package struct SocketService: SocketBackend {
     }
 
     package func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] {
-        let snapshots = try await self.snapshots(questions.map { ($0.user, $0.dialect, $0.since) })
+        let snapshots = try await self.snapshots(
+            questions.map { Request(user: $0.user, dialect: $0.dialect, since: $0.since) })
         return zip(questions, snapshots).map { question, snapshot in
             let isUnchanged = question.since == snapshot.version && !snapshot.isReset
             return isUnchanged && !question.wantsAnswer ? nil : snapshot
@@ -190,11 +231,20 @@ package struct SocketService: SocketBackend {
 
     // MARK: Snapshots
 
+    /// An inbox of which a client is to know how it stands.
+    private struct Request {
+        let user: String
+        let dialect: Dialect
+        let since: Int64?
+        /// Whether it is told what it missed since, within the bounds of a first sync.
+        var isReturn = false
+    }
+
     /// How each inbox stands: what changed since a version, or the newest unread where there is none.
     ///
     /// Whoever is below the floor or too far behind gets the newest unread too, and begins anew.
     private func snapshots(
-        _ requests: [(user: String, dialect: Dialect, since: Int64?)]
+        _ requests: [Request]
     ) async throws -> [InboxSnapshot] {
         var snapshots = [InboxSnapshot?](repeating: nil, count: requests.count)
         let resuming = requests.indices.filter { requests[$0].since != nil }
@@ -203,7 +253,9 @@ package struct SocketService: SocketBackend {
         for (index, state) in zip(resuming, states) {
             guard let since = requests[index].since else { continue }
             if since == state.version {
-                snapshots[index] = InboxSnapshot(version: state.version, unread: state.unread, total: state.total)
+                var snapshot = InboxSnapshot(version: state.version, unread: state.unread, total: state.total)
+                snapshot.isReturn = requests[index].isReturn
+                snapshots[index] = snapshot
             } else if since >= state.floor, since < state.version {
                 behind.append((index, since))
             }
@@ -220,8 +272,13 @@ package struct SocketService: SocketBackend {
                 // The changes belong to their own state: the inbox may have moved on, or begun anew, since it was read above.
                 let state = change.state
                 guard state.floor <= item.since, item.since <= state.version else { continue }
-                snapshots[item.index] = self.snapshot(
-                    state, changed: change.changed, requests[item.index].dialect.shape)
+                var snapshot = self.snapshot(state, changed: change.changed, requests[item.index].dialect.shape)
+                if requests[item.index].isReturn {
+                    let bytes = snapshot.items.reduce(0) { $0 + $1.json.count }
+                    guard change.changed.count <= Self.syncCount, bytes <= Self.syncBytes else { continue }
+                    snapshot.isReturn = true
+                }
+                snapshots[item.index] = snapshot
             }
         }
         let afresh = requests.indices.filter { snapshots[$0] == nil }
@@ -233,10 +290,25 @@ package struct SocketService: SocketBackend {
         for (index, state) in zip(afresh, newest) {
             let newest = unread[ExactText(requests[index].user)] ?? []
             var snapshot = self.snapshot(state, newest, requests[index].dialect.shape)
-            snapshot.isReset = requests[index].since != nil
+            if let since = requests[index].since, requests[index].isReturn {
+                snapshot = Self.missed(snapshot, since: since)
+            } else {
+                snapshot.isReset = requests[index].since != nil
+            }
             snapshots[index] = snapshot
         }
         return snapshots.compactMap(\.self)
+    }
+
+    /// Of the newest unread those that a client which was away for more than fits has missed,
+    /// oldest first.
+    private static func missed(_ snapshot: InboxSnapshot, since: Int64) -> InboxSnapshot {
+        // The inbox has begun anew: the bookmark is of another.
+        guard since <= snapshot.version else { return snapshot }
+        var missed = snapshot
+        missed.items = snapshot.items.reversed().filter { $0.version > since }
+        missed.isReturn = true
+        return missed
     }
 
     private func snapshot(

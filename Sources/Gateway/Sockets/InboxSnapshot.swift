@@ -55,6 +55,16 @@ package struct InboxSnapshot: Sendable {
     /// Whether the client must forget what it has.
     package var isReset: Bool
     package var hasMore: Bool
+    /// Whether it holds what a client that came back has missed, oldest first, and not how the
+    /// inbox stands.
+    package var isReturn = false
+
+    /// The version up to which the client has seen everything as long as it has not proven that it
+    /// has this.
+    var seenBefore: Int64 {
+        let missed = self.items.lazy.filter { self.isReturn || $0.awaitsProof }.map(\.version).min()
+        return missed.map { $0 - 1 } ?? self.version
+    }
 
     package init(
         version: Int64,

@@ -41,13 +41,28 @@ package struct SocketOpening: Sendable {
     package let dialect: Dialect
     /// The version that the client has already; nil for a client that begins afresh.
     package let since: Int64?
+    /// What tells the user's clients apart, where what such a client missed is found by its
+    /// bookmark.
+    package let client: String?
 
-    package init(user: String, connection: String, dialect: Dialect, since: Int64?) {
+    package init(user: String, connection: String, dialect: Dialect, since: Int64?, client: String? = nil) {
         self.user = user
         self.connection = connection
         self.dialect = dialect
         self.since = since
+        self.client = client
     }
+}
+
+/// Up to where a connection has seen its inbox.
+package struct SocketBookmark: Sendable, Equatable {
+    package let user: String
+    package let connection: String
+    /// ``SocketOpening/client``.
+    package let client: String
+    package let version: Int64
+    /// Whether the connection is over.
+    package let hasLeft: Bool
 }
 
 /// An inbox of which a socket wants to know what changed since a version.
@@ -84,6 +99,9 @@ package protocol SocketBackend: Sendable {
     ///
     /// - Returns: a snapshot each, in the same order.
     func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot]
+
+    /// Notes how far connections have seen their inboxes.
+    func note(_ bookmarks: [SocketBookmark]) async throws
 
     /// Removes presence.
     func close(_ connections: [(user: String, connection: String)]) async throws

@@ -108,6 +108,9 @@ package struct Keyspace: Sendable {
 
     package func presence(_ user: String) -> String { "\(self.prefix)presence:{\(Self.tag(user))}" }
 
+    /// How far the user's connections have seen the inbox.
+    func bookmarks(_ user: String) -> String { "\(self.prefix)bookmarks:{\(Self.tag(user))}" }
+
     /// What dispatchers say about their providers.
     var providers: String { "\(self.prefix)providers" }
 

@@ -22,13 +22,14 @@ package struct UserTraces: Sendable {
         self.roster = ProviderRoster(connection: connection, keys: keys)
     }
 
-    /// Removes the user's presence.
+    /// Removes the user's presence and bookmarks.
     ///
     /// - Returns: how many connections it named.
     package func erasePresence(user: String) async throws(RedisError) -> Int {
         var batch = RedisBatch()
         batch.append("HLEN", .text(self.keys.presence(user)))
         batch.append("DEL", .text(self.keys.presence(user)))
+        batch.append("DEL", .text(self.keys.bookmarks(user)))
         let replies = try await self.connection.send(batch)
         for reply in replies { _ = try reply.checked() }
         return Int(try replies.first?.integer() ?? 0)

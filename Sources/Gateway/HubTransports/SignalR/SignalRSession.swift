@@ -127,6 +127,15 @@ package final class SignalRSession {
     /// Whether the application should produce no more until the client acknowledges.
     package var isBackPressured: Bool { self.connection.isBackPressured }
 
+    /// Whether ``requestProof(_:)`` is ever answered.
+    package var provesReceipt: Bool {
+        switch self.transport {
+        case .webSockets: self.answersPings
+        case .longPolling: true
+        case .serverSentEvents: false
+        }
+    }
+
     /// Has the transport prove that the client has all that was said so far.
     ///
     /// A WebSocket's pong does, and the poll after the one that brought it; Server-Sent Events and clients

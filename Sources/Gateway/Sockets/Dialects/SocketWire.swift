@@ -19,6 +19,8 @@ protocol SocketWire: AnyObject {
     func change(_ change: LoopChange)
     /// An answer to a client's message; not given where the client asked for none.
     func answer(_ answer: SocketAnswer, to reference: [UInt8]?)
+    /// Whether ``requestProof(_:)`` is ever answered.
+    var provesReceipt: Bool { get }
     /// Has the transport prove that the client has all that was said so far; ``SocketSession/proven(_:)`` tells it.
     func requestProof(_ sequence: UInt64)
     func flush()
@@ -36,6 +38,8 @@ protocol SocketWire: AnyObject {
 }
 
 extension SocketWire {
+    var provesReceipt: Bool { true }
+
     func awaitsFreshToken() -> Bool { false }
 }
 

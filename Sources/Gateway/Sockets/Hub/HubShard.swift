@@ -72,7 +72,10 @@ final class HubShard {
         self.byUser[key]?.removeAll { $0 === socket }
         if self.byUser[key]?.isEmpty == true { self.byUser[key] = nil }
         self.departed(socket, user: user)
+        if let bookmark = socket.bookmark(hasLeft: true) { self.note(bookmark) }
     }
+
+    func note(_ bookmark: SocketBookmark) { self.hub.note(bookmark) }
 
     /// Has the presence of a socket that is gone removed.
     func departed(_ socket: SocketSession, user: String) {
@@ -85,7 +88,8 @@ final class HubShard {
             user: identity.user,
             connection: socket.connection,
             dialect: socket.dialect,
-            since: since
+            since: since,
+            client: socket.client
         )
         if !self.hub.open(opening, self.reference(socket)) { socket.failed() }
     }

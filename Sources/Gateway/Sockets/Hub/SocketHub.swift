@@ -43,6 +43,8 @@ package final class SocketHub: Service {
         (question: InboxQuestion, reference: LoopReference<SocketSession>, resumption: Resumption?)
     >(capacity: 100_000)
     private let departures = BatchQueue<(user: String, connection: String)>(capacity: 200_000)
+    /// At the bound, a client that comes back is told some of what it has already.
+    private let bookmarks = BatchQueue<SocketBookmark>(capacity: 200_000)
     private let proofs = BatchQueue<ReceiptProof>(capacity: 200_000)
     private let repairs = BatchQueue<Void>(capacity: 1)
     /// Users whose frames came here although no socket of theirs is here; at the bound, the next frame tells again.
@@ -120,6 +122,10 @@ package final class SocketHub: Service {
     /// A departure that is lost here leaves a presence behind; frames for it find nobody, and that mends it.
     func disconnected(user: String, connection: String) {
         _ = self.counted(self.departures.offer((user, connection)))
+    }
+
+    func note(_ bookmark: SocketBookmark) {
+        _ = self.counted(self.bookmarks.offer(bookmark))
     }
 
     /// A proof that is lost here lets its deadline lapse, and push goes out.
@@ -204,6 +210,7 @@ package final class SocketHub: Service {
                 group.addTask { await self.serveRepairs() }
                 group.addTask { await self.auditPresence() }
                 group.addTask { await self.serveDepartures() }
+                group.addTask { await self.serveBookmarks() }
                 group.addTask { await self.serveGhosts() }
                 group.addTask { await self.serveCrowds() }
                 group.addTask { await self.servePresences() }
@@ -241,6 +248,7 @@ package final class SocketHub: Service {
         self.crowds.finish()
         self.presences.finish()
         self.departures.finish()
+        self.bookmarks.finish()
     }
 
     private func serveOpenings() async {
@@ -334,6 +342,14 @@ package final class SocketHub: Service {
         while let batch = await self.departures.next(limit: 512) {
             await self.persist("departures cannot be recorded", tries: 10, count: batch.count) {
                 try await self.backend.close(batch)
+            }
+        }
+    }
+
+    private func serveBookmarks() async {
+        while let batch = await self.bookmarks.next(limit: 512) {
+            await self.persist("bookmarks cannot be noted", tries: 3, count: batch.count) {
+                try await self.backend.note(batch)
             }
         }
     }

@@ -23,10 +23,20 @@ final class SocketSession {
     private static let longestWait = 1_024
     /// Resumptions that may wait for the ones before them.
     private static let mostResumptions = 16
+    /// Proofs under way whose versions are kept; at the bound the newest takes the place of the one
+    /// before it.
+    private static let mostMarks = 32
     /// Calls that may wait for the first sync.
     private static let mostEarlyCalls = 16
 
+    /// How often a bookmark is noted though the client has seen no more; it would lapse after an
+    /// hour.
+    private static let bookmarkRefresh: TimeAmount = .minutes(10)
+
     let connection: String
+    /// What tells the user's clients apart, where a client that comes back does not say what it
+    /// has.
+    let client: String?
     let openedAt: NIODeadline
     let shard: HubShard
     /// Nil once the connection is gone.
@@ -46,6 +56,11 @@ final class SocketSession {
     /// Calls that came before the inbox was read, in their order.
     private var earlyCalls: [(message: ClientMessage, reference: [UInt8]?)] = []
     private var mustProve = false
+    /// Up to where the client has proven that it has everything; nil until the inbox was read.
+    private var seen: Int64?
+    /// The version that each proof under way is of.
+    private var marks: [(sequence: UInt64, version: Int64)] = []
+    private var noted: (version: Int64, at: NIODeadline)?
     var since: Int64?
     /// Tokens of this client that are being checked.
     var checks = 0
@@ -55,8 +70,15 @@ final class SocketSession {
     /// Active until the client says otherwise.
     var state = ConnectionPresence.State.active
 
-    init(connection: String, identity: SocketIdentity?, since: Int64?, shard: HubShard) {
+    init(
+        connection: String,
+        identity: SocketIdentity?,
+        since: Int64?,
+        client: String? = nil,
+        shard: HubShard
+    ) {
         self.connection = connection
+        self.client = client
         self.identity = identity
         self.since = since
         self.shard = shard
@@ -89,6 +111,7 @@ final class SocketSession {
         guard self.phase == .opening else { return self.takeBack() }
         self.phase = .open
         if self.state != .active, let identity { self.shard.presence(self, user: identity.user) }
+        self.seen = snapshot.seenBefore
         self.wire?.welcome(connection: self.connection, version: snapshot.version)
         self.take(snapshot)
         self.askNext()
@@ -199,6 +222,7 @@ final class SocketSession {
         self.sequence.advance(to: snapshot.version)
         self.wire?.sync(snapshot, answering: reference)
         for item in snapshot.items where item.awaitsProof { self.awaitProof(item.id, lane: item.lane) }
+        if self.client != nil { self.mustProve = true }
         self.releaseHeld()
         // Changes that overtook the reset are gone from the client with it.
         if let overtaking, overtaking > snapshot.version { _ = self.requestChanges(since: snapshot.version) }
@@ -278,7 +302,35 @@ final class SocketSession {
 
     /// The client has all that was said before the proof of this number was requested.
     func proven(_ sequence: UInt64) {
+        if sequence <= self.proofs.sequence {
+            while let mark = self.marks.first, mark.sequence <= sequence {
+                self.seen = max(self.seen ?? mark.version, mark.version)
+                self.marks.removeFirst()
+            }
+        }
         self.report(self.proofs.confirm(sequence))
+    }
+
+    /// How far the client has seen its inbox; nil where that is not kept, or the inbox was not
+    /// read.
+    func bookmark(hasLeft: Bool) -> SocketBookmark? {
+        guard let client, let identity, let wire, let seen else { return nil }
+        // Where nothing is ever proven, what was written counts as seen.
+        let version = wire.provesReceipt ? seen : self.sequence.last ?? seen
+        return SocketBookmark(
+            user: identity.user,
+            connection: self.connection,
+            client: client,
+            version: version,
+            hasLeft: hasLeft
+        )
+    }
+
+    private func noteBookmark(now: NIODeadline) {
+        guard self.phase == .open, let bookmark = self.bookmark(hasLeft: false) else { return }
+        if let noted, noted.version == bookmark.version, now - noted.at < Self.bookmarkRefresh { return }
+        self.noted = (bookmark.version, now)
+        self.shard.note(bookmark)
     }
 
     func report(_ proven: [ProofLedger.Awaited]) {
@@ -292,7 +344,12 @@ final class SocketSession {
     func flush() {
         if self.mustProve, self.phase != .closing {
             self.mustProve = false
-            self.wire?.requestProof(self.proofs.nextSequence())
+            let sequence = self.proofs.nextSequence()
+            if self.client != nil, let version = self.sequence.last {
+                if self.marks.count >= Self.mostMarks { self.marks.removeLast() }
+                self.marks.append((sequence, version))
+            }
+            self.wire?.requestProof(sequence)
         }
         self.wire?.flush()
     }
@@ -341,6 +398,7 @@ final class SocketSession {
                 self.close(self.checks > 0 ? .tryAgainLater : .unauthorized("no credential came in time"))
             }
         }
+        self.noteBookmark(now: now)
         self.wire?.tick(now: now)
         self.flush()
     }

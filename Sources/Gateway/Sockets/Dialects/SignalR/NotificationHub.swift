@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import CoreMetrics
+import Crypto
 import Model
 import NIOHTTP1
 import SignalR
@@ -44,6 +45,13 @@ package struct NotificationHub: SignalRHub {
         self.backend = backend
     }
 
+    /// Tells a user's clients apart as well as their requests allow; clients say nothing of who
+    /// they were before.
+    private static func client(_ headers: HTTPHeaders) -> String {
+        let digest = SHA256.hash(data: Array((headers.first(name: "user-agent") ?? "").utf8))
+        return digest.prefix(8).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+
     package func admit(_ caller: SignalRCaller) async throws -> SignalRPermit {
         guard let token = caller.accessToken else {
             SocketMetrics.refused.increment()
@@ -58,10 +66,17 @@ package struct NotificationHub: SignalRHub {
             throw TransportRefusal.problem(HTTPResponseStatus(statusCode: refusal.status), refusal.reason)
         }
         let hub = self.hub
+        let client = Self.client(caller.head.headers)
         var permit = SignalRPermit(owner: identity.user) { session in
             guard let shard = hub.shard(on: session.eventLoop) else { return nil }
             return SignalRWire(
-                session: SocketSession(connection: RandomName.make(), identity: identity, since: nil, shard: shard)
+                session: SocketSession(
+                    connection: RandomName.make(),
+                    identity: identity,
+                    since: nil,
+                    client: client,
+                    shard: shard
+                )
             )
         }
         permit.renew = { application in (application as? SignalRWire)?.renew(identity) }

@@ -63,12 +63,18 @@ enum SignalRDialect {
 
     /// What brings a client up to date.
     ///
-    /// - Parameter isFirst: Clients fetch their inbox over REST, so that the first one tells only what was missed.
-    static func sync(_ snapshot: InboxSnapshot, isFirst: Bool) -> [SignalRRecord] {
+    /// - Parameters:
+    ///   - isFirst: Clients fetch their inbox over REST, so that the first one tells only what was
+    ///     missed.
+    ///   - told: The version up to which the client was told everything on this connection.
+    static func sync(_ snapshot: InboxSnapshot, isFirst: Bool, after told: Int64 = 0) -> [SignalRRecord] {
         var records: [SignalRRecord] = []
-        if isFirst || snapshot.isReset {
+        if isFirst, !snapshot.isReturn {
             // The newest come first, and a client shows the last one on top.
             records = snapshot.items.reversed().filter(\.awaitsProof).map { Self.received($0.json) }
+        } else if snapshot.isReset {
+            records = snapshot.items.reversed().filter { !$0.isRead && $0.version > told }
+                .map { Self.received($0.json) }
         } else {
             records = snapshot.items.map { $0.isRead ? Self.read($0.id.description) : Self.received($0.json) }
             records += snapshot.deleted.map { Self.deleted($0.id.description) }

@@ -14,6 +14,10 @@ final class SignalRWire: SocketWire, SignalRApplication {
     /// Nil before the handshake and after the end.
     private var transport: SignalRSession?
     private var isSynced = false
+    /// Whether the transport proves receipt; as it was while there was one.
+    private(set) var provesReceipt = false
+    /// The version up to which the client was told everything.
+    private var told: Int64 = 0
     /// Calls that run, by number: their methods, for answers.
     ///
     /// Bounded by the transport's limits.
@@ -32,6 +36,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
 
     func signalROpened(_ transport: SignalRSession) {
         self.transport = transport
+        self.provesReceipt = transport.provesReceipt
         self.session.begin(self)
     }
 
@@ -73,7 +78,12 @@ final class SignalRWire: SocketWire, SignalRApplication {
     func welcome(connection: String, version: Int64) {}
 
     func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
-        for record in SignalRDialect.sync(snapshot, isFirst: !self.isSynced) { self.transport?.send(record) }
+        // An inbox that began anew counts from the start.
+        if snapshot.isReset, snapshot.version < self.told { self.told = 0 }
+        for record in SignalRDialect.sync(snapshot, isFirst: !self.isSynced, after: self.told) {
+            self.transport?.send(record)
+        }
+        self.told = max(self.told, snapshot.version)
         guard !self.isSynced else { return }
         self.isSynced = true
         let early = self.early
@@ -82,6 +92,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
     }
 
     func change(_ change: LoopChange) {
+        self.told = max(self.told, change.change.version)
         self.transport?.send(change.bundle { SignalRBundle(SignalRDialect.change($0)) })
     }
 

@@ -1,0 +1,112 @@
+// Carillon · SignalRAbsenceTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Fixtures
+import Foundation
+import Glibc
+import JSON
+import Redis
+import Testing
+
+/// What SignalR clients get that were away for a while and say nothing of what they have.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct SignalRAbsenceTests {
+    private static func notify(_ stack: Stack, _ title: String) async throws {
+        try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
+    }
+
+    /// Sends a notification that nobody is there for, and waits until the dispatcher is done with
+    /// it.
+    private static func miss(_ stack: Stack, _ title: String) async throws {
+        try await Self.notify(stack, title)
+        try await eventually("it is settled") { try await stack.statuses(user: "ada")[title] == "sent" }
+    }
+
+    /// Waits until all of a user's connections are over and their bookmarks noted.
+    private static func gone(_ stack: Stack, _ count: Int) async throws {
+        try await eventually("they are gone") {
+            let isOffline = try await stack.connection.send("EXISTS", "carillon:presence:{ada}").integer() == 0
+            return try await isOffline && stack.bookmarks(user: "ada").count { $0.hasSuffix(" 1") } == count
+        }
+    }
+
+    @Test("one that comes back gets what came meanwhile, also where it is settled, and nothing twice")
+    func comesBack() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let first = try await TestSignalR.synced(gateway, user: "ada")
+            try await Self.notify(stack, "seen")
+            try await eventually("it is proven") { try await stack.statuses(user: "ada")["seen"] == "delivered" }
+            await first.close()
+            try await Self.gone(stack, 1)
+            for title in ["m1", "m2"] { try await Self.miss(stack, title) }
+
+            let second = try await TestSignalR.synced(gateway, user: "ada")
+            #expect(second.messages.receivedTitles == ["m1", "m2"])
+            #expect(second.messages.counts == [3])
+            try await Self.notify(stack, "next")
+            try await eventually("it goes on") { second.messages.receivedTitles == ["m1", "m2", "next"] }
+            try await eventually("all is proven") {
+                try await stack.bookmarks(user: "ada").contains { $0.hasSuffix(" 4 0") }
+            }
+            await second.close()
+            try await Self.gone(stack, 1)
+            let third = try await TestSignalR.synced(gateway, user: "ada")
+            #expect(third.messages.receivedTitles.isEmpty)
+            await third.close()
+        }
+    }
+
+    @Test("of two that come back each gets what it missed, and of more than a hundred the newest")
+    func several() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let sockets = [
+                try await TestSignalR.synced(gateway, user: "ada"), try await TestSignalR.synced(gateway, user: "ada"),
+            ]
+            for socket in sockets { await socket.close() }
+            try await Self.gone(stack, 2)
+            try await Self.miss(stack, "missed")
+            for _ in sockets {
+                let socket = try await TestSignalR.synced(gateway, user: "ada")
+                #expect(socket.messages.receivedTitles == ["missed"])
+                try await eventually("it is proven") {
+                    try await stack.bookmarks(user: "ada").contains { $0.hasSuffix(" 1 0") }
+                }
+            }
+            try await eventually("no bookmark is left of the first two") {
+                try await stack.bookmarks(user: "ada").allSatisfy { $0.hasSuffix(" 1 0") }
+            }
+        }
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            _ = try await stack.startDispatcher()
+            let first = try await TestSignalR.synced(gateway, user: "ada")
+            await first.close()
+            try await Self.gone(stack, 1)
+            for number in 1...105 { try await Self.notify(stack, "n\(number)") }
+            try await eventually("they are settled") {
+                try await stack.statuses(user: "ada").values.count { $0 == "sent" } == 105
+            }
+            let second = try await TestSignalR.synced(gateway, user: "ada")
+            #expect(Set(second.messages.receivedTitles).count == 100)
+            #expect(second.messages.receivedTitles.count == 100)
+            #expect(second.messages.counts == [105])
+        }
+    }
+}
+
+extension Stack {
+    /// The bookmarks of a user's connections, each as `1 <client> <version> <left>`.
+    func bookmarks(user: String) async throws -> [String] {
+        let reply = try await self.connection.send("HVALS", .text("carillon:bookmarks:{\(user)}"))
+        guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
+        var bookmarks: [String] = []
+        for _ in 0..<count {
+            bookmarks.append((try cursor.string() ?? "").split(separator: " ").prefix(4).joined(separator: " "))
+        }
+        return bookmarks
+    }
+}
