@@ -104,7 +104,7 @@ struct ClockTests {
                 try await gateway.set(QuietNow.settings, of: "asleep-\(round)")
                 let socket = try await TestSocket.synced(port: gateway.port, user: "online-\(round)")
                 for kind in kinds {
-                    // By a clock that is ten minutes ahead it would be due, or over.
+                    // A clock that is ten minutes ahead would find it due, or over.
                     let moment = Schedules.later(.seconds(300))
                     try await stack.append(
                         [

@@ -13,10 +13,12 @@ import Testing
 
 @testable import Pipeline
 
-/// Jobs that wait for their moment and whose entries are taken again after it, as their acknowledgement is missing.
+/// Jobs that wait for their moment and whose entries are taken again after it, as their
+/// acknowledgement is missing.
 @Suite(.timeLimit(.minutes(10)))
 struct ScheduledJobTests {
-    /// Takes an entry before its moment and after it, and fires what is due in between or at the end.
+    /// Takes an entry before its moment and after it, and fires what is due in between or at the
+    /// end.
     private static func notified(
         _ fields: [(String, String)],
         firesFirst: Bool

@@ -13,7 +13,7 @@ import Testing
 
 @testable import Pipeline
 
-/// What is handed on again when Redis is not the process that the last sweep saw.
+/// Work that is handed on again when Redis is not the process that the last sweep saw.
 @Suite(.timeLimit(.minutes(10)))
 struct SweepServiceTests {
     /// A dispatcher with a notification that waits for a provider, and its user's phone.

@@ -16,7 +16,7 @@ struct LaneBatch: Sendable {
     var term = LeaseClock.Term()
     /// Whether they may have been worked on before.
     var areRepeats = false
-    /// What was appended before, in Unix milliseconds, may have been taken before.
+    /// Entries that were appended before this, in Unix milliseconds, may have been taken before.
     var firstSure: Int64 = 0
 
     init(

@@ -24,11 +24,12 @@ struct LaneReader: Sendable {
     let leaseClock: LeaseClock
     let logger: Logger
 
-    /// What is known of the Redis that is read from.
+    /// The Redis that the reader reads from, as far as it is known.
     private struct Source {
         var session = 0
         var run: String?
-        /// What was appended before may have been taken before, in Unix milliseconds by Redis's clock.
+        /// Entries appended before this may have been taken before; Unix milliseconds by Redis's
+        /// clock.
         ///
         /// A Redis that came back without its last second has forgotten what it handed out in it.
         var firstSure: Int64 = 0
@@ -49,7 +50,7 @@ struct LaneReader: Sendable {
                 let entries = try await self.group.read(on: self.connection, count: self.count, block: Self.block)
                 failures = 0
                 guard !entries.isEmpty else { continue }
-                // What is not in hand when this fails is found as a lost reply.
+                // Entries that are not in hand when this fails are found as a lost reply.
                 try await self.look(at: &source)
                 self.inHand.take(entries.lazy.map(\.id), of: self.group.stream)
                 var batch = LaneBatch(lane: self.lane, group: self.group, entries: entries, term: term)

@@ -75,7 +75,8 @@ package actor RedisConnection {
         }
     }
 
-    /// How often it has logged in: another number than before says that the server may have been restarted since.
+    /// How often it has logged in: another number than before says that the server may have been
+    /// restarted since.
     package nonisolated var session: Int { self.logins.load(ordering: .acquiring) }
 
     // MARK: Calls, from any thread

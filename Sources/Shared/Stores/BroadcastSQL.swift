@@ -6,8 +6,8 @@ enum BroadcastSQL {
     /// For how long a claim holds that is not renewed.
     private static let claim = "now() + interval '30 seconds'"
 
-    /// What makes two jobs of one id say the same: all but where they are in a trace, and what one that waited for its moment
-    /// has lost and got since.
+    /// The fields by which two jobs of one id say the same: all but the place in a trace, and what
+    /// one that waited for its moment has lost and got since.
     private static func content(_ fields: String) -> String {
         """
         (SELECT jsonb_agg(f) FROM jsonb_array_elements(\(fields)) f

@@ -51,9 +51,10 @@ enum CancellationSQL {
 
     /// Whether a notification has reached nobody, so that it can be withdrawn.
     ///
-    /// What its user has read or opened has reached them, whatever its status. What a user who was offline has unread in the
-    /// inbox has reached nobody, nor has what no socket proved, unless its mail has gone out. A failed one counts if a device
-    /// of it still waits for its next try.
+    /// A notification that was read or opened has reached its user, whatever its status. What a
+    /// user who was offline has unread in the inbox has reached nobody, nor has what no socket
+    /// proved, unless its mail has gone out. A failed one counts if a device of it still waits for
+    /// its next try.
     private static let isOpen = """
         (n.read_at IS NULL AND n.opened_at IS NULL AND (n.status IN ('pending', 'deferred')
             OR n.status = 'sent' AND n.sent_via IN ('inbox', 'socket')
@@ -86,7 +87,8 @@ enum CancellationSQL {
         """
     }
 
-    /// Ends what waits for a provider or for its release although its user has read or opened it: it has reached them.
+    /// Ends what waits for a provider or for its release although its user has read or opened it:
+    /// it has reached them.
     ///
     /// $1, $2: users and ids. Rows: the label's columns, status and reason.
     static let endSeen = """

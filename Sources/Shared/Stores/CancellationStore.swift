@@ -125,7 +125,8 @@ package struct CancellationStore: Sendable {
         )
     }
 
-    /// Ends those that their users have read or opened before anything else had reached them; they are not cancelled.
+    /// Ends those that their users have read or opened before anything else had reached them; they
+    /// are not cancelled.
     ///
     /// - Returns: those that have ended by it.
     package func endSeen(_ keys: [(user: String, id: NotificationID)]) async throws(PostgresError)

@@ -124,7 +124,8 @@ enum DeliverySQL {
             AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
         """
 
-    /// Locks notifications, so that of two that drop the last deliveries of one at once the second sees what the first did.
+    /// Locks notifications, so that of two that drop the last deliveries of one at once the second
+    /// sees what the first did.
     ///
     /// $1, $2: users and ids.
     static let lockDropped = """
@@ -133,8 +134,9 @@ enum DeliverySQL {
         ORDER BY n.user_id COLLATE "C", n.id FOR UPDATE
         """
 
-    /// Whether a device may still get the push of the notification `n` that was handed on for it: none has ended there, and
-    /// there was a try, or the device was registered before it was handed on.
+    /// Whether a device may still get the push of the notification `n` that was handed on for it:
+    /// none has ended there, and there was a try, or the device was registered before it was handed
+    /// on.
     private static let mayBePushed = """
         ((n.channels & \(Channels.push.rawValue)) <> 0 AND EXISTS (
             SELECT FROM carillon.devices d
@@ -148,10 +150,12 @@ enum DeliverySQL {
                     OR d.registered_at <= coalesce(n.handed_at, n.stored_at + \(StoreSQL.handOver)))))
         """
 
-    /// Ends what waits for a provider and is not needed any more, unless something of it may still be under way.
+    /// Ends what waits for a provider and is not needed any more, unless something of it may still
+    /// be under way.
     ///
-    /// What has a place in the inbox rests there; the rest was suppressed, or failed where there is no device. What was
-    /// called off is ended by that, but for what its user has seen.
+    /// A notification with a place in the inbox rests there; the rest was suppressed, or failed
+    /// where there is no device. What was called off is ended by that, but for what its user has
+    /// seen.
     ///
     /// $1 to $3: users, ids, reasons. Rows: the label's columns, status and reason.
     static let dropped = """

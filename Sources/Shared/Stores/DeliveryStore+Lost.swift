@@ -56,7 +56,8 @@ extension DeliveryStore {
         return (lost, last)
     }
 
-    /// $1 and $2: since and until when they were handed on, $3 and $4: the place, $5: now, $6: how many notifications.
+    /// $1 and $2: since and until when they were handed on, $3 and $4: the place, $5: now, $6: how
+    /// many notifications.
     ///
     /// The page is chosen before it is looked into, so that each costs the same, whatever is in it. Of its notifications, one
     /// that has nothing lost is a row without a device. Attempts are of the time since the place, but for clocks that

@@ -95,7 +95,8 @@ package struct DeliveryStore: Sendable {
         package var attempts: [Attempt] = []
         package var accepted: [(user: String, id: NotificationID, via: String, device: NotificationID)] = []
         package var failed: [(user: String, id: NotificationID, reason: String)] = []
-        /// What is not sent as it is not needed any more, and why; it ends once nothing else of it is under way.
+        /// Deliveries that are not needed any more, and why; a notification ends once nothing else
+        /// of it is under way.
         package var dropped: [(user: String, id: NotificationID, reason: String)] = []
         /// What is not remembered any more as handed to a provider: mail, and pushes that call for attention.
         package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
@@ -107,7 +108,7 @@ package struct DeliveryStore: Sendable {
         package init() {}
     }
 
-    /// What a settlement switched off and ended.
+    /// The devices, addresses and notifications that a settlement switched off or ended.
     package struct Effects: Sendable {
         /// Devices that were switched off; not what was registered since the evidence.
         package var devices: Set<NotificationID> = []

@@ -174,7 +174,8 @@ package struct FollowUpStore: Sendable {
             .timestamptz((now + Self.memory).microseconds))
     }
 
-    /// Makes due what was handed to a provider's stream since a moment and has not ended, as the stream may have lost it.
+    /// Makes due what was handed to a provider's stream since a moment and has not ended, as the
+    /// stream may have lost it.
     package func recall(handedOnSince since: Timestamp, now: Timestamp) async throws(PostgresError) {
         try await self.pool.query(
             """

@@ -370,8 +370,8 @@ package struct NotificationStore: Sendable {
         try await self.pool.query(StoreSQL.advanceSweep, .timestamptz(before.microseconds))
     }
 
-    /// A page of the notifications that wait for a push provider and were handed to its stream between two moments, in the
-    /// order in which they were.
+    /// A page of the notifications that wait for a push provider and were handed to its stream
+    /// between two moments, in the order in which they were.
     ///
     /// - Parameter place: where the page before ended; ``RepairPlace/init(_:)`` for the first page.
     /// - Returns: the page, and where it ended; nil if nothing was left.

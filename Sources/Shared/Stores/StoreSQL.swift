@@ -186,11 +186,12 @@ enum StoreSQL {
         RETURNING \(LabelColumns.list), p.at
         """
 
-    /// What is handed to a provider's stream later than this after it was stored has a `handed_at`.
+    /// A notification handed to a provider's stream later than this after its storing has a
+    /// `handed_at`.
     static let handOver = "interval '30 seconds'"
 
-    /// Rows of notifications, each with the `moment` from which it may have been in a provider's stream: when it was stored,
-    /// if it was handed on within ``handOver`` of that or not at all.
+    /// Rows of notifications, each with the `moment` from which it may have been in a provider's
+    /// stream: when it was stored, if it was handed on within ``handOver`` of that or not at all.
     ///
     /// - Parameters: the first and the last such moment, in SQL.
     static func handedOn(since start: String, until end: String) -> String {
@@ -203,8 +204,8 @@ enum StoreSQL {
         """
     }
 
-    /// $1 and $2: since and until when they were handed on, $3 and $4: the place of the last one of the
-    /// page before, $5: how many.
+    /// $1 and $2: since and until when they were handed on, $3 and $4: the place of the last one of
+    /// the page before, $5: how many.
     static let queued = """
         SELECT \(NotificationColumns.list), n.moment
         FROM (\(Self.handedOn(since: "$1::timestamptz", until: "$2::timestamptz"))) n

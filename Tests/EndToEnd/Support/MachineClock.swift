@@ -5,7 +5,8 @@ import Fixtures
 import Foundation
 import Testing
 
-/// The clock of a machine that a test sets: a library between a program and its calls for the time of day.
+/// The clock of a machine that a test sets: a library between a program and its calls for the time
+/// of day.
 ///
 /// Clocks that nobody sets go on as they are, as they do on a machine whose clock is put right.
 final class MachineClock: Sendable {
@@ -55,7 +56,7 @@ final class MachineClock: Sendable {
         }
         """#
 
-    /// What a program is started with that goes by this clock.
+    /// The variables for a program that goes by this clock.
     let environment: [String: String]
     private let file: String
 

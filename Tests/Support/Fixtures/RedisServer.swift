@@ -78,7 +78,8 @@ package final class RedisServer: Sendable {
         }
     }
 
-    /// Copies what is on its disk, to come back with it after ``kill()``; what it is given from now on is the tail that it loses.
+    /// Copies what is on its disk, to come back with it after ``kill()``; what it is given from now
+    /// on is the tail that it loses.
     package func remember() throws {
         let manager = FileManager.default
         for name in try manager.contentsOfDirectory(atPath: self.directory.path) where name.hasPrefix("appendonly") {

@@ -64,7 +64,8 @@ struct JobIntake: Sendable {
             do throws(JobFaults) {
                 var job = try catalog.job(origin.fields, providers: ProviderKinds.providers)
                 if job.id == nil, case .notification(let content) = job.payload, content.deliverAt != nil {
-                    // What waited goes by its entry's name, and this may be taken again after it has come.
+                    // A scheduled job has its entry's name for an id, and this one may be taken
+                    // again after it has come.
                     job.id = origin.text
                 }
                 // One that was moved keeps the lane that it came by.

@@ -317,7 +317,8 @@ struct Router: Sendable {
         )
     }
 
-    /// The same for jobs that were taken again: their acknowledgement is lost, and so may be what was appended before it.
+    /// The same for jobs that were taken again: their acknowledgement is lost, and so may be what
+    /// was appended before it.
     private func pushAgain(_ shown: [StoredBatch.Open]) async throws {
         guard !shown.isEmpty else { return }
         let keys = shown.map { ($0.notification.user, $0.notification.id) }

@@ -9,8 +9,9 @@ import ServiceLifecycle
 import Stores
 import Streams
 
-/// Fans out again what was stored and has had no owner for two minutes, and hands on again what a Redis that went back may
-/// have lost, so that even an emptied Redis loses nothing that PostgreSQL has.
+/// Fans out again what was stored and has had no owner for two minutes, and hands on again what a
+/// Redis that went back may have lost, so that even an emptied Redis loses nothing that PostgreSQL
+/// has.
 ///
 /// Also makes the audit's parts for the days ahead.
 package struct SweepService: Service {
@@ -20,8 +21,8 @@ package struct SweepService: Service {
     /// How far back deliveries may have waited in Redis, and in which steps their rows are looked for.
     private static let memory: Duration = .seconds(7 * 24 * 3_600)
     private static let memoryStep: Duration = .seconds(3_600)
-    /// Redis has lost nothing from before a beat that it still has, but clocks and writes differ by some seconds, and rows say
-    /// to within half a minute when they were handed on.
+    /// Redis has lost nothing from before a beat that it still has, but clocks and writes differ by
+    /// some seconds, and rows say to within half a minute when they were handed on.
     private static let slack: Duration = .seconds(15 + 30)
     /// How far back pushes may still be tried for one device when another has them: whatever is bulk gives up after a day.
     private static let tries: Duration = .seconds(2 * 24 * 3_600)
@@ -76,8 +77,9 @@ package struct SweepService: Service {
 
     // MARK: A Redis that went back
 
-    /// Hands on again what Redis may have lost, if it was emptied or is not the process that the last sweep saw: one that was
-    /// restarted or failed over may have come back without its last second.
+    /// Hands on again what Redis may have lost, if it was emptied or is not the process that the
+    /// last sweep saw: one that was restarted or failed over may have come back without its last
+    /// second.
     ///
     /// What a provider has accepted meanwhile is known by its attempts and not sent again.
     private func repair(now: Timestamp) async throws {
@@ -177,10 +179,10 @@ package struct SweepService: Service {
 /// The process that Redis is: every start has another, as has a replica that takes over.
 struct RedisRun: Sendable {
     let id: String
-    /// From when on, in Unix milliseconds by its clock, what it has was given to this process: the end of the second in which
-    /// it started.
+    /// From when on, in Unix milliseconds by its clock, what it has was given to this process: the
+    /// end of the second in which it started.
     let startedAt: Int64
-    /// What its clock says, in Unix milliseconds.
+    /// The time by its clock, in Unix milliseconds.
     let now: Int64
 
     /// Asks which it is; nil where that is not permitted.
