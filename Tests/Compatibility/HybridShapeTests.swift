@@ -46,7 +46,7 @@ struct HybridShapeTests {
         "The way it went out",
         arguments: [
             (nil, nil), ("inbox", nil), ("socket", "socket"), ("client", "socket"), ("fcm", "push"), ("apns", "push"),
-            ("webpush", "push"),
+            ("webpush", "push"), ("email", nil), ("summary", nil),
         ] as [(String?, String?)]
     )
     func sentVia(via: String?, expected: String?) {

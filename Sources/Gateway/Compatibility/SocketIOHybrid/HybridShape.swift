@@ -27,10 +27,10 @@ enum HybridShape {
         writer.endObject()
     }
 
-    /// `socket`, `push`, or nil while it waits in the inbox.
+    /// `socket`, `push`, or nil for what is in the inbox alone, also where mail or a summary told of it.
     static func sentVia(_ via: String?) -> String? {
         switch via {
-        case nil, "inbox": nil
+        case nil, "inbox", "email", "summary": nil
         case "socket", "client": "socket"
         default: "push"
         }
