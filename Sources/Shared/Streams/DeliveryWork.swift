@@ -65,11 +65,6 @@ package struct DeliveryWork: Sendable, Equatable {
     /// The same, to be checked against the record of attempts.
     package var asRepeat: DeliveryWork { self.again(attempt: self.attempt, wasUnknown: self.wasUnknown) }
 
-    /// The same as it may wait for its next try after a number of tries.
-    func waiting(after tries: Int) -> [DeliveryWork] {
-        [false, true].map { self.again(attempt: tries, wasUnknown: $0) }
-    }
-
     /// The same, to be set aside; it has waited since an entry was appended, unless it was set
     /// aside before.
     package func waiting(since entry: StreamEntry) -> DeliveryWork {

@@ -120,8 +120,9 @@ package final class PostgresServer: Sendable {
         try await self.run("cp", ["-a", self.directory.file("data"), self.directory.file("backup")])
     }
 
-    /// Puts the files of the last backup back. The next start makes a new timeline of them, as a
-    /// recovery to a moment does.
+    /// Puts the files of the last backup back.
+    ///
+    /// The next start makes a new timeline of them, as a recovery to a moment does.
     package func restore() async throws {
         try await self.run("rm", ["-rf", self.directory.file("data")])
         try await self.run("cp", ["-a", self.directory.file("backup"), self.directory.file("data")])
