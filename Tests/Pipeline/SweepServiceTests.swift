@@ -79,7 +79,7 @@ struct SweepServiceTests {
                 try await body(
                     Scene(
                         dispatcher: dispatcher, pool: database.pool, redis: redis, keys: keys,
-                        notification: notification, phone: phone))
+                        notification: notification, phone: phone.device))
             }
         }
     }
@@ -144,13 +144,13 @@ struct SweepServiceTests {
                     at: now, user: "ada", notification: scene.notification.id, device: scene.phone.id,
                     provider: .fcm, kind: "push", attempt: 1, outcome: .accepted)
             ]
-            settlement.accepted = [("ada", scene.notification.id, "fcm")]
+            settlement.accepted = [("ada", scene.notification.id, "fcm", scene.phone.id)]
             try await scene.dispatcher.deliveries.settle(settlement)
             let mail = FollowUpStore.Item(user: "ada", notification: scene.notification.id, kind: .email)
             try await scene.dispatcher.followUps.remember([mail], now: now)
             try await scene.forget(beat: 20)
             try await scene.sweeper.sweep()
-            #expect(try await scene.appended().map(\.device) == [tablet.id])
+            #expect(try await scene.appended().map(\.device) == [tablet.device.id])
             let later = try await scene.dispatcher.notifications.clock()
             let due = try await scene.dispatcher.followUps.take(now: later, until: later + .seconds(30), limit: 10)
             #expect(due.map(\.item) == [mail])

@@ -200,8 +200,8 @@ struct DeliveryStoreTests {
         try await Samples.withStores { pool in
             let deliveries = DeliveryStore(pool: pool)
             let devices = DeviceStore(pool: pool)
-            let phone = try await devices.register(Samples.device(user: "a", token: "phone", name: "phone"))
-            let tablet = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet"))
+            let phone = try await devices.register(Samples.device(user: "a", token: "phone", name: "phone")).device
+            let tablet = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet")).device
             let notification = Samples.notification(1, user: "a") {
                 $0.channels = what.hasPrefix("alone") ? [.push] : [.inApp, .push]
             }
@@ -210,7 +210,7 @@ struct DeliveryStoreTests {
             try await store.mark([("a", notification.id, .pending, "queued", nil)])
             try await pool.query("UPDATE carillon.devices SET registered_at = now() - interval '1 hour'")
             // Registered since: nothing was handed on for it.
-            let late = try await devices.register(Samples.device(user: "a", token: "late", name: "late"))
+            let late = try await devices.register(Samples.device(user: "a", token: "late", name: "late")).device
             try await pool.query(
                 "UPDATE carillon.devices SET registered_at = now() + interval '1 minute' WHERE id = $1",
                 .uuid(late.id.halves))
