@@ -26,7 +26,8 @@ struct SignalRAbsenceTests {
     private static func gone(_ stack: Stack, _ count: Int) async throws {
         try await eventually("they are gone") {
             let isOffline = try await stack.connection.send("EXISTS", "carillon:presence:{ada}").integer() == 0
-            return try await isOffline && stack.bookmarks(user: "ada").count { $0.hasSuffix(" 1") } == count
+            let ended = try await stack.bookmarks(user: "ada").count { $0.hasSuffix(" 1") }
+            return isOffline && ended == count
         }
     }
 
