@@ -48,7 +48,7 @@ struct ComposeTests {
         for name in ["migrate", "gateway", "dispatcher"] {
             let service = try #require(try Self.services()[name])
             #expect(service["env_file"]?.array.compactMap { $0["path"]?.string } == [".env"], "\(name)")
-            // What is set here wins over the file.
+            // Values that are set here win over the file.
             for (key, value) in try #require(service["environment"]).variables where !fixed.contains(key) {
                 #expect(value.hasPrefix("${\(key):"), "\(name) drops \(key)")
             }

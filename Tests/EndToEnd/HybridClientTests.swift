@@ -115,7 +115,7 @@ struct HybridClientTests {
             let none = #"{"type":"profile_updated","quiet_hours_start":null,"quiet_hours_end":null}"#
             #expect(try await ada.send(.put, "/api/notifications/preferences", none).status == 200)
             #expect(try await hours("profile_updated") == [.null, .null])
-            // What it was shown, sent back, goes on following the user's.
+            // Hours that it was shown and sends back go on following the user's.
             let shown = #"{"type":"invoice_overdue","quiet_hours_start":"22:00:00","quiet_hours_end":"07:00:00"}"#
             #expect(try await ada.send(.put, "/api/notifications/preferences", shown).status == 200)
             #expect(try await ada.send(.put, "/v1/settings", #"{"quiet_hours":null}"#).status == 200)

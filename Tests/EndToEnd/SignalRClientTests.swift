@@ -141,7 +141,7 @@ struct SignalRClientTests {
             _ = try await process.waitForLine("listening")
             try await notify("before")
             try await eventually("it comes") { received() == ["before"] }
-            // What is not proven and noted yet would come again.
+            // Notifications that are not proven and noted yet would come again.
             try await eventually("it is noted") {
                 try await stack.bookmarks(user: "ada").contains { $0.hasSuffix(" 1 0") }
             }

@@ -16,7 +16,7 @@ import Transfer
 
 @testable import Pipeline
 
-/// What a dispatcher does with what it holds, after others may have taken it over.
+/// A dispatcher's entries after others may have taken them over.
 @Suite(.timeLimit(.minutes(10)))
 struct FencingTests {
     private static let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)

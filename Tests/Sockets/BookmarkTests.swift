@@ -45,7 +45,7 @@ struct BookmarkTests {
             var snapshot = Self.snapshot(9, [HubHarness.item(7), HubHarness.item(8)])
             snapshot.isReturn = isReturn
             session.opened(snapshot)
-            // Of what a new client gets nothing waits for proof here.
+            // Nothing that a new client gets waits for proof here.
             #expect(session.bookmark(hasLeft: true)?.version == (isReturn ? 6 : 9))
             session.proven(1)
             #expect(session.bookmark(hasLeft: true)?.version == 9)

@@ -80,7 +80,7 @@ struct SignalRDialectTests {
         snapshot.isReturn = false
         snapshot.isReset = true
         #expect(try Self.words(SignalRDialect.sync(snapshot, isFirst: false)) == missed)
-        // What it was told on this connection does not come again.
+        // Notifications that came on this connection do not come again.
         let rest = ["ReceiveNotification 3", "UnreadCountChanged 2"]
         #expect(try Self.words(SignalRDialect.sync(snapshot, isFirst: false, after: 8)) == rest)
     }

@@ -65,7 +65,7 @@ struct PreferenceStoreTests {
             #expect(try await holds() == hours)
             #expect(try await store.switchQuietHours(user: "a", isOn: false).pausedQuietHours == hours)
             #expect(try await holds() == nil)
-            // What says nothing of quiet hours leaves them as they are.
+            // A change without quiet hours leaves them as they are.
             let kept = try await store.set(user: "a", settings: UserSettings(), keeping: [.quietHours])
             #expect(kept.pausedQuietHours == hours)
             #expect(try await store.set(user: "a", settings: UserSettings()) == UserSettings())

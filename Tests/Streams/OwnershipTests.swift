@@ -38,7 +38,7 @@ struct OwnershipTests {
             let ids = try await Self.append(1, connection, keys)
             #expect(try await consumers.rival.remove("one") == true, "there is no group")
             try await consumers.one.create()
-            // What it takes after somebody found nothing pending for it stays pending.
+            // An entry that it takes after another dispatcher found nothing pending stays pending.
             #expect(try await consumers.rival.pending(of: "one", count: 1).isEmpty)
             #expect(try await consumers.one.takeWaiting(count: 10).map(\.id) == ids)
             #expect(try await consumers.rival.remove("one") == false)

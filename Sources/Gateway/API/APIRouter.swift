@@ -8,7 +8,8 @@ import Services
 package enum APIRouter {
     /// - Parameters:
     ///   - refusesOtherMethods: false for the routes alone, as the description lists them.
-    ///   - errors: turns errors of the routes that stand beside the canonical ones into another form.
+    ///   - errors: turns errors of the routes that stand beside the canonical ones into another
+    ///     form.
     ///   - extend: adds routes that stand beside the canonical ones.
     package static func make(
         _ services: APIServices,

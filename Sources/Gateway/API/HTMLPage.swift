@@ -5,7 +5,8 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 
-/// A page that runs nothing, loads only the gateway's own style and icon, and may stand in no frame.
+/// A page that runs nothing, loads only the gateway's own style and icon, and may stand in no
+/// frame.
 enum HTMLPage {
     private static let policy = """
         default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'

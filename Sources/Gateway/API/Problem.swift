@@ -17,9 +17,10 @@ package struct Problem: HTTPResponseError {
     package let retryAfter: Int?
     /// The methods that the path has, with 405.
     package var allowed: [String] = []
-    /// What clients of other systems tell errors by; those of this API go by the status.
+    /// The code by which clients of other systems tell errors apart; this API's clients use the
+    /// status.
     package var code: String?
-    /// What such a client reads beside the message.
+    /// The details that such a client reads next to the message.
     package var details: String?
 
     package init(

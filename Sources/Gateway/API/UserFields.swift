@@ -124,7 +124,7 @@ package struct UserFields: Sendable {
     }
 
     package static let longestLocale = 35
-    /// What is wrong with a text that is not ``isLanguageTag(_:)``.
+    /// The fault of a text that is not ``isLanguageTag(_:)``.
     package static let noLanguageTag = "must be a language tag such as de or de-CH"
 
     /// Whether a text has the form of a language tag; an underscore passes for the hyphen.

@@ -300,8 +300,8 @@ package struct SocketService: SocketBackend {
         return snapshots.compactMap(\.self)
     }
 
-    /// Of the newest unread those that a client which was away for more than fits has missed,
-    /// oldest first.
+    /// The newest unread that a client has missed, oldest first, if it was away for more changes
+    /// than fit.
     private static func missed(_ snapshot: InboxSnapshot, since: Int64) -> InboxSnapshot {
         // The inbox has begun anew: the bookmark is of another.
         guard since <= snapshot.version else { return snapshot }

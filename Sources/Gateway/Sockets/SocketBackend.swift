@@ -41,8 +41,8 @@ package struct SocketOpening: Sendable {
     package let dialect: Dialect
     /// The version that the client has already; nil for a client that begins afresh.
     package let since: Int64?
-    /// What tells the user's clients apart, where what such a client missed is found by its
-    /// bookmark.
+    /// The mark that tells the user's clients apart, for dialects that find by a bookmark what a
+    /// client missed.
     package let client: String?
 
     package init(user: String, connection: String, dialect: Dialect, since: Int64?, client: String? = nil) {

@@ -52,7 +52,8 @@ package struct DoorChannel: HTTPChannelHandler {
             return channel.eventLoop.makeSucceededFuture(Value(outcome: outcome, channel: channel))
         }
         return channel.eventLoop.makeCompletedFuture {
-            // Small receive buffers: an idle socket keeps its last one. The first holds most requests.
+            // Small receive buffers: an idle socket keeps its last one. The first holds most
+            // requests.
             try channel.syncOptions?.setOption(
                 .recvAllocator,
                 value: AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 1_024, maximum: 16_384)

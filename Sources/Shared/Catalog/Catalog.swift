@@ -58,7 +58,8 @@ package struct Catalog: Sendable {
         self.content.types[type]?.actions.flatMap { self.content.actions[$0.value] }
     }
 
-    /// The category for which an app has registered buttons: the job's own, or that of the rule for the state.
+    /// The category for which an app has registered buttons: the job's own, or that of the rule for
+    /// the state.
     ///
     /// The type's category stands for buttons only where a rule applies that names none.
     package func buttonCategory(of notification: Notification) -> String? {

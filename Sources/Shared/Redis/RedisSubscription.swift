@@ -73,7 +73,7 @@ package actor RedisSubscription {
 
     /// Gives up the connection, with all that waits in it, and subscribes again.
     package func restart(_ reason: String) {
-        // What was read before the channel closes counts no more.
+        // Input that was read before the channel closes is dropped.
         self.reader = nil
         self.end(reason)
     }

@@ -35,7 +35,7 @@ extension DeviceStore {
     /// Devices whose token is another than before.
     private static let renamed = "changed x JOIN old o ON o.id = x.id AND o.token <> x.token"
 
-    /// What a client changes of a device: nil for what stays, an inner nil for what is taken away.
+    /// A client's changes to a device: nil keeps a field, an inner nil clears it.
     package struct Change: Sendable, Equatable {
         package var token: String?
         package var deviceID: String??

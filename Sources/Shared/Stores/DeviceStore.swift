@@ -28,7 +28,8 @@ package struct DeviceStore: Sendable {
     /// app, platform and name is replaced. Past the app's limit, the user's devices of the app that
     /// were used the longest ago are switched off.
     ///
-    /// - Parameter silenced: whether its user has switched it off; nil keeps what the user said before.
+    /// - Parameter silenced: whether its user has switched it off; nil keeps what the user said
+    ///   before.
     package func register(_ device: Device, silenced: Bool? = nil) async throws(PostgresError) -> Registration {
         let statements = Self.registration(
             of: device, limit: self.limits.limit(of: device.app), silenced: silenced)
@@ -185,7 +186,8 @@ package struct DeviceStore: Sendable {
         ).affectedRows > 0
     }
 
-    /// Removes all devices of the user that one provider serves in one app; returns how many there were.
+    /// Removes all devices of the user that one provider serves in one app; returns how many there
+    /// were.
     package func removeAll(user: String, app: String, provider: Provider) async throws(PostgresError) -> Int {
         try await self.pool.query(
             Self.removal("app", and: "provider"),

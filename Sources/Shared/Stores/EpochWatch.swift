@@ -4,7 +4,7 @@
 package import Postgres
 import Synchronization
 
-/// What the statements about inbox versions say of the epoch (`V0020_epoch.sql`).
+/// SQL about inbox versions and their epoch (`V0020_epoch.sql`).
 ///
 /// A restore only raises the base. No inbox is written; each is read as if it had been raised too.
 enum EpochSQL {

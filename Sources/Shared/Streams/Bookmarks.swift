@@ -6,7 +6,7 @@ package import Redis
 
 /// Up to where a connection has seen its user's inbox.
 package struct Bookmark: Sendable, Equatable {
-    /// What tells the user's clients apart, such as a digest of their `User-Agent`.
+    /// The mark that tells the user's clients apart, such as a digest of their `User-Agent`.
     package let client: String
     /// The inbox version up to which it has seen everything.
     package let version: Int64

@@ -19,7 +19,7 @@ final class TripwireProxy: Sendable {
         case after
     }
 
-    /// What gets lost on the way.
+    /// The traffic that the proxy loses.
     enum Loss: Sendable {
         case nothing
         /// The server gets what it is sent, and its replies go nowhere.

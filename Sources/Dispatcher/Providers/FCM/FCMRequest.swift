@@ -23,8 +23,8 @@ package struct FCMRequest {
     /// - Parameters:
     ///   - shape: which data the app's clients read.
     ///   - channel: the Android channel that it belongs to, unless the job names one.
-    ///   - clickAction: the intent action that a tap asks for on Android, unless the job names one; `category` for
-    ///     the message's button category, and nil for none, so that a tap opens the app.
+    ///   - clickAction: the intent action that a tap asks for on Android, unless the job names one;
+    ///     `category` for the message's button category; nil for none, so that a tap opens the app.
     package static func make(
         _ message: PushMessage,
         device: Device,

@@ -43,7 +43,7 @@ enum AllowanceRequests {
         return changed
     }
 
-    /// What a client says of its quiet hours.
+    /// A client's quiet hours as it sends them.
     enum QuietChange: Equatable {
         /// Their times; nil for none, since start and end are the same.
         case times(QuietHours?, isOn: Bool)

@@ -24,7 +24,8 @@ struct NewsDeviceRoutes {
         group.get("status", use: self.status)
     }
 
-    /// Registers a token, and so switches notifications on: for the device, and for a user who has opted out of all.
+    /// Registers a token, and so switches notifications on: for the device, and for a user who has
+    /// opted out of all.
     private func register(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)
@@ -48,7 +49,8 @@ struct NewsDeviceRoutes {
         return Response.object { NewsShape.writeOutcome("Device token registered successfully", to: &$0) }
     }
 
-    /// Removes the token that the body names, or else all: the app's clients name none, as a user had one.
+    /// Removes the token that the body names, or else all: the app's clients name none, as a user
+    /// had one.
     private func unregister(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         var fields = try await RequestFields.read(request)

@@ -13,7 +13,7 @@ struct EdgeRow {
             "updated_at"
     }
 
-    /// What is wrong with a name that is not among them.
+    /// The fault of a name that is not among them.
     static let noColumn = "is no column of user_push_tokens"
 
     let device: Device

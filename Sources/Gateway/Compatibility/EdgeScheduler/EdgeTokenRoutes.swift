@@ -64,7 +64,8 @@ struct EdgeTokenRoutes {
         return response
     }
 
-    /// Every insert is an upsert: a token that is known is seen again, and keeps its id and what the row leaves out.
+    /// Every insert is an upsert: a token that is known is seen again, and keeps its id and what
+    /// the row leaves out.
     private func upsert(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
         let query = try Self.query(request)
@@ -142,7 +143,7 @@ struct EdgeTokenRoutes {
     /// Before anything is changed, that there is one row where one is expected.
     private static func requireSingle(_ count: Int, _ preferences: EdgePreferences) throws {
         guard preferences.isSingle, count != 1 else { return }
-        // By these details, clients tell no row from several.
+        // Clients tell no row from several by these details.
         throw Problem(
             .notAcceptable, "one row is expected, and the result contains \(count) rows",
             details: "Results contain \(count) rows, application/vnd.pgrst.object+json requires 1 row")

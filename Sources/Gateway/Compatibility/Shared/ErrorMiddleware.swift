@@ -6,7 +6,8 @@ import HTTPTypes
 import Hummingbird
 import Metrics
 
-/// Turns errors into the form that a system's clients read, also those of methods and paths that it does not have.
+/// Turns errors into the form that a system's clients read, also those of methods and paths that it
+/// does not have.
 ///
 /// Counts the calls of each system, so that one can see who still calls.
 struct ErrorMiddleware: RouterMiddleware {

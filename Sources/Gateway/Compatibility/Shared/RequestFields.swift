@@ -130,7 +130,8 @@ struct RequestFields {
         return nil
     }
 
-    /// A time of day in whole minutes; nil if it is absent, and an inner nil if it is null or empty.
+    /// A time of day in whole minutes; nil if it is absent, and an inner nil if it is null or
+    /// empty.
     mutating func time(_ name: String) -> Int?? {
         guard self.value[name] != nil else { return nil }
         guard let text = self.text(name, limit: 16) else { return .some(nil) }

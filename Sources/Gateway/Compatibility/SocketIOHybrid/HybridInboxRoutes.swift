@@ -136,7 +136,7 @@ struct HybridInboxRoutes {
         return Response.json(writer)
     }
 
-    /// What is said of a type's quiet hours, with a fault if that cannot be.
+    /// Reads a type's quiet hours, and notes a fault if they are malformed.
     private func quietHours(
         _ fields: inout RequestFields,
         of type: NotificationType?,

@@ -27,7 +27,8 @@ enum HybridShape {
         writer.endObject()
     }
 
-    /// `socket`, `push`, or nil for what is in the inbox alone, also where mail or a summary told of it.
+    /// `socket`, `push`, or nil for a notification in the inbox alone, also if mail or a summary
+    /// announced it.
     static func sentVia(_ via: String?) -> String? {
         switch via {
         case nil, "inbox", "email", "summary": nil
@@ -73,7 +74,7 @@ enum HybridShape {
         }
     }
 
-    /// What a client says of a type's quiet hours: nil for nothing, which is also what it was shown.
+    /// Reads a type's quiet hours from a client: nil if it sent none, or those that it was shown.
     ///
     /// So a client that sends back all that it has read leaves the user's quiet hours in force for the type. Of start
     /// and end, one that is absent is as shown. The days stay, as such clients know none.

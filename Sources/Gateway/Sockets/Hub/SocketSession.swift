@@ -34,7 +34,7 @@ final class SocketSession {
     private static let bookmarkRefresh: TimeAmount = .minutes(10)
 
     let connection: String
-    /// What tells the user's clients apart, where a client that comes back does not say what it
+    /// The mark that tells the user's clients apart; nil if a client that comes back says what it
     /// has.
     let client: String?
     let openedAt: NIODeadline

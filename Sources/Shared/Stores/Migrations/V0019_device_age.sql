@@ -1,4 +1,5 @@
--- What clients of other systems show: since when a device is registered, and quiet hours that are switched off.
+-- For clients of other systems: when a device was first registered, and quiet hours that are
+-- switched off.
 
 -- When the user first registered the device; null means `registered_at`.
 ALTER TABLE carillon.devices ADD COLUMN created_at timestamptz;
