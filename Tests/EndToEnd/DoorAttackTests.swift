@@ -32,10 +32,15 @@ struct DoorAttackTests {
             let after = ProcessTable.memory(of: gateway.process.identifier)
             #expect(after.peak - before.resident <= Self.bound, "\(before) \(after) \(summary)")
             #expect(summary.connects >= 1_082)
-            let page = try await gateway.call(.get, "/metrics", token: nil).response.body
-            let samples = try MetricsText(String(decoding: page, as: UTF8.self)).samples
-            for reason in ["pipeline", "memory"] {
-                #expect((samples[#"carillon_door_refused{reason="\#(reason)"}"#] ?? 0) > 0, "\(reason)")
+            // A busy machine may not take a round far enough to meet each bound.
+            try await eventually("what was refused is counted") {
+                let page = try await gateway.call(.get, "/metrics", token: nil).response.body
+                let samples = try MetricsText(String(decoding: page, as: UTF8.self)).samples
+                let isCounted = ["pipeline", "memory"].allSatisfy { reason in
+                    (samples[#"carillon_door_refused{reason="\#(reason)"}"#] ?? 0) > 0
+                }
+                if !isCounted { _ = await DoorAttack(port: gateway.port, token: token).run(for: .seconds(5)) }
+                return isCounted
             }
         }
     }

@@ -67,7 +67,8 @@ enum GatewayMetrics {
                 "changes in no inbox that came without the shape that a socket needs"),
             MetricFamily(
                 "carillon_sockets_shed", .counter,
-                "changes kept from an event loop for which 50,000 wait, whose sockets then get them from their inboxes"),
+                "changes kept from an event loop for which 50,000 wait, and changes found after the node stood still "
+                    + "until its lease had lapsed; sockets then get them from their inboxes"),
             MetricFamily("carillon_sockets_ghosts", .counter, "presences that stayed behind and were removed"),
             MetricFamily(
                 "carillon_sockets_overflows", .counter,
