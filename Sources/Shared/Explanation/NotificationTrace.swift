@@ -120,6 +120,12 @@ package struct NotificationTrace: Sendable {
             steps.append(Step(at, event, [("via", via), ("replaced_by", other)]))
         }
         steps += record.followUps.map { Step($0.due, "due", [("what", $0.kind)]) }
-        return steps.enumerated().sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }.map(\.element)
+        // The clocks of dispatchers differ by some milliseconds, but nothing happens to a
+        // notification before it is stored.
+        func order(_ step: Step) -> Timestamp {
+            step.event == "enqueued" ? step.at : max(step.at, record.storedAt)
+        }
+        return steps.enumerated().sorted { (order($0.element), $0.offset) < (order($1.element), $1.offset) }
+            .map(\.element)
     }
 }
