@@ -97,7 +97,7 @@ struct AllowanceClientTests {
             let event = try #require(events.first)
             #expect(event["event"] == "device_deactivated" && event["reason"] == "too_many_devices")
             #expect(event["user"] == "ada" && event["app"] == "default" && event["platform"] == "android")
-            #expect(event["device"] == off && event["notification"] == "")
+            #expect(event["device"] == off && event["notification"] == nil)
         }
     }
 
