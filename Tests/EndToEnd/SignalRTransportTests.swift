@@ -81,6 +81,8 @@ struct SignalRTransportTests {
             let began = ContinuousClock.now
             #expect(try await gateway.call(.get, polled, token: token).status == 200)
             try await gateway.say(TestSignalR.handshake, polled, user: "ada")
+            // The hub opens once the handshake's answer was fetched.
+            #expect(try await gateway.call(.get, polled, token: token).status == 200)
             let service = try await Stack.token(user: "backend", scope: .admin)
             func isOnline() async throws -> Bool? {
                 try await gateway.call(.get, "/v1/admin/presence/ada", token: service).body["online"]?.bool

@@ -33,6 +33,9 @@ package struct DoorAttack: Sendable {
         let bytes = Atomic(0)
     }
 
+    /// A loop of its own, so that a flood does not hold up the clients of whoever attacks.
+    private static let loops = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+
     private let port: Int
     private let token: String
     private let connections: [(kind: Kind, count: Int)]
@@ -67,7 +70,7 @@ package struct DoorAttack: Sendable {
 
     private func repeatedly(_ kind: Kind, until deadline: NIODeadline, _ count: Count) async {
         while NIODeadline.now() < deadline, !Task.isCancelled {
-            let channel = try? await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            let channel = try? await ClientBootstrap(group: Self.loops)
                 .channelInitializer { channel in
                     channel.eventLoop.makeCompletedFuture {
                         let handler = AttackHandler(kind, token: self.token) { bytes in
