@@ -21,9 +21,6 @@ package struct SignalREndpointConfiguration: Sendable {
     package var allowedOrigins: Set<String> = []
     /// Connections and offers that may be there at once; more are answered with 503.
     package var maximumConnections = 1_000_000
-    /// How long after the handshake no request may come, over HTTP, until the application says its
-    /// first words.
-    package var openingQuiet: TimeAmount = .milliseconds(200)
     /// How often time is looked at.
     package var tick: TimeAmount = .seconds(1)
 

@@ -21,10 +21,6 @@ package final class SignalRSession {
         case longPolling
     }
 
-    /// Requests that delay the opening of the application at most; one more opens it, so that its
-    /// limits hold.
-    private static let mostEarlyRequests = 8
-
     /// Secret: who has it and the right credential can speak on the connection.
     let id: String
     /// What it is called elsewhere.
@@ -50,11 +46,6 @@ package final class SignalRSession {
     private var invocations = 0
     /// Whether the WebSocket is not read, as too many calls wait.
     private var isPaused = false
-    /// Over HTTP, what opens the application a while after the handshake; nil before it and once
-    /// that is done.
-    private var opening: Scheduled<Void>?
-    /// Requests that came since the handshake, until the application is opened.
-    private var earlyRequests = 0
 
     init(
         id: String,
@@ -238,13 +229,12 @@ package final class SignalRSession {
 
     func receive(_ bytes: [UInt8]) {
         self.invocations = 0
-        self.delayOpening()
         self.perform(self.connection.receive(bytes, now: SignalRLoop.now))
         if self.invocations == 0 { self.heard() }
     }
 
     func heard() {
-        if self.connection.isOpen, self.opening == nil { self.application?.signalRHeard() }
+        if self.connection.isOpen { self.application?.signalRHeard() }
     }
 
     func readComplete() {
@@ -293,11 +283,9 @@ package final class SignalRSession {
             case .write(let bytes): self.write(bytes)
             case .opened(let version):
                 self.answersPings = version > 0
-                self.beginOpening()
+                self.application?.signalROpened(self)
             case .invoke(let call):
                 self.invocations += 1
-                // A client that calls has finished its start.
-                self.openApplication()
                 self.application?.signalRInvoked(call)
             case .cancel(let call): self.application?.signalRCancelled(call)
             case .uploadedItem, .uploadEnded, .clientResult: break
@@ -305,53 +293,6 @@ package final class SignalRSession {
             }
         }
         self.adjustReading()
-    }
-
-    // MARK: The start
-
-    /// Opens the application, whose first words must find the client's handlers.
-    ///
-    /// Clients finish their start when they have the handshake's answer and their own requests are
-    /// answered: that of the handshake, and a ping that some send after it. Over HTTP what the
-    /// server says travels apart from these answers and could overtake them, so it waits until the
-    /// requests have been quiet for a while.
-    private func beginOpening() {
-        if self.transport == .webSockets {
-            self.application?.signalROpened(self)
-        } else {
-            self.scheduleOpening()
-        }
-    }
-
-    /// A request came: its answer is to be with the client first.
-    private func delayOpening() {
-        guard self.opening != nil else { return }
-        self.earlyRequests += 1
-        if self.earlyRequests > Self.mostEarlyRequests { self.openApplication() } else { self.scheduleOpening() }
-    }
-
-    private func scheduleOpening() {
-        self.opening?.cancel()
-        let reference = LoopReference(self, eventLoop: self.eventLoop)
-        self.opening = self.eventLoop.scheduleTask(in: self.node.configuration.openingQuiet) {
-            reference.call { session in
-                // The answer to a poll that holds the handshake's answer holds nothing else.
-                let isAnswered = session.polling.map { $0.recordsAnswered > 0 } ?? true
-                if isAnswered { session.openApplication() } else { session.scheduleOpening() }
-            }
-        }
-    }
-
-    private func openApplication() {
-        guard let opening else { return }
-        opening.cancel()
-        self.opening = nil
-        self.application?.signalROpened(self)
-    }
-
-    private func forgetOpening() {
-        self.opening?.cancel()
-        self.opening = nil
     }
 
     /// Reads no more from a WebSocket while too many calls wait.
@@ -376,7 +317,6 @@ package final class SignalRSession {
     private func conclude(_ end: SignalREnd) {
         guard !self.isEnding else { return }
         self.isEnding = true
-        self.forgetOpening()
         switch self.link {
         case .none: self.finish()
         case .webSocket(let socket, _):
@@ -395,7 +335,6 @@ package final class SignalRSession {
     func finish() {
         guard let application else { return }
         self.isEnding = true
-        self.forgetOpening()
         self.application = nil
         self.link = .none
         self.polling = nil
