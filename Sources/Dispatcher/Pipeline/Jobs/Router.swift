@@ -331,6 +331,8 @@ struct Router: Sendable {
 
     /// Without those that wait for their next try: sent now, they would come early.
     private func withoutWaiting(_ deliveries: [RoutePlan.Delivery]) async throws -> [RoutePlan.Delivery] {
+        // Most batches hold nothing that was handed on before.
+        guard deliveries.contains(where: { $0.mayWait }) else { return deliveries }
         var rest = deliveries.filter { !$0.mayWait }
         let groups = Dictionary(grouping: deliveries.lazy.filter(\.mayWait)) {
             [$0.provider.rawValue, $0.lane.rawValue]
