@@ -4,11 +4,11 @@
 import Testing
 
 /// What operators' tools go by is written down: the metrics and the keys of log lines.
-@Suite("docs/operating.md", .timeLimit(.minutes(10)))
+@Suite("docs/monitoring.md", .timeLimit(.minutes(10)))
 struct OperatingTests {
     /// The names in the first column of the table below a heading; braces and what is in them are left out.
     private static func names(below heading: String) throws -> [String] {
-        let lines = try House.text("docs/operating.md").split(separator: "\n", omittingEmptySubsequences: false)
+        let lines = try House.text("docs/monitoring.md").split(separator: "\n", omittingEmptySubsequences: false)
         let start = try #require(lines.firstIndex { $0 == heading })
         let section = lines[(start + 1)...].prefix { !$0.hasPrefix("## ") }
         return section.compactMap { $0.prefixMatch(of: #/\| `([^`{]+)(?:\{[^`]*)?`/#).map { String($0.output.1) } }
@@ -44,7 +44,7 @@ struct OperatingTests {
         let ours = Set(listed.filter { $0.hasPrefix("carillon_") })
         let streams = ours.filter { $0.hasPrefix("carillon_stream_") }
         #expect(prefixed.sorted() == ["carillon.stream."] && streams.count == 5)
-        #expect(made.subtracting(ours).isEmpty, "write these into docs/operating.md")
+        #expect(made.subtracting(ours).isEmpty, "write these into docs/monitoring.md")
         #expect(ours.subtracting(streams).subtracting(made).isEmpty, "nobody makes these")
     }
 
@@ -58,7 +58,7 @@ struct OperatingTests {
         keys.formUnion(try Self.found(#/key: "([a-z_.]+)", name: /#).keys)
         // Those of each line.
         keys.formUnion(["at", "level", "logger", "message"])
-        #expect(keys.subtracting(listed).isEmpty, "write these into docs/operating.md")
+        #expect(keys.subtracting(listed).isEmpty, "write these into docs/monitoring.md")
         #expect(Set(listed).subtracting(keys).isEmpty, "nobody writes these")
     }
 }

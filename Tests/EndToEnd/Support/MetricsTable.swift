@@ -4,7 +4,7 @@
 import Fixtures
 import Foundation
 
-/// The table of metrics in `docs/operating.md`.
+/// The table of metrics in `docs/monitoring.md`.
 struct MetricsTable {
     /// A row, or what a service's page says of a metric.
     struct Row: Equatable {
@@ -20,7 +20,7 @@ struct MetricsTable {
     let rows: [String: [String: Row]]
 
     init() throws {
-        let lines = try Self.text("docs/operating.md").split(separator: "\n")
+        let lines = try Self.text("docs/monitoring.md").split(separator: "\n")
         let section = lines.drop { $0 != "## Metrics" }.dropFirst().prefix { !$0.hasPrefix("## ") }
         let pattern = #/^\| `(\w+)(?:\{([\w,]+)\})?` \| (gateway|dispatcher|both) \| (\w+) \| (.+) \|$/#
         var rows: [String: [String: Row]] = ["gateway": [:], "dispatcher": [:]]
