@@ -417,7 +417,7 @@ let package = Package(
         .testTarget(name: "EventStreamTests", dependencies: ["EventStream"], path: "Tests/EventStream"),
         .testTarget(
             name: "SignalRTransportTests",
-            dependencies: ["SignalR", "SignalRTransport", "Transports", nioEmbedded],
+            dependencies: ["SignalR", "SignalRTransport", "Transports", nioCore, nioEmbedded],
             path: "Tests/SignalRTransport"
         ),
         .testTarget(name: "QueryTests", dependencies: ["Query"], path: "Tests/Query"),

@@ -21,6 +21,9 @@ package struct SignalREndpointConfiguration: Sendable {
     package var allowedOrigins: Set<String> = []
     /// Connections and offers that may be there at once; more are answered with 503.
     package var maximumConnections = 1_000_000
+    /// Over Server-Sent Events and long polling, how long no request may come after the handshake
+    /// until the server's first messages are written.
+    package var openingQuiet: TimeAmount = .milliseconds(200)
     /// How often time is looked at.
     package var tick: TimeAmount = .seconds(1)
 

@@ -21,6 +21,9 @@ package final class SignalRSession {
         case longPolling
     }
 
+    /// A client may delay its first messages with this many requests; one more releases them.
+    private static let mostEarlyRequests = 8
+
     /// Secret: who has it and the right credential can speak on the connection.
     let id: String
     /// What it is called elsewhere.
@@ -46,6 +49,12 @@ package final class SignalRSession {
     private var invocations = 0
     /// Whether the WebSocket is not read, as too many calls wait.
     private var isPaused = false
+    /// Releases ``heldRecords``; nil unless the client may still be in its `start()`.
+    private var release: Scheduled<Void>?
+    private var heldRecords: [[UInt8]] = []
+    private var heldBytes = 0
+    /// Requests since the handshake, while records are held.
+    private var earlyRequests = 0
 
     init(
         id: String,
@@ -133,6 +142,8 @@ package final class SignalRSession {
     /// of version 0 prove nothing.
     package func requestProof(_ number: UInt64) {
         self.lastProof = number
+        // Asked for again when the held records are written.
+        guard self.release == nil else { return }
         switch self.link {
         case .webSocket(let socket, _):
             if self.answersPings { socket.call { $0.requestProof(number) } }
@@ -229,6 +240,7 @@ package final class SignalRSession {
 
     func receive(_ bytes: [UInt8]) {
         self.invocations = 0
+        self.delayRelease()
         self.perform(self.connection.receive(bytes, now: SignalRLoop.now))
         if self.invocations == 0 { self.heard() }
     }
@@ -283,9 +295,12 @@ package final class SignalRSession {
             case .write(let bytes): self.write(bytes)
             case .opened(let version):
                 self.answersPings = version > 0
+                if self.transport != .webSockets { self.holdRecords() }
                 self.application?.signalROpened(self)
             case .invoke(let call):
                 self.invocations += 1
+                // A client that calls has finished its start.
+                self.releaseRecords()
                 self.application?.signalRInvoked(call)
             case .cancel(let call): self.application?.signalRCancelled(call)
             case .uploadedItem, .uploadEnded, .clientResult: break
@@ -304,7 +319,55 @@ package final class SignalRSession {
         socket.call { $0.setReading(!isPaused) }
     }
 
+    // MARK: The start
+
+    /// Holds back what the server says until the client's `start()` has returned.
+    ///
+    /// Clients finish their start when they have the handshake's answer and their own requests are
+    /// answered: the handshake, and a ping that some send after it. Over HTTP the server's messages
+    /// travel apart from these answers and could overtake them, before the app has registered its
+    /// handlers. So they wait until no request came for a while.
+    private func holdRecords() {
+        let reference = LoopReference(self, eventLoop: self.eventLoop)
+        self.release?.cancel()
+        self.release = self.eventLoop.scheduleTask(in: self.node.configuration.openingQuiet) {
+            reference.call { session in
+                // The client has not fetched the handshake's answer yet.
+                let isUnanswered = session.polling.map { $0.recordsAnswered == 0 } ?? false
+                if isUnanswered { session.holdRecords() } else { session.releaseRecords() }
+            }
+        }
+    }
+
+    private func delayRelease() {
+        guard self.release != nil else { return }
+        self.earlyRequests += 1
+        if self.earlyRequests > Self.mostEarlyRequests { self.releaseRecords() } else { self.holdRecords() }
+    }
+
+    private func releaseRecords() {
+        guard let release else { return }
+        release.cancel()
+        self.release = nil
+        let records = self.heldRecords
+        self.heldRecords = []
+        self.heldBytes = 0
+        for record in records { self.write(record) }
+        if self.lastProof > self.provenProof { self.requestProof(self.lastProof) }
+        self.flush()
+    }
+
+    /// Whether something that was sent waits for the end of the client's start.
+    package var holdsRecords: Bool { !self.heldRecords.isEmpty }
+
+    private func hold(_ bytes: [UInt8]) {
+        self.heldRecords.append(bytes)
+        self.heldBytes += bytes.count
+        if self.heldBytes > self.node.configuration.webSocket.maximumOutbound { self.tooSlow() }
+    }
+
     private func write(_ bytes: [UInt8]) {
+        guard self.release == nil else { return self.hold(bytes) }
         switch self.link {
         case .none: break
         case .webSocket(let socket, _): socket.call { $0.send(bytes) }
@@ -317,6 +380,7 @@ package final class SignalRSession {
     private func conclude(_ end: SignalREnd) {
         guard !self.isEnding else { return }
         self.isEnding = true
+        self.releaseRecords()
         switch self.link {
         case .none: self.finish()
         case .webSocket(let socket, _):
@@ -335,6 +399,8 @@ package final class SignalRSession {
     func finish() {
         guard let application else { return }
         self.isEnding = true
+        self.release?.cancel()
+        self.release = nil
         self.application = nil
         self.link = .none
         self.polling = nil

@@ -21,6 +21,8 @@ protocol SocketWire: AnyObject {
     func answer(_ answer: SocketAnswer, to reference: [UInt8]?)
     /// Whether ``requestProof(_:)`` is ever answered.
     var provesReceipt: Bool { get }
+    /// Whether messages to the client are held back and not written yet.
+    var hasUnwritten: Bool { get }
     /// Has the transport prove that the client has all that was said so far; ``SocketSession/proven(_:)`` tells it.
     func requestProof(_ sequence: UInt64)
     func flush()
@@ -39,6 +41,7 @@ protocol SocketWire: AnyObject {
 
 extension SocketWire {
     var provesReceipt: Bool { true }
+    var hasUnwritten: Bool { false }
 
     func awaitsFreshToken() -> Bool { false }
 }

@@ -316,7 +316,7 @@ final class SocketSession {
     func bookmark(hasLeft: Bool) -> SocketBookmark? {
         guard let client, let identity, let wire, let seen else { return nil }
         // Where nothing is ever proven, what was written counts as seen.
-        let version = wire.provesReceipt ? seen : self.sequence.last ?? seen
+        let version = wire.provesReceipt || wire.hasUnwritten ? seen : self.sequence.last ?? seen
         return SocketBookmark(
             user: identity.user,
             connection: self.connection,

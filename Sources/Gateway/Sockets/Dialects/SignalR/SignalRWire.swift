@@ -16,6 +16,9 @@ final class SignalRWire: SocketWire, SignalRApplication {
     private var isSynced = false
     /// Whether the transport proves receipt; as it was while there was one.
     private(set) var provesReceipt = false
+    private var leftUnwritten = false
+    /// Whether the transport still holds records, or ended while it held some.
+    var hasUnwritten: Bool { self.transport?.holdsRecords ?? self.leftUnwritten }
     /// The version up to which the client was told everything.
     private var told: Int64 = 0
     /// Calls that run, by number: their methods, for answers.
@@ -69,6 +72,7 @@ final class SignalRWire: SocketWire, SignalRApplication {
     }
 
     func signalRClosed() {
+        self.leftUnwritten = self.transport?.holdsRecords ?? false
         self.transport = nil
         self.session.end()
     }
