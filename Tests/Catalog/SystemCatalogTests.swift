@@ -8,13 +8,25 @@ import Model
 import Templates
 import Testing
 
-/// The catalogs of the systems whose clients come along unchanged: `deploy/catalog.d`.
+/// The catalogs of the five example systems, in `examples/catalog.d`, and of the demo, in `deploy/catalog.d`.
 @Suite("Catalogs of other systems", .timeLimit(.minutes(10)))
 struct SystemCatalogTests {
-    private static func catalog() throws -> Catalog {
+    private static func catalog(_ folder: String = "examples/catalog.d") throws -> Catalog {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
-        return try CatalogLoader.load(path: root.appending(path: "deploy/catalog.d").path)
+        return try CatalogLoader.load(path: root.appending(path: folder).path)
+    }
+
+    @Test("the demo's catalog has the types that the docs send, with the settings of the accounting example")
+    func demo() throws {
+        let demo = try Self.catalog("deploy/catalog.d")
+        let examples = try Self.catalog()
+        for name in ["payment_received", "invoice_overdue", "invoice_created", "profile_updated", "system_maintenance"] {
+            let type = try #require(demo[name])
+            let other = try #require(examples[name])
+            #expect(type.severity == other.severity && type.delivery == other.delivery && type.lane == other.lane)
+            #expect(type.category == other.category && type.isOnByDefault == other.isOnByDefault)
+        }
     }
 
     @Test("The family-finance app's types have the codes and categories that its clients know")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Carillon · demo.py
 # SPDX-License-Identifier: Apache-2.0
-"""Sends three notifications and shows the way of each. Reads the variables of DATA/env; needs nothing but Python."""
+"""Sends three notifications and prints each step of their way. Reads the variables of DATA/env; needs only Python."""
 
 import json
 import os
@@ -19,13 +19,13 @@ PATIENCE = 20.0
 
 
 def run(program, *arguments):
-    """The first line that one of Carillon's programs prints."""
+    """Runs one of Carillon's programs and returns the first line of its output."""
     done = subprocess.run([f"{PROGRAMS}/{program}", *arguments], check=True, capture_output=True, text=True)
     return done.stdout.splitlines()[0]
 
 
 def call(method, url, token=None, body=None):
-    """The JSON answer to an HTTP call."""
+    """Makes an HTTP call and returns the JSON of the answer."""
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
@@ -36,13 +36,13 @@ def call(method, url, token=None, body=None):
 
 
 def until(what, probe):
-    """Waits until the probe gives something."""
+    """Polls the probe until it returns a value."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if found := probe():
             return found
         time.sleep(0.02)
-    raise TimeoutError(f"waited {PATIENCE:.0f} s in vain until {what}")
+    raise TimeoutError(f"timed out after {PATIENCE:.0f} s: {what}")
 
 
 def show(stage, text):
@@ -56,7 +56,7 @@ def enqueue(user, kind, title, body):
 
 
 def stored(user, title, wanted):
-    """The row of the notification with that title, as soon as its status is one of those wanted."""
+    """Waits until the notification with that title has one of the wanted statuses, and returns its row."""
     query = f"""SELECT json_build_object('id', id, 'version', version, 'status', status, 'via', sent_via)
         FROM carillon.notifications WHERE user_id = :'user' AND title = :'title' AND status IN {wanted!r}"""
 
@@ -72,9 +72,9 @@ def outcome(notification):
 
 
 def online(number):
-    """A user whose socket is open gets the frame, and the pong behind it is the proof."""
+    """Sends to a user with an open socket: the frame arrives, and the pong proves it."""
     title = f"Payment received {number}"
-    print("    1 · Ada is online, with a native socket open", flush=True)
+    print("    1 · Ada is online with a native socket", flush=True)
     token = run("gateway", "token", "--user", "ada")
     with NativeSocket(GATEWAY, token, PATIENCE) as socket:
         socket.wait_for("sync")
@@ -88,10 +88,10 @@ def online(number):
 
 
 def offline(number, user, name, place, device, kind, wanted_provider):
-    """A user without a socket is reached through a provider."""
+    """Sends to a user without a socket: a provider delivers a push."""
     title = f"{name}'s notice {number}"
     label = {"fcm": "FCM", "apns": "APNs"}[wanted_provider]
-    print(f"    {place} · {name} is offline, with a phone registered for {label}", flush=True)
+    print(f"    {place} · {name} is offline and has registered a phone for {label}", flush=True)
     token = run("gateway", "token", "--user", user)
     call("POST", f"{GATEWAY}/v1/devices", token, device)
     appended = enqueue(user, kind, title, "While you were away")
@@ -108,7 +108,7 @@ def offline(number, user, name, place, device, kind, wanted_provider):
 
 
 def milliseconds(moment):
-    """The sandbox's time stamp, as milliseconds since 1970."""
+    """Converts a timestamp of the sandbox to milliseconds since 1970."""
     if isinstance(moment, (int, float)):
         return moment * 1000 if moment < 1e11 else moment
     from datetime import datetime
@@ -121,7 +121,7 @@ def main():
     offline(number, "ben", "Ben", 2, {"platform": "android", "token": "demo-phone-of-ben", "name": "Ben's phone"},
             "payment_received", "fcm")
     offline(number, "cleo", "Cleo", 3, {"platform": "ios", "token": "c1e0" * 16, "name": "Cleo's phone"},
-            "TaskReminder", "apns")
+            "invoice_overdue", "apns")
 
 
 if __name__ == "__main__":

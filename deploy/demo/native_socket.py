@@ -1,6 +1,6 @@
 # Carillon · native_socket.py
 # SPDX-License-Identifier: Apache-2.0
-"""A small WebSocket client (RFC 6455) with the standard library only, and what the native dialect says on it."""
+"""A small WebSocket client (RFC 6455) for the native dialect. Needs only the standard library."""
 
 import base64
 import json
@@ -14,9 +14,10 @@ TEXT, CLOSE, PING, PONG = 0x1, 0x8, 0x9, 0xA
 
 
 class NativeSocket:
-    """An open socket of one user; answers pings while it waits for messages.
+    """A user's open socket, which answers pings while it waits for messages.
 
-    With `path` it is another dialect's, whose texts the caller reads and writes; without a token it has no header for it.
+    `path` selects another dialect; the caller then reads and writes its text messages. Without a
+    token, the handshake has no `Authorization` header.
     """
 
     def __init__(self, gateway, token, patience, path="/v1/socket"):
@@ -41,7 +42,7 @@ class NativeSocket:
         self.connection.close()
 
     def texts(self):
-        """The text messages, one after the other as they come."""
+        """Yields the text messages as they arrive."""
         while True:
             opcode, payload = self._frame()
             if opcode == TEXT:
@@ -52,7 +53,7 @@ class NativeSocket:
         self._send(TEXT, text.encode())
 
     def wait_for(self, kind, accepts=lambda message: True):
-        """The next message of a type, and when it came, in milliseconds since 1970."""
+        """Returns the next message of a type and its arrival time in milliseconds since 1970."""
         while True:
             opcode, payload = self._frame()
             arrived = time.time() * 1000
@@ -62,7 +63,7 @@ class NativeSocket:
                     return message, arrived
 
     def wait_for_ping(self):
-        """Answers the next ping; when, in milliseconds since 1970."""
+        """Answers the next ping and returns the time in milliseconds since 1970."""
         while self._frame()[0] != PING:
             pass
         return time.time() * 1000
@@ -83,7 +84,7 @@ class NativeSocket:
         return opcode, payload
 
     def _send(self, opcode, payload):
-        # A client masks what it sends; the gateway takes 64 KB at most, whose length fits two bytes.
+        # Clients mask their frames. The gateway takes at most 64 KB, so two bytes hold the length.
         mask = os.urandom(4)
         masked = bytes(byte ^ mask[index % 4] for index, byte in enumerate(payload))
         length = bytes([0x80 | len(payload)]) if len(payload) < 126 else b"\xfe" + struct.pack("!H", len(payload))

@@ -1,6 +1,6 @@
 # Carillon · stack.py
 # SPDX-License-Identifier: Apache-2.0
-"""What the examples share: the stack that `deploy/up` started, and steps on the screen. Needs nothing but Python."""
+"""Shared by the examples: access to the stack of `deploy/up`, and output. Needs only Python."""
 
 import json
 import os
@@ -21,11 +21,11 @@ sys.path.insert(0, str(ROOT / "deploy" / "demo"))
 
 
 class Failure(Exception):
-    """What the example showed was not what it should show."""
+    """A step of the example did not do what it should."""
 
 
 class Refusal(Exception):
-    """An HTTP call was answered with an error."""
+    """The answer to an HTTP call is an error."""
 
     def __init__(self, call, status, body):
         super().__init__(f"{call}: {status} {json.dumps(body, ensure_ascii=False)}")
@@ -47,17 +47,17 @@ def expect(what, condition):
 
 
 def until(what, probe, patience=PATIENCE):
-    """What the probe gives as soon as that is something."""
+    """Polls the probe until it returns a true value, and returns that value."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         if found := probe():
             return found
         time.sleep(0.05)
-    raise Failure(f"waited {patience:.0f} s in vain until {what}")
+    raise Failure(f"timed out after {patience:.0f} s: {what}")
 
 
 def http(method, url, body=None, headers=None):
-    """The status and the JSON of an answer, errors included."""
+    """Returns the status and the JSON of an answer, including error answers."""
     headers = {"Content-Type": "application/json"} | (headers or {})
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, headers, method=method)
@@ -74,39 +74,39 @@ def http(method, url, body=None, headers=None):
 
 
 class Stack:
-    """The running stack: addresses, and what a team's own programs would do with it."""
+    """The running stack: its addresses, and calls that a team's own programs would make."""
 
     def __init__(self):
         self.variables = dict(os.environ)
         file = Path(os.environ.get("CARILLON_DATA", ROOT / ".local")) / "env"
         if "GATEWAY_URL" not in self.variables:
             if not file.exists():
-                raise Failure(f"{file} is missing; start the stack first: deploy/up --no-demo")
+                raise Failure(f"{file} is missing; start the stack first: deploy/up, with CATALOG=examples/catalog.d")
             self.variables |= read_environment(file)
         if missing := [name for name in NEEDED if not self.variables.get(name)]:
-            raise Failure(f"{', '.join(missing)} missing, in the environment or in {file}")
+            raise Failure(f"{', '.join(missing)}: missing in the environment and in {file}")
         self.gateway = self.variables["GATEWAY_URL"]
         self.redis_url = self.variables["REDIS_URL"]
         self.database = self.variables["DATABASE_URL"]
         self.sandbox = self.variables["SANDBOX_URL"]
-        #: Tells this run from others, so that an example may be run again.
+        #: Unique for this run, so that you can run an example again.
         self.run = format(time.time_ns() // 1_000_000, "x")
         self._first_push = self._sandbox("/received/count")["next"]
 
     def program(self, name, *arguments, input=None):
-        """What one of Carillon's programs prints."""
+        """Runs one of Carillon's programs and returns its output."""
         path = f"{self.variables['CARILLON_BIN']}/{name}"
         done = subprocess.run([path, *arguments], input=input, env=self.variables, capture_output=True, text=True)
         if done.returncode != 0:
-            raise Failure(f"{name} {' '.join(arguments)} ended with {done.returncode}: {done.stderr.strip()}")
+            raise Failure(f"{name} {' '.join(arguments)} exited with {done.returncode}: {done.stderr.strip()}")
         return done.stdout.strip()
 
     def token(self, user, *options):
-        """The token that the team's own login would give the user."""
+        """Makes the token that the team's own login would give the user."""
         return self.program("gateway", "token", "--user", user, *options)
 
     def call(self, method, path, body=None, *, token, scheme="Bearer", headers=None):
-        """The JSON answer to a call of the gateway."""
+        """Calls the gateway and returns the JSON of the answer."""
         headers = {"Authorization": f"{scheme} {token}"} | (headers or {})
         status, answer = http(method, self.gateway + path, body, headers)
         if status >= 400:
@@ -114,11 +114,11 @@ class Stack:
         return answer
 
     def import_users(self, lines):
-        """Brings users in, given as JSON lines, and says what was done."""
+        """Imports users from JSON lines and returns the summary."""
         return self.program("gateway", "import", "-", input=lines)
 
     def psql(self, *files, database=None, variables=None):
-        """Runs files of SQL, and gives what they select, a line a row."""
+        """Runs SQL files and returns the rows that they select, one per line."""
         command = ["psql", "-XAtq", "-v", "ON_ERROR_STOP=1"]
         for name, value in (variables or {}).items():
             command += ["-v", f"{name}={value}"]
@@ -130,7 +130,7 @@ class Stack:
         return done.stdout
 
     def sql(self, text, database=None):
-        """What a statement selects, a line a row."""
+        """Runs a statement and returns the rows that it selects, one per line."""
         command = ["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", text, database or self.database]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
@@ -139,7 +139,7 @@ class Stack:
 
     @contextmanager
     def scratch_database(self, name):
-        """A database of the team's own, on the stack's server; it is gone afterwards."""
+        """Makes a database for the team on the stack's server, and drops it at the end."""
         name = f"example_{name}_{os.getpid()}"
         self.sql(f"CREATE DATABASE {name}")
         try:
@@ -148,7 +148,7 @@ class Stack:
             self.sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
     def pushes(self, token):
-        """What the stand-in for Apple and Google took for a token, or the relay for an address, since this run began."""
+        """Returns the messages of this run that the provider sandbox received for a token or an e-mail address."""
         received = self._sandbox(f"/received?since={self._first_push}")
         return [message for message in received if message["token"] == token]
 
@@ -157,7 +157,7 @@ class Stack:
 
 
 def read_environment(file):
-    """The variables of lines such as `export NAME='value'`."""
+    """Parses lines such as `export NAME='value'`."""
     variables = {}
     for line in file.read_text().splitlines():
         words = shlex.split(line)
@@ -168,14 +168,14 @@ def read_environment(file):
 
 
 def title(push):
-    """The title that a push shows, whoever's message it is."""
+    """Returns the title that a push shows, for any provider."""
     payload = push["payload"]
     shown = payload.get("message", {}).get("notification") or payload.get("aps", {}).get("alert") or payload
     return shown.get("title") or shown.get("subject") or ""
 
 
 def play(example):
-    """Runs an example, and ends with 0 if it showed what it should."""
+    """Runs an example, and exits with 0 if every step succeeded."""
     try:
         example(Stack())
     except (Failure, Refusal, OSError, KeyError) as error:

@@ -27,9 +27,9 @@ extension Stack {
         try Data(lines.joined().utf8).write(to: URL(filePath: "\(folder)/env"))
     }
 
-    /// The catalog that is shipped, with one text in place of another.
+    /// Copies the catalog of the examples with one text replaced, and returns the variable that names it.
     func catalog(replacing text: String, with other: String) throws -> [String: String] {
-        let source = Self.checkout.appending(path: "deploy/catalog.d")
+        let source = Self.checkout.appending(path: "examples/catalog.d")
         let copy = self.directory.file("catalog.d")
         try FileManager.default.createDirectory(atPath: copy, withIntermediateDirectories: true)
         for name in try FileManager.default.contentsOfDirectory(atPath: source.path) {

@@ -47,7 +47,7 @@ final class Stack: Sendable {
         self.http = try TransferClient(configuration: configuration, logger: TestLog.logger)
         // Tests/EndToEnd/Support/Stack.swift, so three folders up is the checkout.
         let checkout = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../..").standardized
-        let catalog = checkout.appendingPathComponent("deploy/catalog.d").path
+        let catalog = checkout.appendingPathComponent("examples/catalog.d").path
         self.environment = [
             "REDIS_URL": redis.url, "DATABASE_URL": databaseURL, "CATALOG": catalog,
             "AUTH_JWT_SECRET": Self.secret, "GATEWAY_PORT": "0", "METRICS_PORT": "0",
