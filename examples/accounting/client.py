@@ -1,6 +1,6 @@
 # Carillon · client.py
 # SPDX-License-Identifier: Apache-2.0
-"""The app's client: its `NotificationSocket` of `lib/notifications/socket.ts`, line by line, and its REST calls."""
+"""The app's client: `NotificationSocket` of `lib/notifications/socket.ts`, line by line, and its REST calls."""
 
 from live import SocketIO
 
@@ -41,11 +41,11 @@ class NotificationSocket:
         self.is_synced = True
 
     def titled(self, title):
-        """What it shows under a title."""
+        """Returns the notification with that title."""
         return next((item for item in list(self.notifications.values()) if item["title"] == title), None)
 
 
 def register_push(stack, token, fcm_token, platform, device_id):
-    """`requestPushPermission` of `lib/notifications/webpush.ts`, after the permission."""
+    """`requestPushPermission` of `lib/notifications/webpush.ts`, once the user has granted permission."""
     body = {"fcm_token": fcm_token, "platform": platform, "device_id": device_id}
     return stack.call("POST", "/api/push/register", body, token=token)

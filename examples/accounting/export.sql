@@ -1,8 +1,11 @@
 -- Carillon · export.sql
 -- SPDX-License-Identifier: Apache-2.0
 --
--- One line of JSON a user, for `gateway import`:  psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
--- All tokens are FCM's, on every platform; five devices a user, the latest used ones.
+-- Selects one line of JSON per user, for `gateway import`:
+--
+--     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
+--
+-- All tokens are FCM tokens. Exports the five devices that each user used last.
 
 SELECT json_build_object(
     'user_id', u.id,

@@ -1,6 +1,6 @@
 # Carillon · backend.py
 # SPDX-License-Identifier: Apache-2.0
-"""What is left of `NotificationService.cs`: three ways to send. Templates are the catalog's, channels the user's."""
+"""What remains of `NotificationService.cs`: three ways to send. The catalog has the templates."""
 
 
 class NotificationService:
@@ -9,7 +9,7 @@ class NotificationService:
         self.token = stack.token("allowance-backend", "--scope", "service")
 
     def send_notification(self, user_id, type, data, entity_type=None, entity_id=None, id=None):
-        """`SendNotificationAsync`: `data` fills the type's template."""
+        """`SendNotificationAsync`; `data` fills the type's template."""
         return self._send(user=user_id, type=type, vars=data, entity_type=entity_type, entity_id=entity_id, id=id)
 
     def send_family_notification(self, family_id, type, data, exclude_user_id=None, entity_type=None, entity_id=None):
@@ -19,7 +19,7 @@ class NotificationService:
                           entity_id=entity_id, **{"except": except_})
 
     def balance_updated(self, user_id, child_id, balance):
-        """What `Clients.User(…).SendAsync("BalanceUpdated", …)` did: to open sockets only, and not stored."""
+        """`Clients.User(…).SendAsync("BalanceUpdated", …)`: goes to open sockets only and is not stored."""
         return self._send(user=user_id, event="BalanceUpdated", args=[child_id, balance])
 
     def _send(self, **job):

@@ -1,6 +1,6 @@
 # Carillon · client.py
 # SPDX-License-Identifier: Apache-2.0
-"""The app's web client: its hook `useNotifications.ts`, line by line."""
+"""The app's web client: the hook `useNotifications.ts`, line by line."""
 
 from live import HubConnection
 
@@ -43,7 +43,7 @@ class UseNotifications:
         self.connection.close()
 
     def titled(self, title, about=None):
-        """What it shows under a title, and about an entity."""
+        """Returns the notification with that title, and of that entity if one is given."""
         return next((item for item in list(self.notifications)
                      if item["title"] == title and about in (None, item["relatedEntityId"])), None)
 

@@ -1,8 +1,11 @@
 -- Carillon · export.sql
 -- SPDX-License-Identifier: Apache-2.0
 --
--- One line of JSON a user, for `gateway import`:  psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
--- Types go by name, as the catalog has them; members of a family are subscribers of its topic.
+-- Selects one line of JSON per user, for `gateway import`:
+--
+--     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
+--
+-- Translates type codes to the names of the catalog, and subscribes family members to the family's topic.
 
 WITH types (code, name) AS (VALUES
     (1, 'BalanceAlert'), (2, 'LowBalanceWarning'), (3, 'TransactionCreated'), (10, 'AllowanceDeposit'),

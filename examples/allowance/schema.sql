@@ -1,7 +1,7 @@
 -- Carillon · schema.sql
 -- SPDX-License-Identifier: Apache-2.0
 --
--- The app's own tables as Entity Framework makes them in PostgreSQL, with a few rows.
+-- The app's tables as Entity Framework creates them in PostgreSQL, with a few rows.
 
 CREATE TABLE "AspNetUsers" ("Id" uuid PRIMARY KEY, "Email" text, "FamilyId" uuid);
 

@@ -1,6 +1,6 @@
 # Carillon · client.py
 # SPDX-License-Identifier: Apache-2.0
-"""The app's calls, with its own scheme of authorisation: `Authorization: Token …`."""
+"""The app's calls, with its own authorization scheme: `Authorization: Token …`."""
 
 
 class PushAPI:

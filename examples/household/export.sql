@@ -1,8 +1,11 @@
 -- Carillon · export.sql
 -- SPDX-License-Identifier: Apache-2.0
 --
--- One line of JSON a user, for `gateway import`:  psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
--- `environment` is whose the APNs tokens are: production, or sandbox where APNS_PRODUCTION is false.
+-- Selects one line of JSON per user, for `gateway import`:
+--
+--     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
+--
+-- `environment` is that of the APNs tokens: production, or sandbox if APNS_PRODUCTION is false.
 
 SELECT json_build_object(
     'user_id', u.id::text,

@@ -1,17 +1,19 @@
 # Carillon · worker.py
 # SPDX-License-Identifier: Apache-2.0
-"""What is left of the app's worker and its `NotificationService`: what to tell whom. Tokens, buttons, the limit of five,
-the summary, users' clocks and quiet hours are Carillon's."""
+"""What remains of the app's worker and its `NotificationService`: it decides what to send to whom.
+
+Carillon handles tokens, buttons, the limit of five, the summary, time zones and quiet hours.
+"""
 
 import json
 import uuid
 
-#: For the ids of schedules, so that a deployment that sets them again changes nothing.
+#: Makes schedule ids stable, so that setting a schedule again changes nothing.
 NAMESPACE = uuid.UUID("6f8f1d4e-5d0f-4c1c-9f6e-5a5f5a3d7c10")
 
 
 def task_job(user_id, type, title, task, *, id=None):
-    """`CreateAndSendTaskNotification`: the task's state picks the buttons, its type the limit and the summary."""
+    """`CreateAndSendTaskNotification`: the state selects the buttons, the type the limit and the summary."""
     job = {
         "user": str(user_id), "type": type, "title": title, "body": task["name"], "state": task["state"],
         "entity_type": "task", "entity_id": str(task["id"]), "data": json.dumps({"task_id": str(task["id"])}),
@@ -25,7 +27,7 @@ def task_job(user_id, type, title, task, *, id=None):
 
 
 def handle_overdue_reminder(redis, tasks_by_user, day):
-    """`HandleOverdueReminder`: all of a run in one round trip; run twice, it tells nobody twice."""
+    """`HandleOverdueReminder`: sends a whole run in one round trip. A second run sends no duplicates."""
     jobs = [
         task_job(user, "task_overdue", "Overdue", task, id=f"overdue:{task['id']}:{day}")
         for user, tasks in tasks_by_user.items() for task in tasks
@@ -34,7 +36,7 @@ def handle_overdue_reminder(redis, tasks_by_user, day):
 
 
 def schedule_digest(api, user_id, statistics):
-    """What Asynq's entry for DAILY_DIGEST_HOUR did, but at eleven by the user's own clock."""
+    """Replaces Asynq's entry for DAILY_DIGEST_HOUR: eleven o'clock in the user's time zone."""
     return api("POST", "/v1/schedules", {
         "id": str(uuid.uuid5(NAMESPACE, f"digest:{user_id}")), "cron": "0 11 * * *", "zone": "recipient",
         "job": {"user": str(user_id), "type": "task_digest", "title": "Your day", "body": statistics},

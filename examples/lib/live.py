@@ -1,8 +1,8 @@
 # Carillon · live.py
 # SPDX-License-Identifier: Apache-2.0
-"""The two clients that teams bring along, as much of them as the examples use: `socket.io-client` and `@microsoft/signalr`.
+"""Minimal versions of `socket.io-client` and `@microsoft/signalr`, with what the examples use.
 
-Both have the originals' names, so that code that was written for those reads the same.
+The names are those of the originals, so code written for them reads the same.
 """
 
 import json
@@ -10,12 +10,12 @@ import socket
 import threading
 from urllib.parse import urlencode
 
-from stack import http  # which also makes native_socket known
+from stack import http  # also puts native_socket on the path
 from native_socket import NativeSocket
 
 
 class _Live:
-    """A socket that is read in the background, and handlers by event."""
+    """Reads a socket in the background and calls handlers by event."""
 
     def __init__(self, gateway, path):
         self._socket = NativeSocket(gateway, None, 60.0, path)
@@ -49,7 +49,7 @@ class _Live:
 
 
 class SocketIO(_Live):
-    """`io(url, {auth, transports: ["websocket", "polling"]})`: Engine.IO 4 over a WebSocket, the default namespace."""
+    """`io(url, {auth, …})`: Engine.IO 4 over a WebSocket, default namespace."""
 
     def __init__(self, gateway, auth):
         super().__init__(gateway, "/socket.io/?EIO=4&transport=websocket")
@@ -84,7 +84,7 @@ class SocketIO(_Live):
 
 
 class HubConnection(_Live):
-    """`new HubConnectionBuilder().withUrl(url, {accessTokenFactory}).build()`: the JSON hub protocol over a WebSocket."""
+    """`new HubConnectionBuilder().withUrl(…).build()`: the JSON hub protocol over a WebSocket."""
 
     MARK = "\x1e"
 
@@ -93,7 +93,7 @@ class HubConnection(_Live):
         status, offer = http(
             "POST", f"{gateway}{hub}/negotiate?negotiateVersion=1", headers={"Authorization": f"Bearer {token}"})
         if status != 200:
-            raise ConnectionError(f"{hub} offers no connection: {status} {offer}")
+            raise ConnectionError(f"{hub}: negotiation failed: {status} {offer}")
         query = urlencode({"id": offer["connectionToken"], "access_token": token})
         super().__init__(gateway, f"{hub}?{query}")
         self._results = {}
@@ -103,15 +103,15 @@ class HubConnection(_Live):
         self._begin()
         self._say(json.dumps({"protocol": "json", "version": 1}) + self.MARK)
         if not self._is_open.wait(10):
-            raise TimeoutError("the hub did not shake hands")
+            raise TimeoutError("the hub did not answer the handshake")
 
     def invoke(self, method, *arguments):
-        """The result of a method of the hub."""
+        """Calls a method of the hub and returns its result."""
         number, box = str(len(self._results)), threading.Event()
         self._results[number] = box
         self._say(json.dumps({"type": 1, "invocationId": number, "target": method, "arguments": arguments}) + self.MARK)
         if not box.wait(10):
-            raise TimeoutError(f"{method} was not answered")
+            raise TimeoutError(f"{method}: no answer")
         if box.error:
             raise ConnectionError(box.error)
         return box.result

@@ -1,6 +1,6 @@
 # Carillon · redis_stream.py
 # SPDX-License-Identifier: Apache-2.0
-"""As much of a Redis client as appending to a stream takes. Apps use redis-py, whose `xadd` has the same arguments."""
+"""A minimal Redis client that appends to streams. Apps use redis-py, whose `xadd` takes the same arguments."""
 
 import socket
 from urllib.parse import unquote, urlsplit
@@ -24,11 +24,11 @@ class Redis:
         return redis
 
     def xadd(self, name, fields):
-        """Appends an entry and gives its id."""
+        """Appends an entry and returns its id."""
         return self.xadd_many(name, [fields])[0]
 
     def xadd_many(self, name, entries):
-        """Appends entries in one round trip, and gives their ids."""
+        """Appends entries in one round trip and returns their ids."""
         commands = []
         for fields in entries:
             words = [word for pair in fields.items() for word in pair]
@@ -53,6 +53,6 @@ class Redis:
 
 
 def encode(*words):
-    """A command as Redis reads it."""
+    """Encodes a command in the Redis protocol."""
     texts = [str(word).encode() for word in words]
     return b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%s\r\n" % (len(text), text) for text in texts)

@@ -1,6 +1,6 @@
 # Carillon · client.py
 # SPDX-License-Identifier: Apache-2.0
-"""The app's client: what its `NotificationService.swift` calls and reads."""
+"""The app's client: the calls of its `NotificationService.swift`."""
 
 
 class NotificationService:
@@ -20,5 +20,5 @@ class NotificationService:
 
     @staticmethod
     def handle_notification_tap(push):
-        """The story that a tap leads to."""
+        """Returns the id of the story that a tap opens."""
         return push["payload"]["message"]["data"].get("storyId")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # Carillon · export.py
 # SPDX-License-Identifier: Apache-2.0
-"""Documents of the container `user_preferences`, a line each, become what `gateway import` takes.
+"""Converts documents of the container `user_preferences`, one per line, for `gateway import`.
 
-    SELECT * FROM c          (in the container; as JSON lines)
+    SELECT * FROM c          (in the container; save the result as JSON lines)
     export.py preferences.jsonl | gateway import -
 """
 
@@ -12,19 +12,19 @@ import sys
 
 
 def record(document):
-    """A user as Carillon takes it; a token that was unregistered is none."""
+    """Converts a document to a user. Leaves out an unregistered token."""
     wishes = document.get("notification_preferences") or {}
     user = {
         "user_id": document["user_id"],
-        # The app has no inbox, so what is not pushed is not wanted at all.
+        # The app has no inbox: a reader who refuses pushes of a type refuses the type.
         "preferences": [{"type": name, "push": wish, "in_app": wish} for name, wish in wishes.items()],
-        # The channels of the catalog that readers may choose; "news/politics" and the like.
+        # Topics that readers can follow, such as "news/politics".
         "topics": document.get("topics") or [],
     }
     if document.get("notifications_enabled") and document.get("fcm_token"):
         user["devices"] = [{
             "platform": document.get("platform") or "ios", "provider": "fcm", "token": document["fcm_token"],
-            # The name that /device-token/register gives it, so that the app's next registration takes its place.
+            # /device-token/register uses this name, so the app's next registration replaces this one.
             "name": "device-token", "app_version": document.get("app_version"),
         }]
     return user

@@ -1,6 +1,6 @@
 # Carillon · feed.py
 # SPDX-License-Identifier: Apache-2.0
-"""A feed of stories as the monitor reads it; in the app this is a query of its database."""
+"""The feed of stories that the monitor reads. In the app this is a database query."""
 
 import json
 import threading
@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Feed:
-    """Stories, served on a port of its own."""
+    """Serves stories over HTTP on a free port."""
 
     def __init__(self):
         self.stories = {}

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # Carillon · monitor.py
 # SPDX-License-Identifier: Apache-2.0
-"""The breaking-news monitor: looks at the feed of stories every few minutes, and tells of what is new in it.
+"""The breaking-news monitor: polls the feed of stories and sends a notification for each new one.
 
     monitor.py --feed https://stories.example.com/stories [--every 300] [--verify-after 1800]
 
-Takes GATEWAY_URL and SERVICE_TOKEN from the environment; a token that may do this and no more:
+Reads GATEWAY_URL and SERVICE_TOKEN from the environment. Make a token that can do only this:
 
     gateway token --user news-monitor --scope service --types breaking_news,developing_stories --audiences topic,all
 
 The feed answers GET with `{"stories": [{"id", "title", "category", "status", "first_seen", "source_count", "revision",
-"update"}]}`, and takes `PATCH /{id} {"status": "VERIFIED"}`. The monitor remembers nothing: a story has the same job id
-at every look, so each reader gets it once, however often the monitor runs, is killed, or runs twice at once.
+"update"}]}`, and takes `PATCH /{id} {"status": "VERIFIED"}`. The monitor keeps no state. A story always
+has the same job id, so each reader gets it once, even if the monitor crashes or runs twice at once.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Monitor:
         self.verify_after = verify_after
 
     def look(self, now):
-        """Tells of every fresh story, and calls the others verified."""
+        """Sends every fresh story, and marks older ones as verified."""
         stories = self._call("GET", self.feed)["stories"]
         for story in stories:
             if story["status"] != "BREAKING":
@@ -51,20 +51,20 @@ class Monitor:
 
     @staticmethod
     def breaking(story):
-        """To everyone who wants breaking news, once a story."""
+        """A job for everyone who wants breaking news, once per story."""
         return {
             "id": f"story:{story['id']}", "all": True, "type": "breaking_news",
             "vars": {"title": story["title"][:LONGEST_TITLE]},
             "entity_type": "story", "entity_id": story["id"],
             "data": {"storyId": story["id"], "category": story["category"], "priority": "breaking",
                      "sourceCount": str(story["source_count"])},
-            # Wakes an iPhone's app behind FCM, as `content_available` did.
+            # Wakes the iOS app through FCM, as `content_available` did.
             "platform": {"fcm": {"apns": {"payload": {"aps": {"content-available": 1}}}}},
         }
 
     @staticmethod
     def developing(story):
-        """To those who follow the category, once a revision; the newest takes the place of the one before."""
+        """A job for followers of the category, once per revision. Each revision replaces the last."""
         return {
             "id": f"story:{story['id']}:{story['revision']}", "topic": f"news/{story['category']}",
             "type": "developing_stories", "title": story["title"][:LONGEST_TITLE], "body": story["update"],
@@ -77,11 +77,11 @@ class Monitor:
         say(f"sent {answer['id']}")
 
     def _report(self, story):
-        """How many have the story, as the monitor used to write beside it."""
+        """Returns how many readers got the story."""
         try:
             job = self._call("GET", f"{self.gateway}/v1/jobs/story:{story['id']}", token=self.token)
         except urllib.error.HTTPError as error:
-            # A token that is limited to some types opens no other call.
+            # A token that is limited to some types can make no other call.
             if error.code in (403, 404):
                 return "no count"
             raise
@@ -104,8 +104,8 @@ def say(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--feed", required=True)
-    parser.add_argument("--every", type=float, default=300, help="seconds between two looks")
-    parser.add_argument("--verify-after", type=float, default=1800, help="seconds after which a story is no news")
+    parser.add_argument("--every", type=float, default=300, help="seconds between two polls")
+    parser.add_argument("--verify-after", type=float, default=1800, help="seconds until a story becomes VERIFIED")
     options = parser.parse_args()
     monitor = Monitor(options.feed, os.environ["GATEWAY_URL"], os.environ["SERVICE_TOKEN"], options.verify_after)
 
@@ -118,12 +118,12 @@ def main():
         try:
             monitor.look(datetime.now(timezone.utc))
         except urllib.error.HTTPError as error:
-            # 422 names the field that is wrong; 429 and 503 say when to come back. The next look repeats what was missed.
+            # 422 names the invalid field; 429 and 503 say when to retry. The next poll repeats what was missed.
             say(f"{error.url}: {error.code} {error.read(500).decode(errors='replace')}")
             wait = max(wait, float(error.headers.get("Retry-After") or 0))
         except (OSError, ValueError, KeyError) as error:
-            say(f"not this time: {type(error).__name__}: {error}")
-    say("the monitor ends")
+            say(f"poll failed; the next one retries: {type(error).__name__}: {error}")
+    say("monitor stopped")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 # Carillon · client.py
 # SPDX-License-Identifier: Apache-2.0
-"""The app's calls of PostgREST, as its Supabase client makes them, with the headers of that one."""
+"""The app's PostgREST calls, with the headers of its Supabase client."""
 
 TABLE = "/rest/v1/user_push_tokens"
 
@@ -12,24 +12,24 @@ class SupabaseClient:
         self.token = stack.token(user)
 
     def upsert_token(self, platform, token, device_id):
-        """On sign-in."""
+        """Called on sign-in."""
         row = {"user_id": self.user, "platform": platform, "token": token, "device_id": device_id}
         return self._call("POST", f"{TABLE}?on_conflict=user_id,platform,token", row,
                           Prefer="resolution=merge-duplicates,return=representation")
 
     def refresh_token(self, old, new):
-        """On token refresh."""
+        """Called on token refresh."""
         return self._call("PATCH", f"{TABLE}?token=eq.{old}", {"token": new}, Prefer="return=minimal")
 
     def tokens(self):
         return self._call("GET", f"{TABLE}?select=platform,token&order=token.asc")
 
     def delete_token(self, token):
-        """On sign-out."""
+        """Called on sign-out."""
         return self._call("DELETE", f"{TABLE}?token=eq.{token}")
 
     def tell(self, notification_id, event):
-        """What the app told its analytics: delivered, opened."""
+        """Reports an event that the app sent to its analytics before: delivered or opened."""
         return self._call("POST", "/rest/v1/notification_events", {"notification_id": notification_id, "event": event})
 
     def _call(self, method, path, body=None, **headers):

@@ -1,8 +1,11 @@
 -- Carillon · export.sql
 -- SPDX-License-Identifier: Apache-2.0
 --
--- One line of JSON a user, for `gateway import`:  psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
--- Five tokens a user, those that were seen last; tokens that nobody saw for 90 days stay behind.
+-- Selects one line of JSON per user, for `gateway import`:
+--
+--     psql -XAtqf export.sql "$APP_DATABASE" | gateway import -
+--
+-- Exports the five tokens of each user that were seen last, and none older than 90 days.
 
 SET search_path = example_scheduler, public;
 

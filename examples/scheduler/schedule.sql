@@ -1,9 +1,9 @@
 -- Carillon · schedule.sql
 -- SPDX-License-Identifier: Apache-2.0
 --
--- What is left of the edge function `schedule.ts`: once a day, from pg_cron or any cron, it enqueues each reminder for its
--- time by the user's own clock. Marking and enqueueing are one transaction: what is rolled back notifies nobody, and a
--- second run on the same day finds nothing to do.
+-- What remains of the edge function `schedule.ts`. Run it once a day from pg_cron or any other cron: it
+-- enqueues each reminder for its time in the user's time zone. It marks and enqueues in one
+-- transaction, so a rollback notifies no one, and a second run on the same day does nothing.
 
 SET search_path = example_scheduler, public;
 

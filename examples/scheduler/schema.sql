@@ -1,8 +1,9 @@
 -- Carillon · schema.sql
 -- SPDX-License-Identifier: Apache-2.0
 --
--- The app's own tables as they are today, with a few rows. The example keeps them beside Carillon's, in a schema of
--- their own, so that a transaction reaches carillon.enqueue; a database of its own has its outbox by `dispatcher outbox-sql`.
+-- The app's tables today, with a few rows. The example keeps them in a schema of Carillon's database,
+-- where a transaction can call carillon.enqueue. In a separate database, install the outbox with
+-- `dispatcher outbox-sql`.
 
 DROP SCHEMA IF EXISTS example_scheduler CASCADE;
 CREATE SCHEMA example_scheduler;
