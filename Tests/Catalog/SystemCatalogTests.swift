@@ -8,7 +8,8 @@ import Model
 import Templates
 import Testing
 
-/// The catalogs of the five example systems, in `examples/catalog.d`, and of the demo, in `deploy/catalog.d`.
+/// The catalogs of the five example systems (`examples/catalog.d`) and of the demo
+/// (`deploy/catalog.d`).
 @Suite("Catalogs of other systems", .timeLimit(.minutes(10)))
 struct SystemCatalogTests {
     private static func catalog(_ folder: String = "examples/catalog.d") throws -> Catalog {

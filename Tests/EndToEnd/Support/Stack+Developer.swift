@@ -27,7 +27,7 @@ extension Stack {
         try Data(lines.joined().utf8).write(to: URL(filePath: "\(folder)/env"))
     }
 
-    /// Copies the catalog of the examples with one text replaced, and returns the variable that names it.
+    /// Copies the catalog of the examples with one text replaced, and returns its variable.
     func catalog(replacing text: String, with other: String) throws -> [String: String] {
         let source = Self.checkout.appending(path: "examples/catalog.d")
         let copy = self.directory.file("catalog.d")
