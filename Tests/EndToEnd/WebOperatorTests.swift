@@ -49,6 +49,14 @@ struct WebOperatorTests {
             try await browser.wait(
                 for: "the last hour is drawn", "document.querySelector('.chart rect.outcome-waiting')")
             #expect(try await browser.run("return location.hash") == .string(""))
+            let narrow = try await browser.run(
+                """
+                const width = (one) => one.getBoundingClientRect().width;
+                const view = document.querySelector("main .view");
+                return [...view.querySelectorAll(":scope > .card")].map((card) => width(view) - width(card))
+                  .concat(document.documentElement.scrollWidth - innerWidth).filter((space) => space > 0).length;
+                """)
+            #expect(narrow == .number("0"), "cards are as wide as the page, which is no wider than the window")
 
             let found = try await ada.get("/v1/notifications").body["notifications"]?.array?.first?["id"]?.string
             let id = try #require(found)
