@@ -185,6 +185,30 @@ struct WebInboxTests {
         }
     }
 
+    @Test("says that the address is missing once e-mail is switched on")
+    func missingAddress() async throws {
+        try await Stack.withBrowser { stack, gateway, browser in
+            let page = InboxPage(browser, gateway)
+            let ada = try await CompatibilityClient(gateway, user: "ada")
+            try await page.open(user: "ada")
+            let note = InboxPage.part(".email-missing")
+            let toggle =
+                "[...\(InboxPage.root).querySelectorAll('.type-row input')].find((one) => "
+                + "one.closest('label').textContent === 'E-mail')"
+            try await browser.wait(for: "the settings say nothing of it", "\(note)?.textContent === ''")
+            try await browser.run(
+                "\(InboxPage.root).querySelectorAll('details').forEach((one) => { one.open = true; })")
+            try await browser.click(toggle)
+            try await browser.wait(for: "the note is there", "\(note).textContent.includes('address is missing')")
+            try await browser.reload()
+            try await browser.wait(for: "it stays", "\(note).textContent.includes('address is missing')")
+            #expect(try await ada.send(.put, "/v1/settings", #"{"email":"ada@example.com"}"#).status == 200)
+            try await browser.reload()
+            try await browser.wait(for: "the note is gone", "\(note)?.textContent === ''")
+            #expect(try await page.complaints() == [])
+        }
+    }
+
     @Test("what Web Push brings is shown, and goes when it is read elsewhere")
     func push() async throws {
         try await Stack.withBrowser { stack, gateway, browser in

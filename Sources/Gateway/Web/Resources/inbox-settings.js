@@ -13,12 +13,15 @@ export class SettingsView {
   #context;
   #settings = null;
   #isLoaded = false;
+  /** Says that e-mail is on and no address takes it. */
+  #missing;
 
   constructor(client, push, context) {
     this.#client = client;
     this.#push = push;
     this.#context = context;
     this.element = h("div", { class: "settings" });
+    this.#missing = h("p", { class: "fault email-missing", role: "status" });
   }
 
   /** Reads everything when it is first shown, and again after it failed. */
@@ -32,7 +35,7 @@ export class SettingsView {
         this.#client.call("GET", "/v1/settings"), this.#client.call("GET", "/v1/preferences"),
         this.#push.state().catch(() => "unavailable"),
       ]);
-      this.#settings = settings;
+      this.#settings = this.#noticeAddress(settings);
       this.element.replaceChildren(this.#quietHours(), this.#browser(push), this.#types(preferences), this.#pause());
     } catch (error) {
       this.#isLoaded = false;
@@ -61,6 +64,12 @@ export class SettingsView {
       input.disabled = false;
     });
     return h("label", { class: "toggle" }, input, h("span", null, label));
+  }
+
+  /** Shows whether an answer says that the user's address is missing; returns the answer. */
+  #noticeAddress(answer) {
+    this.#missing.textContent = answer.email_missing ? this.#context.texts.emailMissing : "";
+    return answer;
   }
 
   // Quiet hours.
@@ -152,7 +161,7 @@ export class SettingsView {
   #types({ types }) {
     const { texts } = this.#context;
     const groups = Map.groupBy(types, (type) => type.category ?? "");
-    return this.#card("types", texts.whatYouGet, "bell", [...groups].map(([category, members]) =>
+    return this.#card("types", texts.whatYouGet, "bell", this.#missing, [...groups].map(([category, members]) =>
       h("details", { class: "category", open: groups.size <= 3 },
         h("summary", null, category ? readable(category) : texts.other, h("span", { class: "count" }, String(members.length))),
         h("ul", { role: "list" }, members.map((type) => this.#type(type))))));
@@ -165,8 +174,9 @@ export class SettingsView {
       type.required ? h("span", { class: "hint" }, texts.required)
         : h("span", { class: "toggles", role: "group", "aria-label": name },
           channels.filter((channel) => !type.channels || type.channels.includes(channel)).map((channel) =>
-            this.#toggle(texts.channels[channel], type[channel], (isOn) =>
-              this.#client.call("PUT", "/v1/preferences", { types: [this.#wish(type, channel, isOn)] })))));
+            this.#toggle(texts.channels[channel], type[channel], async (isOn) =>
+              this.#noticeAddress(await this.#client.call("PUT", "/v1/preferences",
+                { types: [this.#wish(type, channel, isOn)] }))))));
   }
 
   /** The type's whole preference, since the call replaces it. */

@@ -156,7 +156,8 @@ button:disabled { cursor: default; }
 .days-field input:focus-visible + span { box-shadow: var(--focus); }
 .row { display: flex; align-items: center; gap: .75rem; }
 .status { color: var(--muted); font-size: .85rem; }
-.status.fault { color: var(--danger); font-weight: 550; }
+.status.fault, .email-missing { color: var(--danger); font-weight: 550; }
+.email-missing:not(:empty) { margin-block: .3rem .6rem; }
 .category { border-block-start: 1px solid var(--line); margin-inline: -1rem; padding-inline: 1rem; }
 .category:first-of-type { margin-block-start: .6rem; }
 .category:last-child { margin-block-end: -.6rem; }
