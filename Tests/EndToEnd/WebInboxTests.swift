@@ -415,7 +415,7 @@ struct WebInboxTests {
             try await browser.click("\(InboxPage.item("plain")).querySelector('.action')")
             try await browser.wait(
                 for: "it says so",
-                "\(InboxPage.part(".toast.shown"))?.textContent === '“Done” cannot be done on this page.'")
+                "\(InboxPage.part(".toast.shown"))?.textContent === '“Done” is not available on this page.'")
             try await browser.click("\(InboxPage.item("linked")).querySelector('.action')")
             try await browser.wait(for: "the link is followed", "location.pathname === '/web/icon.svg'")
         }

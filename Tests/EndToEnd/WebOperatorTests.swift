@@ -92,7 +92,7 @@ struct WebOperatorTests {
             }
             try await browser.wait(
                 for: "the banner says what waits",
-                "/FCM is out of use for app default\\. 14 deliveries wait, the oldest for \\d+ s\\./"
+                "/FCM is unavailable for app default\\. 14 deliveries wait, the oldest for \\d+ s\\./"
                     + ".test(document.querySelector('.banner[data-provider=fcm]')?.textContent)")
             try await browser.wait(for: "the tile has them", "\(tile("deliveries waiting")) === '14'")
             try await browser.wait(
@@ -168,16 +168,16 @@ struct WebOperatorTests {
             // Typed text is no filter until the form is sent.
             try await browser.type("type", into: "document.querySelector('[name=reason]')")
             try await browser.click(button("Discard these"))
-            try await asks("Discard 3 letters?")
+            try await asks("Discard 3 dead letters?")
             try await browser.click("document.querySelector('dialog button[value=no]')")
             try await browser.click(button("Filter"))
             try await browser.wait(for: "two are listed", "document.querySelectorAll('.letter').length === 2")
             try await browser.click(button("Replay these"))
-            try await asks("2 letters whose reason begins with “type” go back")
+            try await asks("2 dead letters whose reason begins with “type” return to their streams")
             try await browser.click("document.querySelector('dialog button[value=no]')")
             #expect(try await left().count == 3)
             try await browser.click(button("Discard these"))
-            try await asks("Discard 2 letters?")
+            try await asks("Discard 2 dead letters?")
             try await browser.click("document.querySelector('dialog button[value=yes]')")
             try await eventually("those are gone, and no other") { try await left() == ["title: is too long"] }
             try await browser.wait(for: "none is listed", "!document.querySelector('.letter')")

@@ -6,16 +6,16 @@ import { h, readable } from "./dom.js";
 
 const kinds = { expanding: "warn", counting: "warn", awaiting_confirmation: "warn", done: "good", failed: "bad" };
 
-/** What each state can be told, besides being cancelled. */
+/** The command that each state allows, apart from cancelling. */
 const orders = {
   awaiting_confirmation: ["confirm", "Confirm"], counting: ["pause", "Pause"], expanding: ["pause", "Pause"],
   paused: ["resume", "Resume"],
 };
 
-/** Jobs for a topic or for everyone, as they go. */
+/** The view of broadcasts: jobs for a topic or for everyone. */
 export function broadcasts(page) {
   const list = h("div", { class: "broadcasts" });
-  const none = h("p", { class: "hint empty", hidden: true }, "There were none in the last 90 days.");
+  const none = h("p", { class: "hint empty", hidden: true }, "No broadcasts in the last 90 days.");
   const more = h("button", { type: "button", class: "plain", hidden: true, onclick: () => loadMore() }, "Show older");
   const element = h("div", { class: "view" }, card("Broadcasts", none, list, more));
   const views = new Map();
@@ -48,7 +48,9 @@ export function broadcasts(page) {
   return { element, update, every: 3_000 };
 }
 
-/** One broadcast; its counts change all the time, its buttons only with its state, so that a click meets them. */
+/**
+ * A broadcast. Redraws its buttons only when its state changes, so that a click does not miss them.
+ */
 class BroadcastView {
   #page;
   #head = h("div", { class: "broadcast-head" });
@@ -64,7 +66,7 @@ class BroadcastView {
       class: "progress", role: "progressbar", "aria-label": "Expanded", "aria-valuemin": "0", "aria-valuemax": "100",
     }, this.#filled);
     this.element = h("article", { class: "broadcast", "data-job": broadcast.job_id }, this.#head,
-      h("div", { class: "says" }, h("strong", null, broadcast.title || "No text can be made for it"), broadcast.body ? h("p", null, broadcast.body) : null),
+      h("div", { class: "says" }, h("strong", null, broadcast.title || "No text: the catalog cannot render it"), broadcast.body ? h("p", null, broadcast.body) : null),
       h("p", { class: "hint" }, broadcast.type ? `${readable(broadcast.type)} · ` : "", h("code", null, name), ` · lane ${broadcast.lane}`),
       this.#progress, this.#counts, this.#orders);
   }
@@ -106,7 +108,7 @@ class BroadcastView {
         },
       }, label),
       h("button", { type: "button", class: "danger", "data-order": "cancel", onclick: async () => {
-        const text = `${says(broadcast)} Nobody else gets it, and what nobody has got yet is withdrawn.`;
+        const text = `${says(broadcast)} No further user gets it, and notifications that are not delivered yet are withdrawn.`;
         if (await confirm("Cancel this broadcast?", text, "Cancel it")) this.#tell("DELETE", path(""), "Cancelled.");
       } }, "Cancel"),
     ];
@@ -118,11 +120,11 @@ class BroadcastView {
   }
 }
 
-/** The type, audience and text of a broadcast, for a question about it. */
+/** Returns the type, audience and text of a broadcast, for a dialog. */
 function says({ title, body, type, topic }) {
   const text = [title, body].filter(Boolean).join(" – ");
   return `${type ? readable(type) : "A job"} to ${topic ? `the subscribers of ${topic}` : "everyone"}`
-    + (text ? `: “${text}”.` : ", whose text cannot be made with the catalog in force.");
+    + (text ? `: “${text}”.` : ". The current catalog cannot render its text.");
 }
 
 const word = (text) => readable(text).toLowerCase();

@@ -4,16 +4,16 @@
 import { card, fill, pill, span, table, when } from "./admin-parts.js";
 import { h } from "./dom.js";
 
-const columns = ["Type", "Category", "Severity", "Lane", "Channels", "Quiet hours", "Lives", ""];
+const columns = ["Type", "Category", "Severity", "Lane", "Channels", "Quiet hours", "Time to live", ""];
 const severities = { alert: "bad", warning: "warn" };
 
-/** What is laid down about notifications, and reading it again. */
+/** The view of the catalog, with a button that reloads it. */
 export function catalog(page) {
   const head = h("div");
   const types = h("div");
   const fault = h("div", { role: "alert" });
-  const reload = h("button", { type: "button", class: "plain", onclick: () => read() }, "Read the files again");
-  const element = h("div", { class: "view" }, card("In force", head, fault, h("div", { class: "row" }, reload)),
+  const reload = h("button", { type: "button", class: "plain", onclick: () => read() }, "Reload the files");
+  const element = h("div", { class: "view" }, card("Current catalog", head, fault, h("div", { class: "row" }, reload)),
     card("Types", types));
 
   async function update() {
@@ -21,7 +21,7 @@ export function catalog(page) {
     fill(head, [found.digest, found.loaded_at, found.refused], () => [
       h("p", { class: "counts" }, `${found.types.length} types · digest `, h("code", null, found.digest.slice(0, 16)),
         " · read ", when(found.loaded_at)),
-      found.refused ? faults("A newer one was refused", found.refused.faults) : h("span"),
+      found.refused ? faults("A newer catalog was rejected", found.refused.faults) : h("span"),
     ]);
     fill(types, found.types, () => table("Types", columns, found.types.map((type) => [
       h("code", null, type.name), type.category ?? "–", pill(type.severity, severities[type.severity]), type.lane,
@@ -35,7 +35,7 @@ export function catalog(page) {
     reload.disabled = true;
     try {
       const found = await page.call("POST", "/v1/admin/catalog/reload");
-      page.tell(found.outcome === "replaced" ? `Replaced; ${found.told} processes were told.` : "The files have not changed.");
+      page.tell(found.outcome === "replaced" ? `Reloaded, and notified ${found.told} processes.` : "The files have not changed.");
     } catch (error) {
       if (error.kind !== "refused") throw error;
       fault.replaceChildren(faults(error.message, error.faults.map(({ reason }) => reason)));

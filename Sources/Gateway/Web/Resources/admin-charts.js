@@ -8,12 +8,12 @@ const width = 600;
 const height = 132;
 const foot = 18;
 
-/** What is good stands at the foot of a bar, what is bad on top. */
+/** The order of outcomes in a bar, from good at the bottom to bad at the top. */
 const order = ["accepted", "delivered", "waiting", "retry", "skipped", "suppressed", "failed"];
 
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
-/** The least round number that is not below a value. */
+/** Returns the smallest round number that is at least the value. */
 function ceiling(value) {
   if (value <= 5) return 5;
   const scale = 10 ** Math.floor(Math.log10(value));
@@ -21,7 +21,7 @@ function ceiling(value) {
 }
 
 /**
- * Minutes as stacked bars.
+ * Draws minutes as stacked bars.
  *
  * @param {{title: string, outcomes: {outcome: string, counts: number[]}[]}} series
  * @param {number} begin the first minute, in milliseconds.
@@ -58,7 +58,7 @@ function column(stacked, index, { step, y, plot, begin }) {
   let below = 0;
   for (const { outcome, counts } of stacked) {
     if (!counts[index]) continue;
-    // What failed is seen even where it is one of thousands.
+    // Failures stay visible even if they are one in thousands.
     const least = outcome === "failed" ? 2.5 : 1;
     const tall = Math.max(least, y(below) - y(below + counts[index]));
     group.append(svg("rect", {
@@ -75,11 +75,11 @@ function legend(stacked) {
     h("b", null, number(sum(counts))))));
 }
 
-/** The same in numbers, for who does not see the picture. */
+/** The same data as a table, for screen readers and exact values. */
 function numbers(title, stacked, begin, sums) {
   const rows = sums.map((count, index) => [index, count]).filter(([, count]) => count).reverse();
   if (!rows.length) return null;
-  return h("details", { class: "numbers" }, h("summary", null, "In numbers"),
+  return h("details", { class: "numbers" }, h("summary", null, "Show as a table"),
     h("div", { class: "scroller", tabindex: "0", role: "group", "aria-label": title },
       h("table", null, h("thead", null, h("tr", null, h("th", { scope: "col" }, "Minute"),
         stacked.map(({ outcome }) => h("th", { scope: "col", class: "number" }, outcome)))),

@@ -4,7 +4,7 @@
 import { card, confirm, fill, number, pill, when } from "./admin-parts.js";
 import { h } from "./dom.js";
 
-/** Work that was set aside: looked through, brought back, thrown away. */
+/** The view of dead letters: list, replay, discard. */
 export function deadLetters(page) {
   const list = h("div", { class: "letters" });
   const more = h("button", { type: "button", class: "plain", hidden: true, onclick: () => loadMore() }, "Show older");
@@ -21,13 +21,13 @@ export function deadLetters(page) {
     older = [];
     page.refresh();
   });
-  const element = h("div", { class: "view" }, card("What could not be understood or sent", form, list, more));
+  const element = h("div", { class: "view" }, card("Jobs and deliveries that were given up", form, list, more));
   let older = [];
   let cursor = null;
-  /** The filter of the letters that are listed: what was typed since counts once it is asked for. */
+  /** The filter of the current list. Typed text takes effect when the form is submitted. */
   let shown = {};
 
-  /** The letters of the list and all older ones that its filter names, with their number; what comes later is not meant. */
+  /** Returns the current filter, limited to letters that exist now, with their count. */
   async function chosen() {
     const filter = { ...shown, until: new Date().toISOString() };
     const answer = await page.call("GET", `/v1/admin/dead-letters?${new URLSearchParams({ ...filter, limit: 1, count: true })}`);
@@ -53,7 +53,7 @@ export function deadLetters(page) {
 
   function show(found) {
     more.hidden = !cursor;
-    fill(list, found, () => found.length ? found.map(letterView) : h("p", { class: "hint empty" }, "There are none."));
+    fill(list, found, () => found.length ? found.map(letterView) : h("p", { class: "hint empty" }, "No dead letters."));
   }
 
   function letterView(letter) {
@@ -67,13 +67,13 @@ export function deadLetters(page) {
       h("div", { class: "letter-head" },
         h("p", { class: "reason" }, letter.reason),
         h("p", { class: "hint" }, h("code", null, letter.stream), " · ", when(letter.at), " ",
-          letter.replay_at ? pill("on its way back", "warn") : null)),
+          letter.replay_at ? pill("replaying", "warn") : null)),
       h("details", null, h("summary", null, "Fields"), h("pre", null, lines(letter.fields))),
       h("div", { class: "row" },
         h("button", { type: "button", class: "plain replay", disabled: Boolean(letter.replay_at),
-          onclick: () => act(() => page.call("POST", `${path}/replay`), "It goes back to its stream.") }, "Replay"),
+          onclick: () => act(() => page.call("POST", `${path}/replay`), "Replaying: it returns to its stream.") }, "Replay"),
         h("button", { type: "button", class: "plain", onclick: async () => {
-          if (await confirm("Discard this letter?", "What it holds is gone then.", "Discard")) {
+          if (await confirm("Discard this dead letter?", "This deletes it with all its fields.", "Discard")) {
             act(() => page.call("DELETE", path), "Discarded.");
           }
         } }, "Discard")));
@@ -83,11 +83,11 @@ export function deadLetters(page) {
     await page.perform(async () => {
       const { filter, words, count, replayable } = await chosen();
       const others = count - replayable;
-      const text = `${letters(replayable)} ${words} ${replayable === 1 ? "goes" : "go"} back, 100 a second.`
-        + (others ? ` ${letters(others)} more ${others === 1 ? "is" : "are"} on the way back already, or cannot go.` : "");
+      const text = `${letters(replayable)} ${words} ${replayable === 1 ? "returns to its stream" : "return to their streams"}, at 100 a second.`
+        + (others ? ` ${letters(others)} more ${others === 1 ? "is" : "are"} replaying already, or cannot be replayed.` : "");
       if (!(await confirm(`Replay ${letters(replayable)}?`, text, `Replay ${number(replayable)}`))) return;
       const done = await page.call("POST", "/v1/admin/dead-letters/replay", filter);
-      page.tell(`${letters(done.count)} ${done.count === 1 ? "goes" : "go"} back.`);
+      page.tell(`Replaying ${letters(done.count)}.`);
     });
     page.refresh();
   }
@@ -95,7 +95,7 @@ export function deadLetters(page) {
   async function discardMany() {
     await page.perform(async () => {
       const { filter, words, count } = await chosen();
-      const text = `${letters(count)} ${words} ${count === 1 ? "is" : "are"} gone then, with all that they hold.`;
+      const text = `This deletes ${letters(count)} ${words} with all fields.`;
       if (!(await confirm(`Discard ${letters(count)}?`, text, `Discard ${number(count)}`))) return;
       const done = await page.call("DELETE", `/v1/admin/dead-letters?${new URLSearchParams(filter)}`);
       page.tell(`${letters(done.count)} discarded.`);
@@ -107,9 +107,9 @@ export function deadLetters(page) {
   return { element, update, every: 10_000 };
 }
 
-const letters = (count) => `${number(count)} ${count === 1 ? "letter" : "letters"}`;
+const letters = (count) => `${number(count)} ${count === 1 ? "dead letter" : "dead letters"}`;
 
-/** A job's or delivery's fields, one a line. */
+/** Formats the fields of a job or delivery, one per line. */
 function lines(fields) {
   return fields.map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join("\n");
 }

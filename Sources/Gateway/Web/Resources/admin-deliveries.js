@@ -4,15 +4,15 @@
 import { bar, card, fill, number, pill, table, when } from "./admin-parts.js";
 import { h, readable } from "./dom.js";
 
-/** What failed, what was accepted and opened, and what clients report. */
+/** The view of deliveries: outcomes, recent failures, and client reports. */
 export function deliveries(page) {
   const failures = h("div");
   const types = h("div");
   const casts = h("div");
   const reports = h("div");
-  const element = h("div", { class: "view" }, card("What became of notifications, by type, last 24 hours", types),
-    card("What became of the newest broadcasts", casts), card("Recent failures", failures),
-    card("What browsers and phones report", reports));
+  const element = h("div", { class: "view" }, card("Outcomes by type, last 24 hours", types),
+    card("Outcomes of the newest broadcasts", casts), card("Recent failures", failures),
+    card("Reports from browsers and phones", reports));
 
   async function update() {
     const [statistics, failed, reported] = await Promise.all([
@@ -36,28 +36,28 @@ function rates(caption, column, rows, name) {
   return table(caption, columns, rows.map((row) => [
     name(row), number(row.stored), number(row.no_device), share(row, "accepted", "good"), share(row, "delivered", "good"),
     share(row, "opened"), share(row, "read"), row.failed ? h("span", { class: "bad" }, number(row.failed)) : number(row.failed),
-  ]), "Nothing was stored.");
+  ]), "No notifications.");
 }
 
 function failureTable(failed) {
   if (!failed) return h("p", { class: "hint empty" }, "Not available from this gateway.");
-  return table("Recent failures", ["When", "Provider", "Reason", "User", "#Try", "Notification"], failed.failures.map((failure) => [
+  return table("Recent failures", ["When", "Provider", "Reason", "User", "#Attempt", "Notification"], failed.failures.map((failure) => [
     when(failure.at), failure.provider, h("span", { class: "reason" }, failure.reason ?? "–"), h("code", null, failure.user_id),
     number(failure.attempt), failure.notification_id
       ? h("a", { href: `#trace/${failure.notification_id}/${encodeURIComponent(failure.user_id)}` }, "Trace") : "–",
-  ]), "Nothing failed in the last 24 hours.");
+  ]), "No failures in the last 24 hours.");
 }
 
 function reportTables(reported) {
   if (!reported) return h("p", { class: "hint empty" }, "Not available from this gateway.");
   const kinds = { granted: "good", denied: "bad", failed: "bad", dismissed: "warn" };
   return [
-    table("Reports of the last 24 hours", ["What", "Provider", "Outcome", "#Reports"], reported.counts.map((row) => [
-      row.kind === "permission" ? "Permission prompt" : "Registration of a device", row.provider,
+    table("Reports of the last 24 hours", ["Kind", "Provider", "Outcome", "#Reports"], reported.counts.map((row) => [
+      row.kind === "permission" ? "Permission prompt" : "Device registration", row.provider,
       pill(row.outcome, kinds[row.outcome]), number(row.count),
-    ]), "Nothing was reported in the last 24 hours."),
-    reported.failed.length ? h("h3", null, "Registrations that failed") : null,
-    reported.failed.length ? table("Registrations that failed", ["When", "Provider", "User", "Reason"], reported.failed.map((row) => [
+    ]), "No reports in the last 24 hours."),
+    reported.failed.length ? h("h3", null, "Failed registrations") : null,
+    reported.failed.length ? table("Failed registrations", ["When", "Provider", "User", "Reason"], reported.failed.map((row) => [
       when(row.at), row.provider, h("code", null, row.user_id), row.reason ?? "–",
     ])) : null,
   ].filter(Boolean);

@@ -9,7 +9,7 @@ const titles = { in_app: "In app", fcm: "FCM", apns: "APNs", webpush: "Web Push"
 
 const isJobs = ({ name }) => !name.includes("{");
 
-/** Who works, what waits where, and what went out in the last hour. */
+/** The overview: nodes, streams, providers, and the last hour. */
 export function overview(page) {
   const charts = h("div", { class: "charts" });
   const nodes = h("div");
@@ -40,10 +40,12 @@ function tile(label, value, kind = "") {
   return h("div", { class: `tile ${kind}` }, h("span", { class: "tile-value" }, value), h("span", { class: "tile-label" }, label));
 }
 
-/** How many deliveries of a provider have not gone out: in its streams, until their next try, held back. */
+/** Counts a provider's deliveries that wait: in its streams, for a retry, or held back. */
 const deliveriesOf = (provider) => provider.waiting + provider.retries;
 
-/** One for each provider and app that some dispatcher does not call now, or only to find out whether it is back. */
+/**
+ * A banner for each provider and app whose circuit breaker is open or probing on some dispatcher.
+ */
 function outageBanners(providers) {
   return providers.flatMap((provider) => {
     const out = provider.ways.filter((way) => way.breaker !== "closed");
@@ -52,11 +54,11 @@ function outageBanners(providers) {
       const next = ways.map((way) => way.open_until).filter(Boolean).sort()[0];
       const count = deliveriesOf(provider);
       return h("p", { class: "banner", "data-provider": provider.provider },
-        h("strong", null, `${titles[provider.provider] ?? provider.provider} is out of use for app ${app}.`), " ",
+        h("strong", null, `${titles[provider.provider] ?? provider.provider} is unavailable for app ${app}.`), " ",
         count ? `${number(count)} ${count === 1 ? "delivery waits" : "deliveries wait"}, the oldest for ${span(provider.oldest_waiting_seconds)}. `
-          : "Nothing waits for it. ",
-        next ? ["Next try ", until(next), ". "] : "A few calls find out whether it is back. ",
-        h("a", { href: "#deliveries" }, "What failed"));
+          : "Nothing is waiting. ",
+        next ? ["Next attempt ", until(next), ". "] : "Test calls are checking whether it is back. ",
+        h("a", { href: "#deliveries" }, "Show failures"));
     });
   });
 }
@@ -77,7 +79,7 @@ function tileRow(survey, streams, providers, statistics) {
     isCounted ? tile("connections", number(connections)) : null,
     tile("jobs waiting", number(jobs), jobs > 10_000 ? "warn" : ""),
     tile("deliveries waiting", number(deliveries), isLate ? "warn" : ""),
-    tile("waiting longest", span(oldest), isLate ? "warn" : ""),
+    tile("oldest waiting", span(oldest), isLate ? "warn" : ""),
     statistics ? tile("sent, last hour", number(sum("accepted", "delivered"))) : null,
     statistics ? tile("failed, last hour", number(sum("failed")), sum("failed") ? "bad" : "") : null,
   ].filter(Boolean);
@@ -88,17 +90,17 @@ function nodeTable({ gateways, dispatchers }) {
   const rows = [
     ...gateways.map((node) => ["gateway", h("code", null, node.id), state(node.alive),
       node.connections == null ? "–" : `${number(node.connections)} connections`]),
-    ...dispatchers.map((node) => ["dispatcher", h("code", null, node.name), state(node.alive), `${number(node.pending)} jobs under way`]),
+    ...dispatchers.map((node) => ["dispatcher", h("code", null, node.name), state(node.alive), `${number(node.pending)} jobs in flight`]),
   ];
-  return table("Nodes", ["Program", "Name", "State", "Holds"], rows, "No node has a lease.");
+  return table("Nodes", ["Program", "Name", "State", "Load"], rows, "No nodes.");
 }
 
 function streamTable(streams) {
-  const columns = ["Stream", "#Length", "#Not taken yet", "#Under way", "#Retries and held back", "#Waiting longest"];
+  const columns = ["Stream", "#Length", "#Not read yet", "#In flight", "#Retries and held back", "#Oldest waiting"];
   return table("Streams", columns, streams.map((stream) => [
     h("code", null, stream.name), number(stream.length), number(stream.lag), number(stream.pending),
     isJobs(stream) ? "–" : number(stream.retries), span(stream.oldest_waiting_seconds),
-  ]), "No stream exists yet.");
+  ]), "No streams yet.");
 }
 
 function providerTable(known) {
@@ -109,7 +111,7 @@ function providerTable(known) {
     pill(way.breaker, kinds[way.breaker] ?? "warn"), way.open_until ? until(way.open_until) : "",
     number(way.in_flight), number(deliveriesOf(provider)),
   ]));
-  return table("Providers", ["Provider", "App", "Breaker", "Open until", "#Under way", "#Waiting"], rows, "No provider is configured.");
+  return table("Providers", ["Provider", "App", "Breaker", "Open until", "#In flight", "#Waiting"], rows, "No provider is configured.");
 }
 
 function chartRow(statistics) {
@@ -120,7 +122,7 @@ function chartRow(statistics) {
     .sort((one, other) => place(one) - place(other));
   if (!shown.length) return h("p", { class: "hint empty" }, "Nothing went out in the last hour.");
   const note = statistics.complete ? null
-    : h("p", { class: "hint" }, "There was more than is counted here; the oldest minutes are left out.");
+    : h("p", { class: "hint" }, "Too much data to count; the oldest minutes are missing.");
   const begin = Date.parse(statistics.since);
   const charts = shown.map(({ channel, outcomes }) => chart({ title: titles[channel] ?? channel, outcomes }, begin));
   return [...charts, note].filter(Boolean);

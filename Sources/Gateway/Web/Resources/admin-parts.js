@@ -6,18 +6,18 @@ import { ago, exactly } from "./time.js";
 
 const language = document.documentElement.lang;
 
-/** A number as people read it; `–` where there is none. */
+/** Formats a number; `–` for none. */
 export function number(value) {
   return value === null || value === undefined ? "–" : Number(value).toLocaleString(language);
 }
 
-/** A share in per cent; `–` of nothing. */
+/** Formats a share as a percentage; `–` if the whole is 0. */
 export function share(part, whole) {
   const maximumFractionDigits = part && part < whole * 0.1 ? 1 : 0;
   return whole ? (part / whole).toLocaleString(language, { style: "percent", maximumFractionDigits }) : "–";
 }
 
-/** Seconds as `12 s`, `3 min`, `2 h` or `30 days`. */
+/** Formats seconds as `12 s`, `3 min`, `2 h` or `30 days`. */
 export function span(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds < 90) return `${Math.round(seconds)} s`;
@@ -26,12 +26,12 @@ export function span(seconds) {
   return `${Math.round(seconds / 86_400)} days`;
 }
 
-/** A moment, relative, in full on its title. */
+/** A relative time, with the full time as its title. */
 export function when(moment) {
   return moment ? h("time", { datetime: moment, title: exactly(moment, language) }, ago(moment, language, "now")) : "–";
 }
 
-/** When something that lies ahead will be. */
+/** A future time, relative to now. */
 export function until(moment) {
   if (!moment) return "–";
   const seconds = Math.ceil((Date.parse(moment) - Date.now()) / 1000);
@@ -40,18 +40,18 @@ export function until(moment) {
   return h("time", { datetime: moment, title: exactly(moment, language) }, text);
 }
 
-/** A word with a colour that says whether it is good; the word says it too. */
+/** A word with a colour for good or bad. The word alone must carry the meaning. */
 export function pill(text, kind = "neutral") {
   return h("span", { class: `pill ${kind}` }, text);
 }
 
-/** A part of a view. */
+/** A titled section of a view. */
 export function card(title, ...children) {
   const heading = h("h2", null, title);
   return h("section", { class: "card" }, heading, ...children);
 }
 
-/** A table that scrolls by itself where it has no room; numbers stand at the end of their column. */
+/** A table that scrolls when it is too wide. A `#` before a column title marks numbers. */
 export function table(caption, columns, rows, empty = "None.") {
   if (rows.length === 0) return h("p", { class: "hint empty" }, empty);
   const numeric = columns.map((column) => column.startsWith("#"));
@@ -67,13 +67,13 @@ function content(cell) {
   return cell instanceof Node || Array.isArray(cell) ? cell : String(cell ?? "–");
 }
 
-/** Names with their values. */
+/** A list of names and values. */
 export function facts(entries, name = null) {
   return h("dl", { class: name }, entries.map(([term, value]) =>
     h("div", null, h("dt", null, term), h("dd", null, String(value)))));
 }
 
-/** A share as a bar beside its number. */
+/** A share as a bar with its percentage. */
 export function bar(part, whole, kind = "") {
   const filled = h("span", { class: `filled ${kind}` });
   filled.style.inlineSize = `${whole ? Math.min(100, (100 * part) / whole) : 0}%`;
@@ -81,7 +81,7 @@ export function bar(part, whole, kind = "") {
     h("span", { class: "bar-text" }, share(part, whole)));
 }
 
-/** Replaces what an element holds, unless it is the same as before: what is open or focused there stays. */
+/** Replaces the children of an element if `key` changed; otherwise focus and open details stay. */
 export function fill(place, key, make) {
   const text = JSON.stringify(key);
   if (place.dataset.key === text) return;
@@ -89,12 +89,12 @@ export function fill(place, key, make) {
   place.replaceChildren(...[make()].flat());
 }
 
-/** Asks before what cannot be undone; true if it is meant. */
+/** Asks the user to confirm; resolves to true on yes. */
 export function confirm(title, text, label, kind = "danger") {
   return new Promise((resolve) => {
     const dialog = h("dialog", { class: "ask", "aria-labelledby": "ask-title" },
       h("form", { method: "dialog" }, h("h2", { id: "ask-title" }, title), h("p", null, text),
-        h("div", { class: "row" }, h("button", { class: "plain", value: "no", autofocus: true }, "No, leave it"),
+        h("div", { class: "row" }, h("button", { class: "plain", value: "no", autofocus: true }, "Go back"),
           h("button", { class: kind, value: "yes" }, label))));
     dialog.addEventListener("close", () => {
       resolve(dialog.returnValue === "yes");

@@ -4,9 +4,9 @@
 import { card, facts, number, timeline } from "./admin-parts.js";
 import { h, readable } from "./dom.js";
 
-const presences = { actual: "as it is now", offline: "offline", online: "online and looking", idle: "online, but away" };
+const presences = { actual: "as now", offline: "offline", online: "online and looking", idle: "online, but away" };
 
-/** What a user would get for a job, and when. */
+/** The view that simulates what a user would get for a job, and when. */
 export function simulate(page) {
   const user = h("input", { name: "user", required: true, maxlength: 128, autocomplete: "off" });
   const type = h("select", { name: "type", required: true });
@@ -22,9 +22,9 @@ export function simulate(page) {
   const result = h("div", { "aria-live": "polite" });
   const field = (label, input, name = "field") => h("label", { class: name }, h("span", null, label), input);
   const form = h("form", { class: "simulate-form" }, field("User", user), field("Type", type), field("Title", title),
-    field("At (your clock; now if empty)", at), field("The user is", presence),
-    field("More fields of the job, as JSON", more, "field wide"),
-    h("label", { class: "check wide" }, proven, " Sockets prove that they have it"), fault,
+    field("Time (your time zone; now if empty)", at), field("The user is", presence),
+    field("More job fields, as JSON", more, "field wide"),
+    h("label", { class: "check wide" }, proven, " Sockets prove receipt"), fault,
     h("div", { class: "row wide" }, h("button", { type: "submit", class: "primary" }, "Simulate"),
       h("span", { class: "hint" }, "Nothing is stored, counted or sent.")));
   form.addEventListener("submit", (event) => {
@@ -46,7 +46,7 @@ export function simulate(page) {
     try {
       if (more.value.trim()) job = { ...job, ...JSON.parse(more.value) };
     } catch {
-      fault.textContent = "More fields: that is no JSON object.";
+      fault.textContent = "More fields: not valid JSON.";
       return;
     }
     const body = { user: user.value, job, presence: presence.value, proven: proven.checked };
@@ -64,13 +64,13 @@ export function simulate(page) {
 
 function view(found) {
   const quiet = found.quiet_until && new Date(found.quiet_until).toLocaleString(document.documentElement.lang);
-  // Without a step nothing comes, for the same reason by every channel.
+  // Without steps, every channel has the same reason.
   const absence = found.steps.length === 0 && readable(found.channels[0]?.reason ?? "nothing");
   const known = [
-    ["User", found.user_id], ["Zone", found.zone ?? "none said"], ["Devices", number(found.devices)], ["Quiet until", quiet],
+    ["User", found.user_id], ["Zone", found.zone ?? "not set"], ["Devices", number(found.devices)], ["Quiet until", quiet],
     ["Gets nothing", absence],
   ].filter(([, value]) => value);
-  return card("Then this would happen", facts(known, "facts"),
+  return card("Result", facts(known, "facts"),
     timeline(found.steps.map((step) => ({
       at: step.at, title: readable(step.step), kind: kind(step),
       details: Object.entries(step).filter(([name, value]) => !["at", "step"].includes(name) && value !== null && value !== "")

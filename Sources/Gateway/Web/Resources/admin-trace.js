@@ -7,9 +7,9 @@ import { h, readable } from "./dom.js";
 const kinds = {
   delivered: "good", sent: "good", failed: "bad", suppressed: "warn", expired: "warn", cancelled: "warn", deferred: "warn",
 };
-const unknown = "It was not found. Without its user, only one that was sent, or stored within ten minutes of its id's moment, is.";
+const unknown = "Not found. Without a user, the search finds only notifications that were sent, or stored within ten minutes of the time in their id.";
 
-/** Why a notification did, or did not, reach its user. */
+/** The view of a trace: why a notification did or did not reach its user. */
 export function trace(page, [id = "", user = ""]) {
   const idField = h("input", {
     name: "id", required: true, value: id, spellcheck: "false", autocomplete: "off", placeholder: "0192…", size: 38,
@@ -38,7 +38,7 @@ export function trace(page, [id = "", user = ""]) {
     }
   }
 
-  return { element: h("div", { class: "view" }, card("A notification's way", form), result), update: look };
+  return { element: h("div", { class: "view" }, card("Trace a notification", form), result), update: look };
 }
 
 function view(found) {

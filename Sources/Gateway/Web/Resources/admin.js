@@ -12,7 +12,10 @@ import { h } from "./dom.js";
 import { Client } from "./inbox-client.js";
 import { Session } from "./session.js";
 
-/** Each view: its name in the address, its title, and how it is made: an element, `update` and `every` (ms). */
+/**
+ * For each view: its name in the URL, its title, and its factory, which returns `element`, `update`
+ * and `every` (ms).
+ */
 const views = [
   ["overview", "Overview", overview], ["deliveries", "Deliveries", deliveries], ["dead-letters", "Dead letters", deadLetters],
   ["broadcasts", "Broadcasts", broadcasts], ["trace", "Trace", trace], ["simulate", "Simulate", simulate],
@@ -30,10 +33,10 @@ let toastTimer = null;
 
 const client = new Client(location.origin, (isRefused) => (isRefused ? null : session.token));
 
-/** What views are given. */
+/** The services that views get. */
 const page = {
   call: (method, path, body) => client.call(method, path, body),
-  /** The answer, or null where this gateway has no such call. */
+  /** Returns the answer, or null if this gateway does not have the call. */
   async callIfThere(path) {
     try {
       return await client.call("GET", path);
@@ -49,7 +52,7 @@ const page = {
     toastTimer = setTimeout(() => toast.classList.remove("shown"), 6_000);
   },
   explain: (error) => [error.message, ...(error.faults ?? []).map(({ field, reason }) => `${field}: ${reason}`)].join(" · "),
-  /** Does something that the user asked for, and says how it went. */
+  /** Performs an action of the user and shows the outcome. */
   async perform(work, done) {
     try {
       const value = await work();
@@ -94,9 +97,9 @@ async function update() {
 }
 
 function failed(error) {
-  if (error.kind === "signedOut") leave("The token is refused or has expired.");
-  else if (error.status === 403) leave("That token is good, but its scope is not admin.");
-  else if (error.kind === "unreachable") state.textContent = "The gateway is out of reach";
+  if (error.kind === "signedOut") leave("The token was refused or has expired.");
+  else if (error.status === 403) leave("This token is valid, but its scope is not admin.");
+  else if (error.kind === "unreachable") state.textContent = "Cannot reach the gateway";
   else if (error.kind) state.textContent = page.explain(error);
   else throw error;
 }
@@ -108,7 +111,7 @@ function leave(reason) {
   clearTimeout(timer);
   nav.hidden = document.getElementById("who").hidden = true;
   content.replaceChildren(session.form({
-    title: "Operations", text: "A token with the scope admin opens this page.",
+    title: "Operations", text: "Sign in with a token of the scope admin.",
     hint: "gateway token --user you --scope admin", refused: reason,
   }, begin));
 }

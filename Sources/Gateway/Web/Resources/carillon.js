@@ -9,13 +9,15 @@ import { sheet } from "./web/inbox-styles.js";
 import { language } from "./web/texts.js";
 
 /**
- * `<carillon-inbox>`: a bell with a badge and a panel; with `view="page"` the panel alone, in the page.
+ * `<carillon-inbox>`: a bell with a badge and a panel; with `view="page"`, only the panel.
  *
- * Attributes: `token`, `url` (of the gateway; where this script came from, if absent), `view`, `lang`, `theme` (`light`,
- * `dark`; the system's if absent), `worker` (the address of a service worker on the page's own origin, for Web Push).
+ * Attributes: `token`, `url` (the gateway; default: the origin of this script), `view`, `lang`,
+ * `theme` (`light` or `dark`; default: the system's), `worker` (for Web Push: the URL of a service
+ * worker on the page's own origin).
  *
- * Events: `carillon-unread` ({unread}), `carillon-arrival` (a notification), `carillon-open` ({notification, url}) and
- * `carillon-action` ({notification, action}), both cancelable, `carillon-event` ({name, args}), `carillon-signed-out`.
+ * Events: `carillon-unread` ({unread}), `carillon-arrival` (a notification), `carillon-open`
+ * ({notification, url}), `carillon-action` ({notification, action}), `carillon-event`
+ * ({name, args}) and `carillon-signed-out`. `carillon-open` and `carillon-action` are cancelable.
  */
 export class CarillonInbox extends HTMLElement {
   static observedAttributes = ["token", "url", "lang", "view", "worker"];
@@ -27,7 +29,7 @@ export class CarillonInbox extends HTMLElement {
   #bell = null;
   #popover = null;
   #lastUnread = null;
-  /** The service worker keeps clicks on pushes until a signed-in page takes them. */
+  /** Takes clicks on pushes, which the service worker keeps until a page is signed in. */
   #clicked = ({ data }) => {
     if (data?.kind === "carillon-clicks" && this.#inbox.store.isLoaded) takeClicks();
     if (data?.kind !== "carillon-clicked" || !data.id) return;
@@ -39,11 +41,11 @@ export class CarillonInbox extends HTMLElement {
   connectedCallback() {
     if (!this.#root) {
       this.#root = this.attachShadow({ mode: "open", delegatesFocus: false });
-      // A sheet made by code: a page's Content-Security-Policy need not allow inline styles for it.
+      // A constructed sheet works with a Content-Security-Policy that forbids inline styles.
       this.#root.adoptedStyleSheets = [sheet];
     }
     if (Object.hasOwn(this, "tokenProvider")) {
-      // It was set before this script came.
+      // The page set it before this script loaded.
       const { tokenProvider } = this;
       delete this.tokenProvider;
       this.#tokenProvider = tokenProvider;
@@ -63,14 +65,14 @@ export class CarillonInbox extends HTMLElement {
     this.#start();
   }
 
-  /** Gives a token at the start, and a fresh one when the last was refused; may be asynchronous. */
+  /** A function that returns a token, a fresh one if the last was refused; may be asynchronous. */
   get tokenProvider() { return this.#tokenProvider; }
   set tokenProvider(provider) {
     this.#tokenProvider = provider;
     this.#restart();
   }
 
-  /** How many are unread; null before it is known. */
+  /** The unread count; null until it is known. */
   get unread() { return this.#inbox?.store.isLoaded ? this.#inbox.store.unread : null; }
 
   get token() { return this.getAttribute("token"); }
@@ -79,10 +81,10 @@ export class CarillonInbox extends HTMLElement {
     else this.removeAttribute("token");
   }
 
-  /** Opens or closes the panel of the bell. */
+  /** Opens or closes the panel. */
   toggle(isOpen) { this.#popover?.togglePopover(isOpen); }
 
-  /** The gateway: the attribute's, or where this script came from. */
+  /** The URL of the gateway: the attribute, or the origin of this script. */
   get gateway() {
     return new URL(this.getAttribute("url") || new URL(".", import.meta.url), document.baseURI).href;
   }
@@ -115,7 +117,7 @@ export class CarillonInbox extends HTMLElement {
     }
     navigator.serviceWorker?.addEventListener("message", this.#clicked);
     push.register().catch((error) => console.warn("carillon:", error.message));
-    // Whoever makes the element may go on setting it up until the next task.
+    // Code that creates the element can finish its setup first.
     queueMicrotask(async () => {
       if (this.#inbox !== inbox) return;
       await inbox.open();
@@ -160,7 +162,7 @@ export class CarillonInbox extends HTMLElement {
     return [this.#bell, this.#popover];
   }
 
-  /** Puts the panel below the bell, to the side that has room. */
+  /** Positions the panel below the bell, on the side that has room. */
   #place() {
     const { bottom, left, right } = this.#bell.getBoundingClientRect();
     const isLeft = left + right < innerWidth;
@@ -182,7 +184,7 @@ export class CarillonInbox extends HTMLElement {
     this.#fire("carillon-unread", { unread });
   }
 
-  /** A click on a notification: the page may take it over, or else its link is followed. */
+  /** Handles a click on a notification: follows the link unless the page cancels the event. */
   #open(item, event, url) {
     const isOther = event.type === "auxclick" && event.button !== 1;
     if (isOther) return;
@@ -190,7 +192,7 @@ export class CarillonInbox extends HTMLElement {
     if (!this.#fire("carillon-open", { notification: item, url })) event.preventDefault();
   }
 
-  /** A button: the page may take it over, or else the notification's link is followed, where it can be acted on. */
+  /** Handles a button: follows the notification's link unless the page cancels the event. */
   #act(item, action, texts) {
     const isLeft = this.#fire("carillon-action", { notification: item, action });
     this.#inbox.opened(item.id);
@@ -200,13 +202,13 @@ export class CarillonInbox extends HTMLElement {
     else this.#panel.tell(texts.noAction(action.title));
   }
 
-  /** False where a listener took it over. */
+  /** Returns false if a listener cancelled the event. */
   #fire(name, detail) {
     return this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true, cancelable: true }));
   }
 }
 
-/** Asks the service worker for the clicks that it keeps. */
+/** Asks the service worker for stored clicks. */
 async function takeClicks() {
   const registration = await navigator.serviceWorker?.getRegistration().catch(() => null);
   registration?.active?.postMessage({ kind: "carillon-take-clicks" });

@@ -1,11 +1,11 @@
 // Carillon · dom.js
 // SPDX-License-Identifier: Apache-2.0
 
-// Elements from code. What is given as text stays text: nothing here reads markup.
+// Builds elements. Text stays text: nothing here parses markup.
 
 const svgNamespace = "http://www.w3.org/2000/svg";
 
-/** Sets attributes and listeners; null, undefined and false leave an attribute out. */
+/** Sets attributes and listeners. Null, undefined and false remove an attribute. */
 export function set(element, attributes) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
@@ -15,14 +15,14 @@ export function set(element, attributes) {
   return element;
 }
 
-/** Makes an element. */
+/** Creates an element. */
 export function h(name, attributes, ...children) {
   const element = set(document.createElement(name), attributes);
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
-/** Makes an element of SVG. */
+/** Creates an SVG element. */
 export function svg(name, attributes, ...children) {
   const element = set(document.createElementNS(svgNamespace, name), attributes);
   element.append(...children.flat().filter((child) => child !== null && child !== undefined));
@@ -43,19 +43,22 @@ const paths = {
   device: "M8 3.500h8c.8 0 1.500.7 1.500 1.500v14c0 .8-.7 1.500-1.500 1.500H8c-.8 0-1.500-.7-1.500-1.500V5c0-.8.7-1.500 1.500-1.500ZM11 17.500h2",
 };
 
-/** An icon; it says nothing to screen readers, so its button must. */
+/** Creates an icon, hidden from screen readers: its button needs a label. */
 export function icon(name) {
   return svg("svg", { class: `icon icon-${name}`, viewBox: "0 0 24 24", "aria-hidden": "true" },
     svg("path", { d: paths[name] }));
 }
 
-/** A button that shows an icon and is named by its label. */
+/** Creates an icon button with an accessible label. */
 export function iconButton(name, label, onclick, attributes) {
   return h("button", { type: "button", class: "icon-button", "aria-label": label, title: label, onclick, ...attributes },
     icon(name));
 }
 
-/** A type's or category's name as people read it: `payment_received` and `PaymentReceived` are `Payment received`; what has spaces was written for them. */
+/**
+ * Formats the name of a type or category for people: `payment_received` and `PaymentReceived`
+ * become `Payment received`. Returns a name with spaces unchanged.
+ */
 export function readable(name) {
   if (/\s/.test(name)) return name;
   const words = String(name).replace(/([a-z0-9])([A-Z])/g, "$1 $2").split(/[^\p{L}\p{N}]+/u).filter(Boolean)
@@ -64,7 +67,7 @@ export function readable(name) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** An address that may be opened: on the web, or of the page's own site; null otherwise. */
+/** Returns the URL if its scheme is http, https, mailto or tel; otherwise null. */
 export function safeURL(text, base = document.baseURI) {
   if (!text) return null;
   try {

@@ -1,7 +1,7 @@
 // Carillon · inbox-client.js
 // SPDX-License-Identifier: Apache-2.0
 
-/** What went wrong with a call: `signedOut`, `unreachable`, or an answer's `status` with what it says. */
+/** A failed call. `kind` is `signedOut`, `unreachable` or `refused`; the last has a `status`. */
 export class CallError extends Error {
   constructor(kind, message, { status = 0, retryAfter = null, faults = [] } = {}) {
     super(message);
@@ -17,37 +17,37 @@ export class Client {
   #token = null;
 
   /**
-   * @param {string} url the gateway's.
-   * @param {(isRefused: boolean) => (string | null | Promise<string | null>)} getToken asked for a token, and again
-   *   when the last one was refused.
+   * @param {string} url the gateway.
+   * @param {(isRefused: boolean) => (string | null | Promise<string | null>)} getToken returns a
+   *   token; called again when the gateway refused the last one.
    */
   constructor(url, getToken) {
     this.url = String(url).replace(/\/+$/, "");
     this.#getToken = getToken;
   }
 
-  /** A token, fresh if the last one was refused. */
+  /** Returns a token, a fresh one if the last was refused. */
   async token(isRefused = false) {
     if (isRefused || !this.#token) this.#token = (await this.#getToken(isRefused)) || null;
     return this.#token;
   }
 
-  /** The answer's JSON; null where it has no body. */
+  /** Calls the gateway and returns the JSON of the answer, or null if it has no body. */
   async call(method, path, body) {
     let token = await this.token();
-    if (!token) throw new CallError("signedOut", "there is no token");
+    if (!token) throw new CallError("signedOut", "no token");
     let answer = await this.#send(method, path, body, token);
     if (answer.status === 401) {
       const fresh = await this.token(true);
       if (fresh && fresh !== token) answer = await this.#send(method, path, body, fresh);
-      if (answer.status === 401) throw new CallError("signedOut", "the token is refused", { status: 401 });
+      if (answer.status === 401) throw new CallError("signedOut", "the token was refused", { status: 401 });
     }
     const text = await answer.text();
     let value = null;
     try {
       value = text ? JSON.parse(text) : null;
     } catch {
-      throw new CallError("refused", "the answer is no JSON", { status: answer.status });
+      throw new CallError("refused", "the answer is not JSON", { status: answer.status });
     }
     if (answer.ok) return value;
     throw new CallError("refused", value?.detail ?? answer.statusText, {
@@ -76,7 +76,7 @@ export class Client {
   }
 }
 
-/** A claim of a token, which is not checked here: only the gateway knows whether it is good. */
+/** Returns a claim of a token without verifying the token; only the gateway can do that. */
 export function claim(token, name) {
   try {
     const part = token.split(".")[1].replace(/-/g, "+").replace(/_/g, "/");

@@ -2,15 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * A socket that comes back by itself, and goes on where it was.
+ * A socket that reconnects and resumes on its own.
  *
- * Fires `frame` with what the gateway says, and `state` with `online`, `connecting` or `offline`, or, when it stays away,
- * `signedOut` or `displaced` (too many newer connections of the same user).
+ * Fires `frame` with each message of the gateway, and `state`: `online`, `connecting` or `offline`;
+ * or, if it does not reconnect, `signedOut` or `displaced` (the user has too many newer
+ * connections).
  */
 export class Connection extends EventTarget {
   static shortest = 500;
   static longest = 30_000;
-  /** The gateway pings every 25 s, unseen by pages; a probe finds a link that died in silence. */
+  /**
+   * Pages do not see the pings that the gateway sends every 25 s, so a probe detects a dead link.
+   */
   static probeInterval = 45_000;
   static probePatience = 10_000;
 
@@ -25,7 +28,10 @@ export class Connection extends EventTarget {
   #isWanted = false;
   #attempt = 0;
 
-  /** @param {() => number | null} version the inbox version to go on from; null to be told everything. */
+  /**
+   * @param {() => number | null} version returns the inbox version to resume from; null for a full
+   * sync.
+   */
   constructor(client, version) {
     super();
     this.#client = client;
@@ -49,7 +55,7 @@ export class Connection extends EventTarget {
     this.#become("offline");
   }
 
-  /** Tries at once, whatever the wait was to be. */
+  /** Connects at once instead of waiting for the backoff. */
   retry() {
     if (!this.#isWanted || this.#state === "online") return;
     this.#failures = 0;
@@ -67,7 +73,7 @@ export class Connection extends EventTarget {
     return [...names, [document, "visibilitychange"]];
   }
 
-  /** The browser said that something changed around the page. */
+  /** Handles changes of network, visibility and focus. */
   #look = (event) => {
     if (event.type === "pagehide") return this.#leave();
     if (event.type === "pageshow" && !event.persisted) return;
@@ -80,7 +86,7 @@ export class Connection extends EventTarget {
     this.#tellFocus();
   };
 
-  /** The browser may keep a page that was left, with its socket open, and its user would count as present. */
+  /** Disconnects: in the back/forward cache an open socket would make the user count as present. */
   #leave() {
     this.#attempt += 1;
     clearTimeout(this.#timer);
@@ -88,7 +94,7 @@ export class Connection extends EventTarget {
     this.#become("offline");
   }
 
-  /** Whether its user looks at it decides about pushes to other devices. */
+  /** Reports whether the user looks at the page; it decides about pushes to other devices. */
   #tellFocus() {
     this.send({ type: "focus", active: document.visibilityState === "visible" && document.hasFocus() });
   }
@@ -154,7 +160,7 @@ export class Connection extends EventTarget {
   #closed(code) {
     this.#drop();
     if (code === 4409) return this.#become("displaced");
-    // The token is over: the next ticket asks for a fresh one, and says so if there is none.
+    // The token expired. Fetch a fresh one; without one, the next ticket reports `signedOut`.
     if (code === 4401) this.#client.token(true).catch(() => null).then(() => this.#fail());
     else this.#fail();
   }
@@ -164,7 +170,7 @@ export class Connection extends EventTarget {
     this.#become("offline");
     const most = Math.min(Connection.longest, Connection.shortest * 2 ** this.#failures);
     this.#failures += 1;
-    // Full jitter, so that a gateway's clients do not come back all at once; a wait that was asked for counts as the least.
+    // Full jitter spreads reconnects. A delay that the gateway asked for is the minimum.
     const wait = (this.#delay ?? 0) + Math.random() * most;
     this.#delay = null;
     clearTimeout(this.#timer);

@@ -6,18 +6,20 @@ import { ago, exactly } from "./time.js";
 
 const mostActions = 10;
 
-/** One notification as a list's entry. */
+/** A notification as an entry of the list. */
 export class ItemView {
   #context;
   #item = null;
 
-  /** @param context `language`, `texts`, and what the user may do: `open`, `act`, `markRead`, `remove`. */
+  /**
+   * @param context `language`, `texts` and the user's actions: `open`, `act`, `markRead`, `remove`.
+   */
   constructor(context) {
     this.#context = context;
     this.element = h("li", { class: "item" });
   }
 
-  /** Shows a notification; what is shown already stays as it is. */
+  /** Shows a notification, and keeps the focus. Does nothing if it is unchanged. */
   show(item) {
     if (item === this.#item) return;
     const hadFocus = this.element.contains(this.element.getRootNode().activeElement);
@@ -32,7 +34,7 @@ export class ItemView {
     this.main.setAttribute("aria-description", item.read_at ? "" : texts.isUnread);
   }
 
-  /** What the arrow keys go to. */
+  /** The element that the arrow keys focus. */
   get main() { return this.element.querySelector('[data-part="main"]'); }
 
   get item() { return this.#item; }
@@ -63,7 +65,7 @@ export class ItemView {
       ago(item.created_at, language, texts.justNow));
   }
 
-  /** Times grow older while they are looked at. */
+  /** Updates the relative time. */
   tick() {
     const { language, texts } = this.#context;
     const time = this.element.querySelector("time");

@@ -5,7 +5,7 @@ import { h, icon } from "./dom.js";
 import { ItemView } from "./inbox-item.js";
 import { day, dayName } from "./time.js";
 
-/** The list of notifications by days, with its empty, loading and failed states. */
+/** The list of notifications, grouped by day, with its empty, loading and failed states. */
 export class ListView {
   #context;
   #inbox;
@@ -45,7 +45,7 @@ export class ListView {
     for (const view of this.#items.values()) view.tick();
   }
 
-  /** Where the focus goes when the entry that has it goes. */
+  /** Returns the element that gets the focus when the focused entry disappears. */
   #neighbourOfLost(kept) {
     const focused = this.element.getRootNode().activeElement?.closest?.(".item");
     if (!focused || kept.has(focused.dataset.id)) return null;

@@ -5,11 +5,11 @@ import { h, iconButton } from "./dom.js";
 import { ListView } from "./inbox-list.js";
 import { SettingsView } from "./inbox-settings.js";
 
-/** The inbox as people see it: its head, its list, its settings, and what it says in passing. */
+/** The visible inbox: header, list, settings, banner and toast. */
 export class Panel {
   static clock = 30_000;
   static toastTime = 6_000;
-  /** Nobody is told of a connection that is back in a moment. */
+  /** Hides interruptions that are shorter than this. */
   static grace = 1_500;
 
   #inbox;
@@ -24,7 +24,7 @@ export class Panel {
   #count = h("span", { class: "count" });
   #timers = {};
 
-  /** @param context `language`, `texts`, `open`, `act`, and `close` where the panel can be closed. */
+  /** @param context `language`, `texts`, `open`, `act`, and `close` if the panel can close. */
   constructor(inbox, push, context) {
     this.#inbox = inbox;
     this.#context = {
@@ -85,7 +85,7 @@ export class Panel {
     this.#list.element.scrollTop = 0;
   }
 
-  /** Turns to the settings, or back to the list. */
+  /** Shows the settings or the list. */
   showSettings(isShown) {
     this.element.classList.toggle("shows-settings", isShown);
     if (isShown) this.loadSettings();
@@ -94,7 +94,7 @@ export class Panel {
 
   loadSettings() { this.#settings.load(); }
 
-  // One rendering for all changes of a moment; a timer, as hidden tabs draw no frames.
+  // Renders once for a burst of changes. Uses a timer, because hidden tabs draw no frames.
   #schedule() {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
@@ -130,7 +130,7 @@ export class Panel {
 
   #showBanner(state) {
     const { texts } = this.#context;
-    // Whoever was told to be offline is told of a try only by its success.
+    // While the banner says offline, a reconnect attempt changes nothing until it succeeds.
     if (state === "online" || (state === "connecting" && !this.#banner.hidden)) return;
     this.#banner.replaceChildren(h("span", null, texts[state === "signedOut" ? "signedOutText" : state]));
     if (state === "offline") {
@@ -139,7 +139,7 @@ export class Panel {
     this.#banner.hidden = false;
   }
 
-  /** Says something in passing. */
+  /** Shows a toast. */
   tell(text) {
     clearTimeout(this.#timers.toast);
     this.#toast.textContent = text;
@@ -147,7 +147,7 @@ export class Panel {
     this.#timers.toast = setTimeout(() => this.#toast.classList.remove("shown"), Panel.toastTime);
   }
 
-  /** Quiet hours are quiet for screen readers too. */
+  /** Announces an arrival to screen readers, except in quiet hours. */
   #announce(item) {
     if (!item.silent) this.#spoken.textContent = this.#context.texts.arrived(item.title);
   }

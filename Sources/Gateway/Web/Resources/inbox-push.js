@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * Web Push in this browser: subscribes, registers the subscription as a device, and takes both back.
+ * Web Push in this browser: subscribes, registers the subscription as a device, and undoes both.
  *
  * `state` is `unsupported`, `unavailable` (not configured at the gateway), `denied`, `on` or `off`.
  */
@@ -10,7 +10,7 @@ export class Push {
   #client;
   #worker;
 
-  /** @param {string} worker the service worker's address, on the page's own origin. */
+  /** @param {string} worker the URL of the service worker, on the page's own origin. */
   constructor(client, worker) {
     this.#client = client;
     this.#worker = worker;
@@ -29,13 +29,13 @@ export class Push {
     return (await this.#subscription()) ? "on" : "off";
   }
 
-  /** Registers the service worker, which also takes off the screen what was read. */
+  /** Registers the service worker, which also closes notifications that were read elsewhere. */
   async register() {
     if (!this.#worker || !("serviceWorker" in navigator)) return null;
     return navigator.serviceWorker.register(trusted(this.#worker), { updateViaCache: "none" });
   }
 
-  /** Asks the user, subscribes and registers; tells the gateway how it went. */
+  /** Asks for permission, subscribes, registers, and reports the outcome to the gateway. */
   async switchOn() {
     const permission = await Notification.requestPermission();
     this.#report("permission", permission === "default" ? "dismissed" : permission);
@@ -92,7 +92,7 @@ export class Push {
   }
 }
 
-/** A page may ask for Trusted Types (its Content-Security-Policy says so): then only this address passes as a script's. */
+/** Wraps the worker's URL for pages whose Content-Security-Policy requires Trusted Types. */
 function trusted(worker) {
   policy ??= globalThis.trustedTypes?.createPolicy("carillon", { createScriptURL: (url) => url });
   return policy ? policy.createScriptURL(worker) : worker;
@@ -110,7 +110,7 @@ function isSame(buffer, other) {
   return array.length === other.length && array.every((byte, index) => byte === other[index]);
 }
 
-/** Names this browser, so that a new subscription takes the place of its old one. */
+/** Identifies this browser, so that a new subscription replaces the old one. */
 function deviceID() {
   const name = "carillon.device";
   let id = localStorage.getItem(name);

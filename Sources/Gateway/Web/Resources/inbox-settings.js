@@ -6,14 +6,14 @@ import { weekdays } from "./time.js";
 
 const channels = ["in_app", "push", "email"];
 
-/** Quiet hours, this browser's pushes, and what the user gets of each type. */
+/** The settings: quiet hours, push in this browser, and preferences per type. */
 export class SettingsView {
   #client;
   #push;
   #context;
   #settings = null;
   #isLoaded = false;
-  /** Says that e-mail is on and no address takes it. */
+  /** The warning that e-mail is on but the address is missing or refused. */
   #missing;
 
   constructor(client, push, context) {
@@ -24,7 +24,7 @@ export class SettingsView {
     this.#missing = h("p", { class: "fault email-missing", role: "status" });
   }
 
-  /** Reads everything when it is first shown, and again after it failed. */
+  /** Loads everything on first display, and again after a failure. */
   async load() {
     if (this.#isLoaded) return;
     this.#isLoaded = true;
@@ -52,7 +52,10 @@ export class SettingsView {
       h("h3", { id }, symbol ? icon(symbol) : null, title), ...children);
   }
 
-  /** A switch with its label; `change` returns false if it was not saved, null if it has said why itself. */
+  /**
+   * A labelled switch. `change` returns false if it did not save, null if it showed the reason
+   * itself.
+   */
   #toggle(label, isOn, change, attributes) {
     const input = h("input", { type: "checkbox", role: "switch", ...attributes });
     input.checked = isOn;
@@ -66,7 +69,7 @@ export class SettingsView {
     return h("label", { class: "toggle" }, input, h("span", null, label));
   }
 
-  /** Shows whether an answer says that the user's address is missing; returns the answer. */
+  /** Shows or hides the e-mail warning, and returns the answer. */
   #noticeAddress(answer) {
     this.#missing.textContent = answer.email_missing ? this.#context.texts.emailMissing : "";
     return answer;
@@ -156,7 +159,7 @@ export class SettingsView {
     return this.#card("browser", texts.browserPush, "device", note, toggle);
   }
 
-  // What comes of each type.
+  // Preferences per type.
 
   #types({ types }) {
     const { texts } = this.#context;
@@ -179,7 +182,7 @@ export class SettingsView {
                 { types: [this.#wish(type, channel, isOn)] }))))));
   }
 
-  /** The type's whole preference, since the call replaces it. */
+  /** Returns the whole preference of a type, since the call replaces it. */
   #wish(type, channel, isOn) {
     type[channel] = isOn;
     const wish = { type: type.type };

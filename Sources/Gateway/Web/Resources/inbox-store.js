@@ -2,25 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /**
- * What a page knows of an inbox. Pure: no network, no document.
+ * A page's copy of an inbox. Pure: no network, no document.
  *
- * Fires `change` after every change, and `arrival` with a notification that came just now.
+ * Fires `change` after every change, and `arrival` with each new notification.
  */
 export class InboxStore extends EventTarget {
-  /** The inbox version that it has every change up to; null before the first page. */
+  /** The store has every change up to this inbox version; null before the first page. */
   version = null;
   unread = 0;
   total = 0;
 
   #items = new Map();
-  /** For each list, the oldest id of what was loaded without gaps; "" where that is all. */
+  /** For each list, the oldest id loaded without gaps; "" if everything is loaded. */
   #floors = { all: null, unread: null };
 
   get isLoaded() { return this.version !== null; }
 
   find(id) { return this.#items.get(id); }
 
-  /** The notifications of a list, the newest first. */
+  /** Returns the notifications of a list, newest first. */
   list(filter = "all") {
     const floor = this.#floors[filter] ?? this.#floors.all ?? "";
     return [...this.#items.values()]
@@ -28,12 +28,12 @@ export class InboxStore extends EventTarget {
       .sort((one, other) => (one.id < other.id ? 1 : -1));
   }
 
-  /** Where the next page of a list begins; null where there is none. */
+  /** Returns the cursor of the next page of a list, or null at its end. */
   cursor(filter = "all") {
     return (this.#floors[filter] ?? this.#floors.all) || null;
   }
 
-  /** Begins afresh with the first page. */
+  /** Replaces everything with the first page. */
   replace(page) {
     this.#items.clear();
     this.#floors = { all: page.next_cursor ?? "", unread: null };
@@ -43,14 +43,14 @@ export class InboxStore extends EventTarget {
     this.#changed();
   }
 
-  /** Takes an older page of a list. */
+  /** Adds an older page of a list. */
   append(page, filter) {
     for (const item of page.notifications) if (!this.#items.has(item.id)) this.#items.set(item.id, item);
     this.#floors[filter] = page.next_cursor ?? "";
     this.#changed();
   }
 
-  /** Takes what a socket says; true where the first page must be read again. */
+  /** Applies a message of the socket. Returns true if the first page must be loaded again. */
   apply(frame) {
     switch (frame.type) {
       case "sync": return this.#sync(frame);
@@ -71,7 +71,7 @@ export class InboxStore extends EventTarget {
         this.#advance(frame);
         return false;
       case "unread":
-        // An answer, not a change: it says how many there are, not which.
+        // An answer, not a change: it has the count, but not the notifications.
         this.unread = frame.unread;
         this.#changed();
         return false;
@@ -92,21 +92,23 @@ export class InboxStore extends EventTarget {
     return false;
   }
 
-  /** The user marked some as read, or all of them where `ids` is null; returns what undoes it. */
+  /** Marks notifications as read, or all if `ids` is null. Returns a function that undoes it. */
   markRead(ids, at = new Date().toISOString()) {
     const before = this.#read(ids, at);
     const fewer = ids === null ? this.unread : Math.min(this.unread, before.length);
     this.unread -= fewer;
     this.#changed();
     return () => {
-      // What was deleted meanwhile stays so.
+      // Skip those that were deleted meanwhile.
       for (const item of before) if (this.#items.has(item.id)) this.#put(item);
       this.unread += fewer;
       this.#changed();
     };
   }
 
-  /** The user deleted some, or all that are read where `ids` is null; returns what undoes it. */
+  /**
+   * Deletes notifications, or all read ones if `ids` is null. Returns a function that undoes it.
+   */
   markDeleted(ids) {
     const before = this.#remove(ids ?? this.#readIDs());
     const fewer = Math.min(this.unread, before.filter((item) => !item.read_at).length);
@@ -121,7 +123,7 @@ export class InboxStore extends EventTarget {
     };
   }
 
-  /** Takes the counts of an answer to the user's own call. */
+  /** Sets the unread count from the answer to the user's own call. */
   settle({ unread }) {
     this.unread = unread;
     this.#changed();
@@ -129,7 +131,7 @@ export class InboxStore extends EventTarget {
 
   #put(item) { this.#items.set(item.id, item); }
 
-  /** The ids of those that `isMeant` whose last change is no later than a version; later ones came meanwhile. */
+  /** Returns the ids of matching notifications whose version is at most `version`. */
   #upTo(version, isMeant = () => true) {
     return [...this.#items.values()].filter((item) => item.version <= version && isMeant(item)).map((item) => item.id);
   }
@@ -138,14 +140,14 @@ export class InboxStore extends EventTarget {
     return [...this.#items.values()].filter((item) => item.read_at).map((item) => item.id);
   }
 
-  /** Marks as read; gives those that were not, as they were. */
+  /** Marks as read, and returns the changed notifications in their old state. */
   #read(ids, at) {
     const before = [...(ids ?? this.#items.keys())].map((id) => this.#items.get(id)).filter((item) => item && !item.read_at);
     for (const item of before) this.#put({ ...item, read_at: at });
     return before;
   }
 
-  /** Takes away; gives those that were there. */
+  /** Removes notifications, and returns those that existed. */
   #remove(ids) {
     const before = ids.map((id) => this.#items.get(id)).filter(Boolean);
     for (const item of before) this.#items.delete(item.id);

@@ -188,6 +188,6 @@ button:disabled { cursor: default; }
 }
 `;
 
-/** The element's style; a page themes it by the custom properties `--carillon-*`. */
+/** The style sheet of the element. Pages theme it with the custom properties `--carillon-*`. */
 export const sheet = new CSSStyleSheet();
 sheet.replaceSync(css);

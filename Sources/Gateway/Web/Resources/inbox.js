@@ -6,17 +6,18 @@ import { Connection } from "./inbox-connection.js";
 import { InboxStore } from "./inbox-store.js";
 
 /**
- * One user's inbox in one tab: the store, the calls that change it, the socket that keeps it true, and the other tabs.
+ * A user's inbox in one tab: the store, the calls that change it, the socket, and the other tabs.
  *
- * Fires `change`, `arrival` (a notification), `state` (the connection's), `fault` (a text's name), `signedOut`.
+ * Fires `change`, `arrival` (a notification), `state` (of the connection), `event` (of an app),
+ * `fault` (the name of a text) and `signedOut`.
  */
 export class Inbox extends EventTarget {
   static pageSize = 30;
 
   store = new InboxStore();
-  /** Why the first page could not be read; null while it can. */
+  /** The error of the last load of the first page, or null. */
   loadError = null;
-  /** Whether the last try to read older ones failed. */
+  /** Whether the last load of older notifications failed. */
   hasMoreFailed = false;
   isLoading = false;
 
@@ -41,7 +42,7 @@ export class Inbox extends EventTarget {
   async open() {
     const token = await this.#client.token();
     if (!token) {
-      this.loadError = new CallError("signedOut", "there is no token");
+      this.loadError = new CallError("signedOut", "no token");
       this.#fire("change");
       return this.#fire("signedOut");
     }
@@ -56,7 +57,7 @@ export class Inbox extends EventTarget {
     this.#tabs = null;
   }
 
-  /** Goes on at once, as the user asked for it. */
+  /** Reconnects and reloads at once, when the user asks for it. */
   retry() {
     this.#connection.retry();
     this.hasMoreFailed = false;
@@ -66,9 +67,9 @@ export class Inbox extends EventTarget {
 
   #fire(name, detail) { this.dispatchEvent(new CustomEvent(name, { detail })); }
 
-  // What the gateway says.
+  // Data from the gateway.
 
-  /** Reads the first page; two calls at once are one. */
+  /** Loads the first page. Concurrent calls share one request. */
   load() {
     this.#loading ??= this.#load().finally(() => { this.#loading = null; });
     return this.#loading;
@@ -125,7 +126,7 @@ export class Inbox extends EventTarget {
     this.#fire("state", state);
   }
 
-  // What the user does: shown at once, told to the other tabs, and taken back if the gateway refuses it.
+  // The user's actions: applied at once, sent to the other tabs, and undone if the gateway refuses.
 
   markRead(id) {
     if (this.store.find(id)?.read_at !== null) return;
@@ -144,7 +145,7 @@ export class Inbox extends EventTarget {
     return this.#change({ kind: "deleted", ids: null }, "DELETE", "/v1/notifications");
   }
 
-  /** The user followed a notification. */
+  /** Reports that the user opened a notification. */
   opened(id) {
     this.#client.call("POST", `/v1/notifications/${id}/opened`).catch((error) => console.warn("carillon:", error.message));
     return this.markRead(id);
@@ -158,7 +159,7 @@ export class Inbox extends EventTarget {
       const answer = await this.#client.call(method, path, body);
       if (answer) this.store.settle(answer);
     } catch (error) {
-      // Another tab or device was quicker.
+      // Another tab or device deleted it first.
       if (error.status === 404) return;
       undo();
       this.#tabs?.postMessage({ kind: "reload" });
@@ -175,7 +176,7 @@ export class Inbox extends EventTarget {
     else this.#fire("fault", error.kind === "unreachable" ? "notSaved" : "refused");
   }
 
-  // Other tabs, and what the service worker shows.
+  // Other tabs, and the service worker's notifications.
 
   #joinTabs(token) {
     this.#tabs?.close();
@@ -186,7 +187,7 @@ export class Inbox extends EventTarget {
     };
   }
 
-  /** Takes what was read off the screen, where Web Push had put it. */
+  /** Closes system notifications of these ids; all of them if `ids` is null. */
   async #closeShown(ids) {
     if (ids?.length === 0 || !("serviceWorker" in navigator)) return;
     const registration = await navigator.serviceWorker.getRegistration().catch(() => null);

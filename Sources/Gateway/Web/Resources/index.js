@@ -10,7 +10,7 @@ const session = new Session("inbox");
 const place = document.getElementById("place");
 const who = document.getElementById("who");
 const tabs = new BroadcastChannel("carillon session");
-// The page speaks the reader's language; the element takes it from the document.
+// The element reads its language from the document.
 const { tag, texts, direction } = language();
 Object.assign(document.documentElement, { lang: tag, dir: direction });
 document.getElementById("leave").textContent = texts.signOut;

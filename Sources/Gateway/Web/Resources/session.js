@@ -5,19 +5,21 @@ import { h } from "./dom.js";
 import { claim } from "./inbox-client.js";
 import { language } from "./texts.js";
 
-/** Who is signed in on a page of the gateway's own: a token, for this tab or for this browser. */
+/** The sign-in state of a gateway page: a token, kept for this tab or for this browser. */
 export class Session {
   #name;
-  /** A token that a link brought: it counts once the reader has agreed, as links come from anyone. */
+  /** A token from a link. Anyone can send a link, so the reader must agree first. */
   offered = null;
 
-  /** @param {string} name tells the pages' sessions apart. */
+  /** @param {string} name separates the sessions of different pages. */
   constructor(name) {
     this.#name = `carillon.${name}.token`;
     this.#takeFromAddress();
   }
 
-  /** A link may bring a token behind its `#`, which no server is told; it does not stay in the address. */
+  /**
+   * Takes a token from the fragment, which browsers send to no server, and removes it from the URL.
+   */
   #takeFromAddress() {
     const given = new URLSearchParams(location.hash.slice(1));
     const token = given.get("token");
@@ -30,7 +32,7 @@ export class Session {
 
   get token() { return sessionStorage.getItem(this.#name) ?? localStorage.getItem(this.#name); }
 
-  /** The token's user, as far as it says so. */
+  /** The user that the token names, or null. */
   get user() { return this.token ? claim(this.token, "sub") ?? null : null; }
 
   keep(token, isRemembered) {
@@ -43,7 +45,7 @@ export class Session {
     localStorage.removeItem(this.#name);
   }
 
-  /** Asks whether to sign in by the token that a link brought, in English unless it is given other texts. */
+  /** Asks whether to sign in with the token of a link; in English unless given other texts. */
   question(title, decided, texts = language("en").texts) {
     const name = claim(this.offered, "sub") ?? "?";
     const answer = (isTaken) => {
@@ -58,7 +60,7 @@ export class Session {
     return h("div", { class: "sign-in" }, h("h1", null, title), h("p", null, texts.linkSignsIn(name, this.user)), yes, no);
   }
 
-  /** A form that asks for a token, in English unless it is given other texts. */
+  /** A form that asks for a token; in English unless given other texts. */
   form({ title, text, hint, refused, texts = language("en").texts }, signedIn) {
     const field = h("textarea", {
       id: "token", name: "token", rows: 3, required: true, spellcheck: "false", autocomplete: "off", autocapitalize: "off",

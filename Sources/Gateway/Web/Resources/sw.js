@@ -1,15 +1,14 @@
 // Carillon · sw.js
 // SPDX-License-Identifier: Apache-2.0
 
-// Shows what Web Push brings, opens what is clicked, and takes off the screen what was read elsewhere.
-//
-// A worker of another site that imports this one may set `self.carillon = { icon, badge }` first.
+// The service worker: shows pushes, opens clicked notifications, and closes those that were read
+// elsewhere. A worker that imports this one can set `self.carillon = { icon, badge }` first.
 
 const mostActions = 2;
-/** The cache that keeps clicks until a signed-in page reports them, and how many it keeps. */
+/** The cache that holds clicks until a signed-in page reports them, and its limit. */
 const clickCache = "carillon clicks";
 const mostClicks = 50;
-/** The gateway's own page registers `sw.js?icons`; other sites have icons of their own, or none. */
+/** The gateway's own page registers `sw.js?icons`; other sites set their own icons or none. */
 const look = self.carillon ?? (new URL(self.location.href).searchParams.has("icons")
   ? { icon: "web/icon-192.png", badge: "web/badge.png" } : {});
 
@@ -26,7 +25,7 @@ self.addEventListener("push", (event) => {
   event.waitUntil(message.retract ? retract(message) : show(message));
 });
 
-/** Takes away what was read elsewhere. What has taken its place under the same tag is another, and stays. */
+/** Closes a notification that was read elsewhere. A newer one under the same tag stays. */
 async function retract(message) {
   setBadge(message.badge);
   await close([message.retract].flat());
@@ -48,9 +47,9 @@ async function show(message) {
     actions: list(message.actions).slice(0, mostActions).map(({ id, title }) => ({ action: String(id), title: String(title) })),
   };
   const options = message.options instanceof Object ? message.options : {};
-  // A click leads by our data, whatever else the sender has in it.
+  // A click needs our `data`, so the sender's options cannot override it.
   const whole = { ...own, ...options, data: { ...options.data, ...own.data } };
-  // A browser refuses options that do not go together; then it gets ours alone.
+  // If the browser rejects the combined options, use only ours.
   await self.registration.showNotification(title || "Carillon", whole)
     .catch(() => self.registration.showNotification(title || "Carillon", own));
 }
@@ -64,7 +63,7 @@ function list(value) {
   }
 }
 
-/** An address on the web; null for everything else. */
+/** Returns an http or https URL, or null for anything else. */
 function safe(text) {
   if (!text) return null;
   try {
@@ -81,9 +80,9 @@ self.addEventListener("notificationclick", (event) => {
 });
 
 /**
- * Goes to the page that shows it: one that is open already, if there is one.
+ * Focuses an open page, or opens one.
  *
- * The click is kept first: a page that opens only now, or later, reports it as well.
+ * Stores the click first, so that a page that opens later can report it.
  */
 async function open({ id, url }, action) {
   if (id) await keepClick({ kind: "carillon-clicked", id, action });
@@ -102,7 +101,7 @@ async function keepClick(click) {
 
 function clickAddress(id) { return new URL(`carillon-click/${encodeURIComponent(id)}`, self.registration.scope).href; }
 
-/** Hands each click to one page only, so that two open tabs do not act on it twice. */
+/** Hands each click to only one page, so that two tabs do not both act on it. */
 let handedOut = Promise.resolve();
 function handOutClicks(page) {
   handedOut = handedOut.then(async () => {
@@ -121,14 +120,14 @@ self.addEventListener("message", (event) => {
   if (event.data?.kind === "carillon-take-clicks" && event.source) event.waitUntil(handOutClicks(event.source));
 });
 
-/** Closes those of some notifications; all of them where `ids` is null. */
+/** Closes the notifications with these ids, or all if `ids` is null. */
 async function close(ids) {
   for (const shown of await self.registration.getNotifications()) {
     if (ids === null || ids.includes(shown.data?.id)) shown.close();
   }
 }
 
-/** Shows the unread count on the app's icon; without a count it stays as it is. */
+/** Sets the badge of the app's icon. Without a count, leaves it unchanged. */
 function setBadge(badge) {
   const count = Number(badge ?? NaN);
   if (!Number.isFinite(count)) return;

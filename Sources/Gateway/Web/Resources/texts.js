@@ -5,32 +5,32 @@ const en = {
   notifications: "Notifications", inbox: "Inbox",
   bell: (unread) => (unread ? `Notifications, ${unread} unread` : "Notifications"),
   all: "All", unread: "Unread", unreadCount: (count) => `${count} unread`,
-  markAllRead: "Mark all as read", markRead: "Mark as read", remove: "Delete", removeRead: "Delete all that are read",
+  markAllRead: "Mark all as read", markRead: "Mark as read", remove: "Delete", removeRead: "Delete all read notifications",
   loadMore: "Show older", loading: "Loading…", justNow: "now", isUnread: "Unread", open: "Open",
   severity: { alert: "Urgent", warning: "Warning", info: "" },
-  emptyTitle: "All quiet", emptyText: "What is new appears here the moment it arrives.",
-  emptyUnreadTitle: "Nothing left to read", emptyUnreadText: "You have read everything there is.",
-  failedTitle: "Your notifications are out of reach", failedText: "We keep trying.", tryNow: "Try now",
-  offline: "You are offline. This may not be the latest.", connecting: "Connecting…",
-  displaced: "This inbox is open in too many places. It does not update here.",
-  notSaved: "That could not be saved: no connection.", refused: "That did not work.",
-  arrived: (title) => `New: ${title}`, noAction: (title) => `“${title}” cannot be done on this page.`,
+  emptyTitle: "All quiet", emptyText: "New notifications appear here as they arrive.",
+  emptyUnreadTitle: "All caught up", emptyUnreadText: "You have read all your notifications.",
+  failedTitle: "Could not load your notifications", failedText: "We keep trying.", tryNow: "Try now",
+  offline: "You are offline. This list may be out of date.", connecting: "Connecting…",
+  displaced: "This inbox is open in too many places. It no longer updates here.",
+  notSaved: "Could not save: no connection.", refused: "That did not work.",
+  arrived: (title) => `New: ${title}`, noAction: (title) => `“${title}” is not available on this page.`,
   settings: "Settings", back: "Back to notifications", close: "Close",
-  quietHours: "Quiet hours", quietSwitch: "Keep quiet hours", quietText: "Nothing rings or buzzes in these hours. What arrives waits in your inbox.",
-  from: "From", until: "Until", days: "Days", zone: "Time zone", save: "Save", saved: "Saved", unsaved: "Not saved yet", noDay: "Choose at least one day, or switch quiet hours off.", noTime: "Give a start and an end.",
-  browserPush: "On this browser", pushSwitch: "Push notifications", browserPushText: "Tells you of new notifications while this page is closed.",
-   pushDenied: "This browser blocks notifications from this site. Its settings can change that.",
-  pushUnavailable: "Not offered here.", pushUnsupported: "This browser cannot do it.", pushFailed: "That could not be switched on.",
+  quietHours: "Quiet hours", quietSwitch: "Use quiet hours", quietText: "Notifications stay silent in these hours and wait in your inbox.",
+  from: "From", until: "Until", days: "Days", zone: "Time zone", save: "Save", saved: "Saved", unsaved: "Not saved yet", noDay: "Choose at least one day, or turn quiet hours off.", noTime: "Enter a start and an end time.",
+  browserPush: "This browser", pushSwitch: "Push notifications", browserPushText: "Notifies you while this page is closed.",
+  pushDenied: "This browser blocks notifications from this site. You can change that in its settings.",
+  pushUnavailable: "Not available here.", pushUnsupported: "This browser does not support push.", pushFailed: "Could not turn on push notifications.",
   whatYouGet: "What you get", channels: { in_app: "Inbox", push: "Push", email: "E-mail" },
-  emailMissing: "No e-mail reaches you: your address is missing, or your mail server refused it.",
-  required: "Always on", other: "Other", preferencesFailed: "Your settings are out of reach.",
-  pauseAll: "Pause everything", pauseSwitch: "Send me nothing", pauseAllText: "Stops everything but what you cannot refuse.",
+  emailMissing: "You get no e-mail: your address is missing, or your mail server refused it.",
+  required: "Always on", other: "Other", preferencesFailed: "Could not load your settings.",
+  pauseAll: "Pause everything", pauseSwitch: "Send me nothing", pauseAllText: "Stops everything except required notifications.",
   signedOutTitle: "You are signed out", signedOutText: "Sign in again to see your notifications.",
-  signInTitle: "Your notifications", signInText: "A token of your app says who you are.", tokenHint: "For a try: gateway token --user ada",
-  token: "Token", notAToken: "This is not a token: a token has three parts with dots between them.", stay: "Stay signed in on this browser",
-  signIn: "Sign in", signOut: "Sign out", tokenRefused: "The token is refused or has expired.",
+  signInTitle: "Your notifications", signInText: "Sign in with a token from your app.", tokenHint: "To try it out: gateway token --user ada",
+  token: "Token", notAToken: "This is not a token: a token has three parts separated by dots.", stay: "Stay signed in on this browser",
+  signIn: "Sign in", signOut: "Sign out", tokenRefused: "The token was refused or has expired.",
   linkSignsIn: (name, now) => `A link wants to sign you in as ${name}.${now ? ` You are signed in as ${now}.` : ""}`,
-  declineLink: "No, leave it as it is",
+  declineLink: "No, keep it as it is",
 };
 
 const de = {
@@ -139,7 +139,9 @@ const ar = {
 const languages = { en, de, fr, ar };
 const rightToLeft = new Set(["ar", "fa", "he", "ur"]);
 
-/** Which of the languages that there are comes next to what the reader wants, and which way it runs. */
+/**
+ * Returns the first wanted language that has texts (English if none), with its texts and direction.
+ */
 export function language(wanted = navigator.languages) {
   const found = [wanted].flat().find((tag) => languages[tag?.split("-")[0].toLowerCase()]) ?? "en";
   const base = found.split("-")[0].toLowerCase();

@@ -3,7 +3,7 @@
 
 const units = [["year", 31_536_000], ["month", 2_592_000], ["week", 604_800], ["day", 86_400], ["hour", 3_600], ["minute", 60]];
 
-/** How long ago a moment was, in a few words; `justNow` for less than a minute, and for what a fast clock puts ahead. */
+/** Formats a past time relative to now; `justNow` for less than a minute, and for the future. */
 export function ago(moment, language, justNow, now = Date.now()) {
   const seconds = (now - new Date(moment).getTime()) / 1000;
   const format = new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "narrow" });
@@ -13,17 +13,17 @@ export function ago(moment, language, justNow, now = Date.now()) {
   return justNow;
 }
 
-/** A moment in full, for who wants to know exactly. */
+/** Formats a date and time in full. */
 export function exactly(moment, language) {
   return new Date(moment).toLocaleString(language, { dateStyle: "full", timeStyle: "short" });
 }
 
-/** Midnight of the moment's day, where the reader is. */
+/** Returns midnight of that day in the reader's time zone. */
 export function day(moment) {
   return new Date(new Date(moment).setHours(0, 0, 0, 0));
 }
 
-/** A day as a heading: today, yesterday, a weekday of this week, or the date. */
+/** Formats a day as a heading: today, yesterday, a weekday of the last week, or the date. */
 export function dayName(date, language, now = new Date()) {
   const days = Math.round((day(now) - date) / 86_400_000);
   if (days <= 1) {
@@ -35,7 +35,7 @@ export function dayName(date, language, now = new Date()) {
   return date.toLocaleDateString(language, { day: "numeric", month: "long", year: sameYear ? undefined : "numeric" });
 }
 
-/** The names of the weekdays, Monday first. */
+/** Returns the names of the weekdays, Monday first. */
 export function weekdays(language, style = "short") {
   // 2024-01-01 was a Monday.
   return Array.from({ length: 7 }, (_, index) =>
