@@ -1,27 +1,27 @@
 # Carillon · clients.sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The Python clients of others that end-to-end tests drive. Sourced, after messages.sh.
+# Third-party Python clients for end-to-end tests. Source after messages.sh.
 
-# install_clients FOLDER: makes a virtual environment with them in FOLDER, unless it is there, and exports
-# CARILLON_TEST_PYTHON; where there is no python3 or no package index, says so, and the tests that need them are skipped.
-# Where CI is true, that ends the script: nobody reads what a green run has skipped.
+# install_clients FOLDER: creates a virtual environment in FOLDER, unless it exists, and exports
+# CARILLON_TEST_PYTHON. Without python3 or a package index it warns, and tests skip these clients.
+# With CI=true it fails instead, because nobody reads the skips of a green run.
 install_clients() {
     local folder=$1 list=Tests/Clients/requirements.txt
     [[ -z ${CARILLON_TEST_PYTHON:-} ]] || return 0
     if ! cmp -s "$list" "$folder/requirements.txt"; then
-        heading "Installing clients of others"
+        heading "Installing third-party clients"
         rm -rf "$folder"
-        # Debian parts venv from python3, and one that lacks it fails here.
+        # Debian packages venv separately; without it this fails.
         if ! python3 -m venv "$folder" >/dev/null 2>&1 ||
             ! timeout 300 "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 \
                 --timeout 15 --no-deps --requirement "$list"; then
             rm -rf "$folder"
-            [[ ${CI:-} != true ]] || fail "the clients of $list cannot be installed, and tests need them"
-            warn "SKIPPED: the clients of $list cannot be installed; tests that need them are skipped"
+            [[ ${CI:-} != true ]] || fail "cannot install the clients of $list, which tests need"
+            warn "SKIPPED: cannot install the clients of $list; skipping the tests that need them"
             return 0
         fi
-        # Last, so that a half-made environment is made again.
+        # Last, so that an incomplete environment is rebuilt.
         cp "$list" "$folder/requirements.txt"
     fi
     export CARILLON_TEST_PYTHON=$folder/bin/python

@@ -1,27 +1,27 @@
 # Carillon · deployment.sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Has other programs check the files that operators deploy: those programs that the machine has. Sourced, after messages.sh.
+# Checks deployment files with the tools that are installed. Source after messages.sh.
 
-# has_checker PROGRAM WHAT: whether it is there; says so if not.
+# has_checker PROGRAM WHAT: whether PROGRAM is installed; warns if not.
 has_checker() {
     command -v "$1" >/dev/null && return 0
-    warn "SKIPPED: $1 is not installed; $2 is not checked by it"
+    warn "SKIPPED: $1 is not installed, so it does not check $2"
     return 1
 }
 
-# quietly WHAT COMMAND...: runs it and shows what it says only if it fails, which ends the script.
+# quietly WHAT COMMAND...: runs COMMAND; on failure shows its output and ends the script.
 quietly() {
     local what=$1 output
     shift
     output=$("$@" 2>&1) || {
         printf '%s\n' "$output" >&2
-        fail "$what is at fault"
+        fail "$what is faulty"
     }
     say "$what"
 }
 
-# The proxies' examples, with a certificate that is made for the moment.
+# check_proxies FOLDER: checks the example configurations, with a temporary certificate.
 check_proxies() {
     local folder=$1
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=notify.example.com \
@@ -43,7 +43,7 @@ check_proxies() {
     fi
 }
 
-# The units, with a program that is there in the place of ours.
+# check_units FOLDER: checks the units, with an installed program in place of ours.
 check_units() {
     local folder=$1 service
     has_checker systemd-analyze deploy/systemd || return 0
@@ -56,13 +56,13 @@ check_units() {
         cp "$folder/carillon-${service%@*}@.service" "$folder/carillon-$service.service"
         quietly "deploy/systemd/carillon-${service%@*}@.service" systemd-analyze verify --man=no \
             "$folder/carillon-$service.service"
-        # What can still be done from inside, on systemd's scale from 0 to 10.
-        quietly "its exposure" systemd-analyze security --offline=true --threshold=20 --no-pager \
+        # The exposure of the unit: at most 2.0 on systemd's scale from 0 to 10.
+        quietly "exposure of $service" systemd-analyze security --offline=true --threshold=20 --no-pager \
             "$folder/carillon-$service.service"
     done
 }
 
-# check_deployment FOLDER: checks all of it, with FOLDER for what is made meanwhile.
+# check_deployment FOLDER: runs all checks, with FOLDER for temporary files.
 check_deployment() {
     local folder=$1 kustomization
     mkdir -p "$folder"
@@ -78,16 +78,16 @@ check_deployment() {
             deploy/kubernetes/monitoring; do
             quietly "$kustomization" kubectl kustomize "$kustomization"
         done
-        # With the patches that an operator takes in.
+        # With all patches that an operator may enable.
         cp -r deploy/kubernetes/keda "$folder/keda"
         sed -i 's/^# \(patches:\)$/\1/; s/^#\(   - {path:.*\)/ \1/' "$folder/keda/kustomization.yaml"
         quietly "deploy/kubernetes/keda/providers" kubectl kustomize "$folder/keda"
     fi
-    # The client alone reads the file; no engine is asked.
+    # Only the client reads the file; this needs no engine.
     if docker compose version >/dev/null 2>&1; then
         quietly deploy/compose.yaml env AUTH_JWT_SECRET=x POSTGRES_PASSWORD=x \
             docker compose -f deploy/compose.yaml config --quiet
     else
-        warn "SKIPPED: docker compose is not installed; deploy/compose.yaml is not checked by it"
+        warn "SKIPPED: docker compose is not installed, so it does not check deploy/compose.yaml"
     fi
 }

@@ -1,9 +1,9 @@
 # Carillon · environment.sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The secrets, ports and variables of what deploy/up starts, kept under $DATA. Sourced, after ports.sh and postgres.sh.
+# Secrets, ports and variables of the stack, kept in $DATA. Source after ports.sh and postgres.sh.
 
-# What $DATA/env holds for other programs, and what the services themselves read.
+# The variables of $DATA/env, for other programs and for the services.
 ENVIRONMENT_NAMES='
     CARILLON_DATA CARILLON_BIN
     REDIS_URL DATABASE_URL GATEWAY_URL GATEWAY_URLS METRICS_URL METRICS_URLS SANDBOX_URL
@@ -15,7 +15,7 @@ ENVIRONMENT_NAMES='
     PROVIDER_CA PUBLIC_URL
     CARILLON_DEFAULTS
 '
-# Those of which the caller may bring its own.
+# The variables that the caller may set.
 PROVIDER_NAMES='
     FCM_CREDENTIALS FCM_ENDPOINT
     APNS_KEY APNS_KEY_ID APNS_TEAM_ID APNS_TOPIC APNS_ENDPOINT
@@ -27,7 +27,7 @@ PROVIDER_NAMES='
 # fingerprint TEXT
 fingerprint() { printf '%s' "$1" | cksum | cut -d ' ' -f 1; }
 
-# forget_defaults: unsets what a shell has from an earlier $DATA/env and nobody has changed; it is not the caller's own.
+# forget_defaults: unsets unchanged variables of an earlier $DATA/env; the caller did not set those.
 forget_defaults() {
     local entry name
     for entry in ${CARILLON_DEFAULTS:-}; do
@@ -37,7 +37,7 @@ forget_defaults() {
     unset CARILLON_DEFAULTS
 }
 
-# load_secrets: sets AUTH_JWT_SECRET and POSTGRES_PASSWORD, drawn at the first start.
+# load_secrets: sets AUTH_JWT_SECRET and POSTGRES_PASSWORD, generated at the first start.
 load_secrets() {
     if [[ ! -e $DATA/secrets ]]; then
         local jwt password
@@ -50,7 +50,7 @@ load_secrets() {
     source "$DATA/secrets"
 }
 
-# choose_ports: the ports of the last start where they are free, others where not.
+# choose_ports: takes the ports of the last start, or others if they are taken.
 choose_ports() {
     local REDIS='' POSTGRES='' SANDBOX='' CONTROL='' SMTP='' METRICS=9091
     # shellcheck disable=SC1091
@@ -76,7 +76,7 @@ choose_ports() {
         >"$DATA/ports"
 }
 
-# create_database NAME: makes the database in the running cluster unless it is there.
+# create_database NAME: creates the database in the running cluster, unless it exists.
 create_database() {
     local psql
     psql=("$(find_postgres_programs)/psql" -X -q -A -t -h 127.0.0.1 -p "$POSTGRES_PORT" -U carillon -d postgres)
@@ -85,14 +85,14 @@ create_database() {
     fi
 }
 
-# apns_fact MEMBER: a member of the sandbox's apns.json.
+# apns_fact MEMBER: prints a member of the sandbox's apns.json.
 apns_fact() { sed -n "s/.*\"$1\" *: *\"\([^\"]*\)\".*/\1/p" "$DATA/sandbox/apns.json"; }
 
-# given NAME: whether the caller has set it.
+# given NAME: whether the caller set it.
 given() { [[ -n ${!1:-} ]]; }
 
-# set_environment: exports what the services read. Of each provider, what the caller has set counts in place of the
-# sandbox's; OWN_PROVIDERS says which those are.
+# set_environment: exports the variables of the services. The caller's own providers replace the
+# sandbox's; OWN_PROVIDERS lists them.
 set_environment() {
     local sandbox="https://127.0.0.1:$SANDBOX_PORT" name
     local -A own=()
@@ -129,9 +129,9 @@ set_environment() {
         export SMTP_URL="smtp://carillon:pass%3Aword%2F1@127.0.0.1:$SANDBOX_SMTP_PORT"
         export SMTP_FROM=${SMTP_FROM:-Carillon <notices@example.com>}
     fi
-    # Where the links of mail lead.
+    # Links in mail lead there.
     export PUBLIC_URL=${PUBLIC_URL:-http://127.0.0.1:$GATEWAY_PORT}
-    # The sandbox's authority beside those that know the real providers.
+    # The sandbox's CA together with the CAs of the real providers.
     cat "${PROVIDER_CA:-/etc/ssl/certs/ca-certificates.crt}" "$DATA/sandbox/ca.pem" >"$DATA/authorities.pem" 2>/dev/null || true
     export PROVIDER_CA=$DATA/authorities.pem
 
@@ -143,14 +143,14 @@ set_environment() {
     export CARILLON_DEFAULTS
 }
 
-# write_environment: writes $DATA/env, whole or not at all, readable by its owner only.
+# write_environment: writes $DATA/env atomically, readable by its owner only.
 write_environment() {
     GATEWAY_URL=${GATEWAY_URLS%% *}
     METRICS_URL=${METRICS_URLS%% *}
     SERVICE_TOKEN=$("$BIN/gateway" token --user upstream --scope service --ttl 30d)
     local name quote="'\\''"
     for name in $ENVIRONMENT_NAMES; do
-        # What is the caller's own may leave some out.
+        # Unset if the caller brought a provider of their own.
         [[ -z ${!name+set} ]] || printf "export %s='%s'\n" "$name" "${!name//\'/$quote}"
     done >"$DATA/env.new"
     chmod 600 "$DATA/env.new"

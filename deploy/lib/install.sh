@@ -1,9 +1,9 @@
 # Carillon · install.sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what the machine lacks, and starts none of it. Sourced, after messages.sh.
+# Installs missing packages and starts none of their services. Source after messages.sh.
 
-# Each line: a Debian package, and what shows that it is there. The first few are what Swift itself links with.
+# Each line: a Debian package and evidence that it is installed. Swift links the first few.
 NEEDED_PACKAGES='
     binutils              command:ld
     g++                   glob:/usr/include/c++/*/vector
@@ -21,7 +21,7 @@ NEEDED_PACKAGES='
     curl                  command:curl
 '
 
-# Whether what a line of NEEDED_PACKAGES names is there.
+# is_present EVIDENCE: whether the evidence of a line of NEEDED_PACKAGES exists.
 is_present() {
     local kind=${1%%:*} name=${1#*:}
     case $kind in
@@ -34,7 +34,7 @@ is_present() {
     esac
 }
 
-# install_missing [PACKAGE:TEST...]: installs what is missing of the list above and of the arguments.
+# install_missing [PACKAGE:EVIDENCE...]: installs what is missing of the list and of the arguments.
 install_missing() {
     local package evidence missing=()
     while read -r package evidence; do
@@ -46,7 +46,7 @@ install_missing() {
     [[ ${#missing[@]} -gt 0 ]] || return 0
 
     heading "Installing ${missing[*]}"
-    command -v apt-get >/dev/null || fail "this machine has no apt-get; install the like of: ${missing[*]}"
+    command -v apt-get >/dev/null || fail "this machine has no apt-get; install the equivalents of: ${missing[*]}"
     local as_root=()
     if [[ $EUID -ne 0 ]]; then
         command -v sudo >/dev/null || fail "run as root: apt-get install --no-install-recommends ${missing[*]}"
@@ -56,8 +56,8 @@ install_missing() {
         fail "apt-get could not install ${missing[*]}"
 }
 
-# Runs as root. Packages of servers must neither make nor start a server of their own: for the time of the installation
-# Debian's policy forbids starts, and PostgreSQL's configuration forbids a first cluster. Both are put back afterwards.
+# Runs as root. Server packages must not create or start a server: during the installation a Debian
+# policy forbids starts, and PostgreSQL's configuration forbids a first cluster. Both are restored.
 # shellcheck disable=SC2016
 INSTALL_SCRIPT='
 set -euo pipefail
@@ -86,7 +86,7 @@ for package in "$@"; do
     fi
 done
 "${install[@]}" "$@"
-# Nor shall they start with the machine.
+# They must not start at boot either.
 if [[ -d /run/systemd/system ]]; then
     for package in "$@"; do
         case $package in redis-server | postgresql | nginx | haproxy) systemctl disable --quiet "$package.service" || true ;; esac
@@ -94,12 +94,12 @@ if [[ -d /run/systemd/system ]]; then
 fi
 '
 
-# check_swift: ends the script unless there is a Swift that can build this.
+# check_swift: ends the script unless a suitable Swift is installed.
 check_swift() {
     command -v swift >/dev/null || fail "swift is not in PATH; see https://www.swift.org/install/linux/"
     local version
     version=$(swift --version 2>/dev/null | sed -n 's/^.*Swift version \([0-9]*\.[0-9]*\).*/\1/p' | head -n 1)
-    [[ -n $version ]] || fail "swift --version tells no version"
+    [[ -n $version ]] || fail "swift --version prints no version"
     [[ ${version%%.*} -gt 6 || (${version%%.*} -eq 6 && ${version#*.} -ge 2) ]] ||
         fail "Swift $version is too old; 6.2 or newer is needed"
     say "Swift $version"

@@ -1,9 +1,9 @@
 # Carillon · messages.sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# What scripts say. Sourced, never run.
+# Output of scripts. Source this file.
 
-# Headings stand out on a terminal and are plain in a file.
+# Headings are bold on a terminal only.
 if [[ -t 1 ]]; then
     BOLD=$'\e[1m' DIM=$'\e[2m' PLAIN=$'\e[0m'
 else

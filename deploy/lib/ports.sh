@@ -1,21 +1,21 @@
 # Carillon · ports.sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Finds TCP ports that nobody listens on. Sourced.
+# Finds free TCP ports. Source this file.
 
-# The ports that free_port has given out.
+# Ports that free_port has returned.
 GIVEN_PORTS=' '
 
 # port_is_free PORT
 port_is_free() {
     local hexadecimal
     printf -v hexadecimal '%04X' "$1"
-    # Listening sockets have the state 0A.
+    # 0A is the state of listening sockets.
     ! cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
         awk -v port=":$hexadecimal" '$4 == "0A" && substr($2, length($2) - 4) == port { found = 1 } END { exit !found }'
 }
 
-# free_port VARIABLE [WISH]: sets VARIABLE to WISH if that is free, else to a free port below Linux' ephemeral ones.
+# free_port VARIABLE [WISH]: sets VARIABLE to WISH, or to a free port below the ephemeral ones.
 free_port() {
     local candidate=${2:-0} try
     for ((try = 0; try < 200; try++)); do

@@ -1,9 +1,9 @@
 # Carillon · postgres.sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# A private PostgreSQL cluster on the loopback address, without a socket file. Sourced, after processes.sh.
+# A private PostgreSQL cluster on loopback, without a socket file. Source after processes.sh.
 
-# Prints the folder of the newest server programs; Debian keeps them out of PATH.
+# find_postgres_programs: prints the folder of the newest server; Debian keeps it out of PATH.
 find_postgres_programs() {
     local folder
     for folder in $(compgen -G '/usr/lib/postgresql/*/bin' | sort -t / -k 5 -V -r) ${PATH//:/ }; do
@@ -15,7 +15,7 @@ find_postgres_programs() {
     return 1
 }
 
-# Sets AS_USER to what puts a command under another user: PostgreSQL refuses root.
+# choose_postgres_user: sets AS_USER to a prefix that drops root, which PostgreSQL refuses.
 choose_postgres_user() {
     AS_USER=()
     [[ $EUID -eq 0 ]] || return 0
@@ -27,15 +27,15 @@ choose_postgres_user() {
             return 0
         fi
     done
-    fail "PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody"
+    fail "PostgreSQL does not run as root; create a user postgres or nobody"
 }
 
-# The server's user may have no way into the folders above its own, such as /root: so the folder is opened before the
-# user is changed, and the programs reach it by that descriptor.
+# The server's user may not be able to enter parent folders such as /root, so open the folder before
+# changing the user, and reach it by the descriptor.
 OPEN_FOLDER=(bash -c 'exec 8<"$0" && exec "$@"')
 OPENED_FOLDER=/proc/self/fd/8
 
-# create_postgres FOLDER PASSWORD: makes a cluster with the superuser `carillon` in the empty folder FOLDER.
+# create_postgres FOLDER PASSWORD: creates a cluster with superuser `carillon` in the empty FOLDER.
 create_postgres() {
     local folder=$1 secret
     mkdir -p "$folder"
@@ -54,15 +54,14 @@ create_postgres() {
     }
 }
 
-# start_postgres NAME FOLDER PORT [SETTING=VALUE...]: starts the cluster and waits until it takes connections.
+# start_postgres NAME FOLDER PORT [SETTING=VALUE...]: starts the cluster and waits for it.
 start_postgres() {
     local name=$1 folder=$2 port=$3 setting settings=()
     shift 3
     for setting in "listen_addresses=127.0.0.1" "port=$port" "unix_socket_directories=" "lc_messages=C" "$@"; do
         settings+=(-c "$setting")
     done
-    # A lock left by a server that was killed stops the next one if its id belongs to something else by now, or has not
-    # been collected by whoever is its parent.
+    # The lock of a killed server blocks the next one if its id is now another process or a zombie.
     local holder
     if holder=$(head -n 1 "$folder/postmaster.pid" 2>/dev/null) &&
         [[ $(cat "/proc/$holder/comm" 2>/dev/null) != postgres || $(process_state "$holder") == Z ]]; then
@@ -73,7 +72,7 @@ start_postgres() {
         start_process "$name" / "${OPEN_FOLDER[@]}" "$folder" "${AS_USER[@]}" "$(find_postgres_programs)/postgres" \
             -D "$OPENED_FOLDER" "${settings[@]}"
         ! wait_until_ready "$name" 'ready to accept connections' 120 || return 0
-        # The children of a server that was killed hold its memory for a moment.
+        # Children of a killed server hold its shared memory for a moment.
         grep -q 'shared memory block' "$DATA/logs/$name.log" || return 1
         sleep 1
     done

@@ -1,22 +1,23 @@
 # Carillon · processes.sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Starts, watches and stops processes under $DATA: ids in pids/, output in logs/. Sourced, after messages.sh.
+# Starts, watches and stops processes. Ids are in $DATA/pids, output in $DATA/logs. Source after
+# messages.sh.
 
-# The names of what this script has started, in that order.
+# Names of started processes, in order.
 STARTED=()
-# By name: the folder and the command of each, quoted for the shell.
+# By name: folder and command, quoted for the shell.
 declare -A COMMANDS=()
 
-# Clock ticks since boot when the process began, which tells it from a later one with the same id.
+# process_birth PID: prints its start in clock ticks since boot, which identifies a reused id.
 process_birth() {
     local stat
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
-    # The name in brackets may hold anything, so count from the last bracket.
+    # The name in brackets may contain anything, so count from the last bracket.
     awk '{ print $20 }' <<<"${stat##*) }"
 }
 
-# process_state PID: prints its letter; nothing if it is gone.
+# process_state PID: prints the letter of its state; nothing if it has ended.
 process_state() {
     local stat
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 0
@@ -24,7 +25,7 @@ process_state() {
     printf '%s' "${stat%% *}"
 }
 
-# is_running NAME: whether the process that its pid file names is the one that was started, and runs.
+# is_running NAME: whether the process of its pid file still runs, and is the one that was started.
 is_running() {
     local pid birth
     pid=$(cat "$DATA/pids/$1.pid" 2>/dev/null) && birth=$(cat "$DATA/pids/.$1.birth" 2>/dev/null) || return 1
@@ -44,8 +45,8 @@ note_process() {
     printf '%s\n' "$2" >"$DATA/pids/$1.pid"
 }
 
-# start_process NAME FOLDER COMMAND...: starts it there, in a session of its own, so that a terminal's Ctrl-C reaches
-# this script only, which then stops everything in order.
+# start_process NAME FOLDER COMMAND...: starts COMMAND in FOLDER, in its own session. Ctrl-C then
+# reaches only this script, which stops everything in order.
 start_process() {
     local name=$1 folder=$2
     shift 2
@@ -56,17 +57,17 @@ start_process() {
     [[ " ${STARTED[*]} " == *" $name "* ]] || STARTED+=("$name")
 }
 
-# What a program ends with whose configuration is at fault.
+# Exit code of a program with a faulty configuration.
 FAULTY_CONFIGURATION=78
 
-# keep_running: tells what has ended, and starts it again after 1 s, 2 s and so on up to 30 s, or after 1 s if it ran for
-# a minute. Returns when nothing runs any more.
+# keep_running: reports processes that ended and restarts them, after 1 s, 2 s and so on up to 30 s;
+# after 1 s if they ran for a minute. Returns when no process is left.
 keep_running() {
     local name pid status pause running
     local -A next=() since=() due=()
     for name in "${STARTED[@]}"; do since[$name]=$SECONDS; done
     while :; do
-        # Asked once a second, as `wait -n` may tell only one of two that end at the same moment.
+        # Polled, because `wait -n` may report only one of two processes that end together.
         sleep 1 9>&- &
         wait $! || true
         running=''
@@ -75,7 +76,7 @@ keep_running() {
                 running=yes
                 ((SECONDS >= due[$name])) || continue
                 unset "due[$name]"
-                say "starting $name again"
+                say "restarting $name"
                 eval "start_process $name ${COMMANDS[$name]}"
                 since[$name]=$SECONDS
                 continue
@@ -88,20 +89,20 @@ keep_running() {
             show_log "$name"
             forget_process "$name"
             if ((status == FAULTY_CONFIGURATION)); then
-                warn "$name ended with status $status: its configuration is at fault; it is not started again"
+                warn "$name ended with status $status: faulty configuration; it will not be restarted"
                 continue
             fi
             pause=${next[$name]:-1}
             ((SECONDS - since[$name] < 60)) || pause=1
             next[$name]=$((pause * 2 < 30 ? pause * 2 : 30))
             due[$name]=$((SECONDS + pause))
-            warn "$name ended with status $status; it is started again in $pause s"
+            warn "$name ended with status $status; it will be restarted in $pause s"
         done
         [[ -n $running ]] || return 0
     done
 }
 
-# wait_until_ready NAME PATTERN SECONDS: returns when its log has a line with the pattern.
+# wait_until_ready NAME PATTERN SECONDS: returns when a line of its log matches PATTERN.
 wait_until_ready() {
     local name=$1 pattern=$2 tries=$(($3 * 20))
     while ! grep -q -- "$pattern" "$DATA/logs/$name.log" 2>/dev/null; do
@@ -119,13 +120,13 @@ wait_until_ready() {
     done
 }
 
-# show_log NAME: the end of its log.
+# show_log NAME: prints the end of its log.
 show_log() {
     warn "the end of $DATA/logs/$1.log:"
     tail -n 20 "$DATA/logs/$1.log" 2>/dev/null | sed 's/^/    /' >&2
 }
 
-# stop_processes SIGNAL SECONDS NAME...: asks all of them to end, waits, and kills those that take longer.
+# stop_processes SIGNAL SECONDS NAME...: signals all, waits, and kills those that still run.
 stop_processes() {
     local signal=$1 tries=$(($2 * 20)) name running
     shift 2
@@ -142,7 +143,7 @@ stop_processes() {
         sleep 0.05
     done
     for name in "$@"; do
-        # Reaped here, as the shell would otherwise print how it ended.
+        # Reap it here, or the shell prints how it ended.
         wait "$(cat "$DATA/pids/$name.pid" 2>/dev/null)" 2>/dev/null || true
         forget_process "$name"
     done
