@@ -54,7 +54,7 @@ export class Session {
       decided();
     };
     const yes = h("button", { type: "button", class: "primary", id: "take" }, texts.signIn);
-    const no = h("button", { type: "button", id: "decline" }, texts.declineLink);
+    const no = h("button", { type: "button", class: "plain", id: "decline" }, texts.declineLink);
     yes.addEventListener("click", () => answer(true));
     no.addEventListener("click", () => answer(false));
     return h("div", { class: "sign-in" }, h("h1", null, title), h("p", null, texts.linkSignsIn(name, this.user)), yes, no);
