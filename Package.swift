@@ -299,10 +299,10 @@ let package = Package(
         .executableTarget(
             name: "GatewayCommand",
             dependencies: [
-                "API", "Catalog", "Compatibility", "Console", "Doctor", "JSON", "Model", "Postgres", "Redis", "Reload",
-                "Services", "Settings", "SocketIOTransport", "Sockets", "Spans", "Stores", "Streams", "Telemetry",
-                "Transfer", "Transports", "Web", "Zones", argumentParser, hummingbird, logging, metrics, nioCore,
-                nioPosix, niossl, serviceLifecycle, tracing,
+                "API", "CLinux", "Catalog", "Compatibility", "Console", "Doctor", "JSON", "Model", "Postgres", "Redis",
+                "Reload", "Services", "Settings", "SocketIOTransport", "Sockets", "Spans", "Stores", "Streams",
+                "Telemetry", "Transfer", "Transports", "Web", "Zones", argumentParser, hummingbird, logging, metrics,
+                nioCore, nioPosix, niossl, serviceLifecycle, tracing,
             ],
             path: "Sources/Gateway/Command"
         ),

@@ -269,8 +269,9 @@ enum GatewayComposition {
                 endpoint: $0.endpoint, headers: $0.headers, service: $0.service ?? "carillon-gateway", logger: logger)
         }
         let zoneRefresh = ZoneRefreshService(zones: zones, logger: logger)
+        let memory = MemoryService(bodies: policy.bodies)
         var services: [any Service] = [
-            zoneRefresh, reload, inboxPages, revocationService, surveyService, nodeService, hub, app,
+            zoneRefresh, memory, reload, inboxPages, revocationService, surveyService, nodeService, hub, app,
         ]
         if let keySet { services.insert(keySet, at: 0) }
         for rate in [callRate, messageRate] { if let rate { services.insert(rate, at: 0) } }

@@ -5,6 +5,7 @@
 #ifndef CARILLON_CLINUX_H
 #define CARILLON_CLINUX_H
 
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

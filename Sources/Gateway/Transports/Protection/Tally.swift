@@ -7,6 +7,8 @@ import Synchronization
 package final class Tally: Sendable {
     private let limit: Int
     private let count = Atomic(0)
+    /// Whether a flood has raised the count since ``hasEbbed()`` last returned true.
+    private let isFlooded = Atomic(false)
 
     package init(limit: Int) {
         self.limit = limit
@@ -14,7 +16,9 @@ package final class Tally: Sendable {
 
     /// Counts more; false, and nothing is counted, where there is no room for all of it.
     package func take(_ amount: Int = 1) -> Bool {
-        guard self.count.add(amount, ordering: .relaxed).newValue <= self.limit else {
+        let held = self.count.add(amount, ordering: .relaxed).newValue
+        if held > self.limit / 16 { self.isFlooded.store(true, ordering: .relaxed) }
+        guard held <= self.limit else {
             self.giveBack(amount)
             return false
         }
@@ -24,6 +28,13 @@ package final class Tally: Sendable {
     /// Counts less.
     package func giveBack(_ amount: Int = 1) {
         self.count.subtract(amount, ordering: .relaxed)
+    }
+
+    /// Reports the end of a flood, once: the count was above a sixteenth of the limit, and is below
+    /// a sixty-fourth.
+    package func hasEbbed() -> Bool {
+        self.count.load(ordering: .relaxed) < self.limit / 64
+            && self.isFlooded.exchange(false, ordering: .relaxed)
     }
 }
 
