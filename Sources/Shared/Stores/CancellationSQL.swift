@@ -96,7 +96,7 @@ enum CancellationSQL {
         SET status = 'sent', status_reason = CASE WHEN n.read_at IS NOT NULL THEN 'read' ELSE 'opened' END,
             sent_via = CASE WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'inbox' ELSE n.sent_via END
         FROM unnest($1, $2) AS k (user_id, id)
-        WHERE n.user_id = k.user_id AND n.id = k.id AND n.status IN ('pending', 'deferred')
+        WHERE \(StoreSQL.isNamed(by: "k")) AND n.status IN ('pending', 'deferred')
             AND (n.read_at IS NOT NULL OR n.opened_at IS NOT NULL)
         RETURNING \(LabelColumns.list), n.status, n.status_reason
         """

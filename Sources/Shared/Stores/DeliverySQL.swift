@@ -45,7 +45,7 @@ enum DeliverySQL {
             EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("n")),
             \(WishColumns.list), \(NotificationColumns.messageList), \(DeviceColumns.messageList)
         FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, notification, device, is_repeat, n)
-        JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.notification
+        JOIN carillon.notifications n ON \(StoreSQL.isNamed(by: "k", id: "notification"))
         \(device)
         LEFT JOIN carillon.inboxes b ON b.user_id = k.user_id
         \(WishColumns.joins(user: "k.user_id", type: "n.type", category: Self.category))
@@ -104,7 +104,7 @@ enum DeliverySQL {
         SET status = 'sent', status_reason = CASE WHEN n.status = 'cancelled' THEN 'cancelled_too_late' END,
             sent_via = a.via, sent_device = a.device
         FROM unnest($1, $2, $3, $4) AS a (user_id, id, via, device)
-        WHERE n.user_id = a.user_id AND n.id = a.id
+        WHERE \(StoreSQL.isNamed(by: "a"))
             AND (n.status IN ('pending', 'failed', 'cancelled') OR n.status = 'deferred' AND a.via <> 'email')
         """
 
@@ -114,7 +114,7 @@ enum DeliverySQL {
         UPDATE carillon.notifications n
         SET status_reason = NULL
         FROM unnest($1, $2) AS s (user_id, id)
-        WHERE n.user_id = s.user_id AND n.id = s.id AND n.status = 'cancelled' AND n.status_reason = 'in_flight'
+        WHERE \(StoreSQL.isNamed(by: "s")) AND n.status = 'cancelled' AND n.status_reason = 'in_flight'
             AND NOT ((n.channels & \(Channels.push.rawValue)) <> 0 AND EXISTS (
                 SELECT FROM carillon.devices d
                 WHERE d.user_id = n.user_id AND d.active AND NOT d.silenced AND NOT EXISTS (
@@ -173,7 +173,7 @@ enum DeliverySQL {
             END,
             sent_via = CASE WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'inbox' ELSE n.sent_via END
         FROM unnest($1, $2, $3) AS d (user_id, id, reason)
-        WHERE n.user_id = d.user_id AND n.id = d.id AND n.status = 'pending' AND n.status_reason = 'queued'
+        WHERE \(StoreSQL.isNamed(by: "d")) AND n.status = 'pending' AND n.status_reason = 'queued'
             AND (d.reason <> 'cancelled' OR n.read_at IS NOT NULL OR n.opened_at IS NOT NULL)
             AND NOT \(Self.mayBePushed) AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
         RETURNING \(LabelColumns.list), n.status, n.status_reason
@@ -186,7 +186,7 @@ enum DeliverySQL {
         UPDATE carillon.notifications n
         SET status = 'failed', status_reason = f.reason
         FROM unnest($1, $2, $3) AS f (user_id, id, reason)
-        WHERE n.user_id = f.user_id AND n.id = f.id AND n.status = 'pending'
+        WHERE \(StoreSQL.isNamed(by: "f")) AND n.status = 'pending'
         """
 
     /// $1 to $4: users, the addresses that the relay said it of, reasons, when they were written to; one that was set since, be

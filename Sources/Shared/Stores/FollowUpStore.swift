@@ -273,7 +273,7 @@ package struct FollowUpStore: Sendable {
     private static let markDeferred = """
         UPDATE carillon.notifications n SET status = 'deferred', status_reason = d.reason
         FROM unnest($1, $2, $3) AS d (user_id, id, reason)
-        WHERE n.user_id = d.user_id AND n.id = d.id AND n.status IN ('pending', 'deferred')
+        WHERE \(StoreSQL.isNamed(by: "d")) AND n.status IN ('pending', 'deferred')
         """
 
     /// $1 to $4: users, ids, moments, reasons; $5: now.

@@ -178,11 +178,20 @@ enum StoreSQL {
                 FROM carillon.user_settings s WHERE s.user_id = i.user_id LIMIT 1)
         """
 
+    /// Whether the notification `n` is the one that `row` names by its user and id.
+    ///
+    /// Plans are made while tables are empty, and kept. With two equations the planner may then
+    /// join by reading all of an index, which takes longer with each row stored meanwhile. It
+    /// cannot order a join by `ANY`, so it looks up each row.
+    static func isNamed(by row: String, id: String = "id") -> String {
+        "n.user_id = ANY (ARRAY[\(row).user_id]) AND n.id = \(row).\(id)"
+    }
+
     static let markDelivered = """
         UPDATE carillon.notifications n
         SET status = 'delivered', status_reason = NULL, delivered_at = p.at, sent_via = coalesce(n.sent_via, $4)
         FROM unnest($1, $2, $3) AS p (user_id, id, at)
-        WHERE n.user_id = p.user_id AND n.id = p.id AND n.status IN ('pending', 'sent', 'deferred')
+        WHERE \(Self.isNamed(by: "p")) AND n.status IN ('pending', 'sent', 'deferred')
         RETURNING \(LabelColumns.list), p.at
         """
 
@@ -223,13 +232,13 @@ enum StoreSQL {
                 ELSE n.handed_at
             END
         FROM unnest($1, $2, $3, $4, $5) AS c (user_id, id, status, reason, via)
-        WHERE n.user_id = c.user_id AND n.id = c.id AND n.status IN ('pending', 'deferred')
+        WHERE \(Self.isNamed(by: "c")) AND n.status IN ('pending', 'deferred')
         """
 
     static let note = """
         UPDATE carillon.notifications n SET decision = c.decision
         FROM unnest($1, $2, $3) AS c (user_id, id, decision)
-        WHERE n.user_id = c.user_id AND n.id = c.id
+        WHERE \(Self.isNamed(by: "c"))
         """
 
     static let unowned = """
@@ -255,6 +264,6 @@ enum StoreSQL {
     static let load = """
         SELECT \(NotificationColumns.list)
         FROM unnest($1, $2) AS k (user_id, id)
-        JOIN carillon.notifications n ON n.user_id = k.user_id AND n.id = k.id
+        JOIN carillon.notifications n ON \(Self.isNamed(by: "k"))
         """
 }
