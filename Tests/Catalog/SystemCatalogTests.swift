@@ -22,7 +22,8 @@ struct SystemCatalogTests {
     func demo() throws {
         let demo = try Self.catalog("deploy/catalog.d")
         let examples = try Self.catalog()
-        for name in ["payment_received", "invoice_overdue", "invoice_created", "profile_updated", "system_maintenance"] {
+        for name in ["payment_received", "invoice_overdue", "invoice_created", "profile_updated", "system_maintenance"]
+        {
             let type = try #require(demo[name])
             let other = try #require(examples[name])
             #expect(type.severity == other.severity && type.delivery == other.delivery && type.lane == other.lane)
