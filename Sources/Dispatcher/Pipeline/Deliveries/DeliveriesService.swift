@@ -85,6 +85,14 @@ package struct DeliveriesService: Service {
         while let settled = await outcomes.next(limit: Self.settleBatch) { try await self.settler.settle(settled) }
     }
 
+    /// Ends one entry whose dispatchers died, without a call, and settles it.
+    ///
+    /// - Parameter isFirst: whether no dispatcher has tried this before. The second try looks
+    ///   nothing up, as that may be what kills.
+    func setAside(_ batch: LaneBatch, isFirst: Bool) async throws {
+        try await self.settler.settle(try await self.sender.deadly(batch, looksUp: isFirst))
+    }
+
     var provider: Provider { self.settler.provider }
     var traffic: ProviderTraffic { self.settler.traffic }
     /// What was sent since the process began, and what came of it.

@@ -28,6 +28,8 @@ struct DeliveryOutcome: Sendable {
         /// It was not its turn: the provider is out of use for its app, the app's rate is used up, or it waited in our own
         /// queue for too long.
         case heldBack(until: Timestamp, reason: String, app: String)
+        /// It is not tried any more, as its dispatchers died.
+        case deadly
         /// The entry is no work at all.
         case malformed
     }

@@ -78,6 +78,33 @@ struct DeliverySender: Sendable {
         }
     }
 
+    /// Returns how entries end that are not sent because they kill their dispatchers.
+    ///
+    /// A delivery that is not needed any more ends as it would without the deaths.
+    func deadly(_ batch: LaneBatch, looksUp: Bool) async throws -> [DeliveryOutcome] {
+        var outcomes: [DeliveryOutcome] = []
+        for entry in batch.entries {
+            guard let text = entry[DeliveryWork.field], let work = try? DeliveryWork(text).asRepeat else {
+                outcomes.append(self.outcome(entry, batch, nil, .deadly))
+                continue
+            }
+            var item = Item(entry: entry, work: work, facts: nil, lookedUpAt: .now, term: batch.term)
+            var result = DeliveryOutcome.Result.deadly
+            if looksUp {
+                item.facts = try await self.lookUp([work]).first ?? nil
+                if let facts = item.facts {
+                    if case .refused(let refusal) = self.gate(facts, work, now: self.dispatcher.now()) {
+                        result = .refused(refusal)
+                    }
+                } else {
+                    result = .gone
+                }
+            }
+            outcomes.append(self.outcome(entry, batch, item, result))
+        }
+        return outcomes
+    }
+
     private func items(
         _ batch: LaneBatch,
         settle: @Sendable (DeliveryOutcome) async -> Void

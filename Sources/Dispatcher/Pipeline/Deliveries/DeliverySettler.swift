@@ -15,6 +15,8 @@ import Transfer
 /// Records outcomes in batches: PostgreSQL first, then retries, what was held back and dead letters, then the acknowledgement.
 struct DeliverySettler: Sendable {
     private static let configurationDelay: Duration = .seconds(60)
+    /// The reason of a delivery that killed its dispatchers.
+    private static let deadly = "dispatchers_died"
 
     /// What a batch of outcomes comes to.
     private struct Ledger {
@@ -98,8 +100,13 @@ struct DeliverySettler: Sendable {
 
     private func note(_ outcome: DeliveryOutcome, in ledger: inout Ledger) {
         ledger.finished[outcome.group.stream, default: (outcome.group, [])].ids.append(outcome.entry.id)
+        if case .deadly = outcome.result {
+            ledger.dead.append(self.letter(outcome, reason: ClaimService.deadlyReason))
+        }
         guard let work = outcome.work else {
-            ledger.dead.append(self.letter(outcome, reason: "the entry is not a delivery"))
+            if case .malformed = outcome.result {
+                ledger.dead.append(self.letter(outcome, reason: "the entry is not a delivery"))
+            }
             return
         }
         guard !work.isRetraction else { return self.noteRetraction(outcome, work, in: &ledger) }
@@ -141,6 +148,9 @@ struct DeliverySettler: Sendable {
             self.fail(outcome, work, reason, in: &ledger)
             let place = self.provider.rawValue
             ledger.dead.append(self.letter(outcome, reason: "it cannot be sent by \(place): \(reason)"))
+        case .deadly:
+            self.record(outcome, work, .failed, Self.deadly, in: &ledger)
+            self.fail(outcome, work, Self.deadly, in: &ledger)
         case .noProvider:
             self.record(outcome, work, .skipped, "no_provider", in: &ledger)
             self.fail(outcome, work, "no_provider", in: &ledger)
@@ -165,6 +175,7 @@ struct DeliverySettler: Sendable {
         case .refused(let refusal): self.record(outcome, work, .skipped, refusal.rawValue, in: &ledger)
         case .unanswered(let reason, _), .unsendable(let reason):
             self.record(outcome, work, .failed, reason, in: &ledger)
+        case .deadly: self.record(outcome, work, .failed, Self.deadly, in: &ledger)
         case .malformed, .gone, .putOff, .noCredential, .noProvider, .heldBack:
             self.record(outcome, work, .skipped, "not_possible", in: &ledger)
         }

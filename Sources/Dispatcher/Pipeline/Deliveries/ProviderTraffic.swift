@@ -31,7 +31,7 @@ final class ProviderTraffic: Sendable {
                 failed += 1
             case .answered(.accepted), .answered(.deadToken), .answered(.refused): sent += 1
             case .answered(.slowDown), .answered(.configuration), .answered(.staleCredential), .refused, .putOff, .gone,
-                .noCredential, .unsendable, .noProvider, .heldBack, .malformed:
+                .noCredential, .unsendable, .noProvider, .heldBack, .deadly, .malformed:
                 break
             }
         }

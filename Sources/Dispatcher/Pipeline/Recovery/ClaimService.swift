@@ -28,9 +28,18 @@ package struct ClaimService: Service {
     /// Works on entries as one batch.
     private typealias Work = @Sendable (_ entries: [StreamEntry], LeaseClock.Term) async throws -> Void
 
+    /// Sets an entry aside that kills its dispatchers.
+    ///
+    /// - Parameter isFirst: whether no dispatcher has tried to set it aside before.
+    private typealias SetAside =
+        @Sendable (_ entry: StreamEntry, _ isFirst: Bool, LeaseClock.Term) async throws -> Void
+
     /// How often an entry is handed out until it is set aside: in a batch, with others, thrice
     /// alone.
     private static let mostDeliveries = 5
+
+    /// The reason of the dead letters of what kills its dispatchers.
+    static let deadlyReason = "three dispatchers died while they worked on it alone"
 
     private static let interval: Duration = .seconds(3)
     /// Two that claim at once: the second finds the entry handed out just now, and lets it be.
@@ -67,22 +76,31 @@ package struct ClaimService: Service {
     private func claimJobs() async {
         for lane in Lane.allCases {
             let stream = self.dispatcher.keys.jobs(lane)
-            await self.claim(stream, .jobs) { try await self.finishJobs($0, lane, of: stream, in: $1) }
+            await self.claimJobs(stream, lane)
         }
         let overflows = OverflowStreams(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         for org in (try? await overflows.orgs()) ?? [] {
-            let stream = self.dispatcher.keys.overflow(org)
-            await self.claim(stream, .jobs) { try await self.finishJobs($0, .bulk, of: stream, in: $1) }
+            await self.claimJobs(self.dispatcher.keys.overflow(org), .bulk)
+        }
+    }
+
+    private func claimJobs(_ stream: String, _ lane: Lane) async {
+        await self.claim(stream, .jobs) {
+            try await self.finishJobs($0, lane, of: stream, in: $1)
+        } setAside: { entry, _, _ in
+            try await self.setAside(entry, self.dispatcher.group(stream))
         }
     }
 
     private func claimDeliveries(_ service: DeliveriesService) async {
         for lane in Lane.allCases {
             let stream = self.dispatcher.keys.deliveries(service.provider, lane)
+            let group = self.dispatcher.group(stream)
             await self.claim(stream, .deliveries) { entries, term in
-                try await service.sendAlone(
-                    LaneBatch(lane: lane, group: self.dispatcher.group(stream), entries: entries, term: term)
-                )
+                try await service.sendAlone(LaneBatch(lane: lane, group: group, entries: entries, term: term))
+            } setAside: { entry, isFirst, term in
+                let batch = LaneBatch(lane: lane, group: group, entries: [entry], term: term)
+                try await service.setAside(batch, isFirst: isFirst)
             }
         }
     }
@@ -101,13 +119,18 @@ package struct ClaimService: Service {
         }
     }
 
-    private func claim(_ stream: String, _ pace: Pace, _ work: @escaping Work) async {
+    private func claim(
+        _ stream: String,
+        _ pace: Pace,
+        _ work: @escaping Work,
+        setAside: SetAside
+    ) async {
         let group = self.dispatcher.group(stream)
         do {
             for consumer in try await group.consumers() {
                 if consumer.name == self.dispatcher.name {
                     try await self.findLost(consumer.pending, group, work)
-                } else if try await self.takeOver(consumer.name, group, pace, work) {
+                } else if try await self.takeOver(consumer.name, group, pace, work, setAside) {
                     try await group.remove(consumer.name)
                 }
             }
@@ -136,7 +159,8 @@ package struct ClaimService: Service {
         _ consumer: String,
         _ group: ConsumerGroup,
         _ pace: Pace,
-        _ work: @escaping Work
+        _ work: @escaping Work,
+        _ setAside: SetAside
     ) async throws -> Bool {
         while goesOn, let term = try await self.term(toTakeOver: consumer) {
             let pending = try await group.pending(of: consumer, count: Self.batchSize)
@@ -156,7 +180,7 @@ package struct ClaimService: Service {
                 isProgressing = true
                 PipelineMetrics.claimed.increment()
                 if item.deliveries >= Self.mostDeliveries {
-                    try await self.setAside(entry, group)
+                    try await setAside(entry, item.deliveries == Self.mostDeliveries, term)
                 } else {
                     try await work([entry], term)
                 }
@@ -233,7 +257,7 @@ package struct ClaimService: Service {
         let letter = DeadLetter(
             stream: origin.latestStream,
             entry: origin.latestEntry,
-            reason: "three dispatchers died while they worked on it alone",
+            reason: Self.deadlyReason,
             at: self.dispatcher.now(),
             fields: origin.latestFields
         )

@@ -185,7 +185,7 @@ struct ScheduleFiring: Sendable {
         let letter = DeadLetter(
             stream: Self.stream,
             entry: entry.id,
-            reason: "three dispatchers died while they worked on it alone",
+            reason: ClaimService.deadlyReason,
             at: self.dispatcher.now(),
             fields: entry.fields ?? []
         )
