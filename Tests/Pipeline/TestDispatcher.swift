@@ -24,6 +24,7 @@ enum TestDispatcher {
         _ types: [NotificationType],
         _ channels: any ProviderChannel...,
         now: @escaping @Sendable () -> Timestamp = { TestDispatcher.now },
+        instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         eventsLength: Int? = nil
     ) throws -> Dispatcher {
         Dispatcher(
@@ -46,6 +47,7 @@ enum TestDispatcher {
             events: EventLog(keys: keys, length: eventsLength),
             channels: ChannelDirectory(channels.map { ChannelDirectory.Way($0) }),
             now: now,
+            instant: instant,
             logger: TestLog.logger
         )
     }

@@ -40,6 +40,8 @@ package struct Dispatcher: Sendable {
     /// The ways to providers; work for which there is none is recorded as `no_provider`.
     package let channels: ChannelDirectory
     package let now: @Sendable () -> Timestamp
+    /// The time by which claims run out; it goes on while the machine sleeps.
+    let instant: @Sendable () -> ContinuousClock.Instant
     package let logger: Logger
     /// What was taken and not yet acknowledged.
     let inHand = EntriesInHand()
@@ -67,6 +69,7 @@ package struct Dispatcher: Sendable {
         events: EventLog,
         channels: ChannelDirectory,
         now: @escaping @Sendable () -> Timestamp,
+        instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         logger: Logger
     ) {
         self.name = name
@@ -88,6 +91,7 @@ package struct Dispatcher: Sendable {
         self.events = events
         self.channels = channels
         self.now = now
+        self.instant = instant
         self.logger = logger
     }
 

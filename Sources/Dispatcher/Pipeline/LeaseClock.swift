@@ -55,17 +55,28 @@ final class LeaseClock: Sendable {
 /// It is as long as the lease goes on without a gap, and until others take it for abandoned.
 struct Fence: Sendable {
     let term: LeaseClock.Term
-    let until: ContinuousClock.Instant
+    private let until: ContinuousClock.Instant
+    private let instant: @Sendable () -> ContinuousClock.Instant
 
-    /// - Parameter duration: how long others leave the work alone, from now on. The default is for
-    ///   rows that are stored now: the sweeper hands on rows without an owner after two minutes.
-    init(_ term: LeaseClock.Term, for duration: Duration = .seconds(100)) {
+    /// - Parameters:
+    ///   - duration: how long others leave the work alone, from now on. The default is for rows
+    ///     that are stored now: the sweeper hands on rows without an owner after two minutes.
+    ///   - instant: the time of this process.
+    init(
+        _ term: LeaseClock.Term,
+        for duration: Duration = .seconds(100),
+        instant: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
+    ) {
         self.term = term
-        self.until = .now + duration
+        self.until = instant() + duration
+        self.instant = instant
     }
 
+    /// How much of the time is left.
+    var rest: Duration { self.until - self.instant() }
+
     /// Whether the time is not over; for claims that need no lease.
-    var isOpen: Bool { ContinuousClock.now < self.until }
+    var isOpen: Bool { self.rest > .zero }
 }
 
 extension Dispatcher {
@@ -73,7 +84,7 @@ extension Dispatcher {
 
     /// Makes a fence around work that is stored or claimed from now on.
     func fence(for duration: Duration = .seconds(100)) -> Fence {
-        Fence(self.leaseClock.term ?? LeaseClock.Term(), for: duration)
+        Fence(self.leaseClock.term ?? LeaseClock.Term(), for: duration, instant: self.instant)
     }
 
     /// Whether the work within a fence is still this process's alone.

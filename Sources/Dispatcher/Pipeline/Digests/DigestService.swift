@@ -41,13 +41,16 @@ package struct DigestService: Service {
         }
     }
 
-    private func flush() async throws -> Int {
+    /// Flushes a batch of the windows that are over.
+    ///
+    /// - Returns: how many there were.
+    func flush() async throws -> Int {
         let now = self.dispatcher.now()
         let fence = self.dispatcher.fence(for: Self.hold)
         let due = try await self.dispatcher.digests.take(now: now, until: now + Self.hold, limit: Self.batchSize)
         guard !due.isEmpty else { return 0 }
         let summaries = due.filter { $0.count > 0 }
-        let sent = try await self.send(summaries, now: now, within: fence)
+        guard let sent = try await self.send(summaries, now: now, within: fence) else { return due.count }
         try await self.tell(due, summaries: sent)
         try await self.dispatcher.untilDone("remove digests") {
             try await self.dispatcher.digests.remove(due.map(\.id))
@@ -58,13 +61,14 @@ package struct DigestService: Service {
 
     /// Stores summaries as any other notifications are stored, by what their users want now, and sends them on their way.
     ///
-    /// - Returns: the summaries, by their windows.
+    /// - Returns: the summaries, by their windows; nil if another dispatcher may have taken the
+    ///   windows meanwhile.
     private func send(
         _ due: [DigestStore.Due],
         now: Timestamp,
         within fence: Fence
-    ) async throws -> [NotificationID: Notification] {
-        guard !due.isEmpty else { return [:] }
+    ) async throws -> [NotificationID: Notification]? {
+        guard !due.isEmpty else { return fence.isOpen ? [:] : nil }
         let catalog = self.dispatcher.catalog
         let keys = due.map { catalog.wishKey(user: $0.user, type: $0.type, needsLocale: true) }
         let wishes = try await self.dispatcher.untilDone("look up preferences") {
@@ -74,6 +78,8 @@ package struct DigestService: Service {
             let summary = self.summary(of: digest, catalog, locale: wish.settings.locale, now: now)
             return self.dispatcher.decideStoring(summary, catalog, wishes: wish, now: now)
         }
+        // If no other dispatcher has taken them, they come up again.
+        guard fence.isOpen else { return nil }
         let batch = try await self.dispatcher.untilDone("store digests") {
             try await self.dispatcher.notifications.storeBatch(decided, areRepeats: true)
         }

@@ -41,7 +41,7 @@ package struct FollowUpService: Service {
     /// Takes what is due and does it.
     ///
     /// - Returns: how many there were.
-    private func follow() async throws -> Int {
+    func follow() async throws -> Int {
         let now = self.dispatcher.now()
         let until = now + Self.hold
         let fence = self.dispatcher.fence(for: Self.hold)

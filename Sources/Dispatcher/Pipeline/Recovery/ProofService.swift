@@ -48,7 +48,10 @@ package struct ProofService: Service {
         }
     }
 
-    private func fallBack(_ shard: Int) async throws -> Int {
+    /// Falls back for what is due in one shard.
+    ///
+    /// - Returns: how many there were.
+    func fallBack(_ shard: Int) async throws -> Int {
         let set = UnconfirmedSet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
         let fence = self.dispatcher.fence(for: Self.hold)
         let due = try await set.claimDue(

@@ -38,7 +38,10 @@ package struct ReplayService: Service {
         }
     }
 
-    private func replay() async throws -> Int {
+    /// Appends a batch of the letters that are due.
+    ///
+    /// - Returns: how many there were.
+    func replay() async throws -> Int {
         let fence = self.dispatcher.fence(for: Self.hold)
         let letters = try await self.dispatcher.deadLetters.claimReplays(
             now: self.dispatcher.now(), hold: Self.hold, limit: Self.batchSize)
