@@ -4,8 +4,9 @@
 import Fixtures
 import Model
 import Redis
-import Streams
 import Testing
+
+@testable import Streams
 
 @Suite("Bookmarks", .timeLimit(.minutes(10)))
 struct BookmarksTests {
@@ -78,6 +79,26 @@ struct BookmarksTests {
             try await Self.note(bookmarks, "b", 7)
             #expect(try await Self.claim(bookmarks, "c", alive: ["c"]) == 5, "of two that are over one may be away")
         }
+    }
+
+    @Test("a user has 64 bookmarks, however many connections note one; the newest stay")
+    func bound() async throws {
+        let redis = try await TestRedis.connect()
+        let prefix = TestRedis.prefix()
+        let keys = Keyspace(prefix: prefix)
+        let bookmarks = Bookmarks(connection: redis, keys: keys)
+        for number in 0..<100 {
+            try await Self.note(
+                bookmarks, "c\(number)", Int64(number), at: Self.start + .milliseconds(Int64(number)))
+        }
+        // A connection that notes again takes no other place, nor does it lose its own.
+        try await Self.note(bookmarks, "c99", 100, at: Self.start)
+        let connections = try await redis.send("HKEYS", .text(keys.bookmarks("ada"))).strings()
+        #expect(Set(connections) == Set((36..<100).map { "c\($0)" }))
+        #expect(try await Self.claim(bookmarks, "new", at: Self.start + .seconds(1)) == 36)
+        #expect(try await redis.send("HLEN", .text(keys.bookmarks("ada"))).integer() == 64)
+        try await TestRedis.deleteKeys(prefix: prefix, redis)
+        await redis.close()
     }
 
     @Test("after an hour they count no more")

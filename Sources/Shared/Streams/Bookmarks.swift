@@ -28,8 +28,8 @@ package struct Bookmark: Sendable, Equatable {
 package struct Bookmarks: Sendable {
     /// How long a bookmark counts.
     package static let lifetime: Duration = .seconds(3_600)
-    /// A user with more bookmarks than this loses the oldest.
-    static let mostPerUser = 64
+    /// A user who has this many bookmarks loses the oldest when another is noted.
+    private static let mostPerUser = 64
 
     private struct Entry {
         let connection: String
@@ -66,8 +66,14 @@ package struct Bookmarks: Sendable {
         let key = RedisArgument.text(self.keys.bookmarks(user))
         let left = bookmark.hasLeft ? 1 : 0
         let text = "1 \(bookmark.client) \(bookmark.version) \(left) \(now.milliseconds)"
-        batch.append("HSET", key, .text(connection), .text(text))
-        batch.append("PEXPIRE", key, .integer(Self.lifetime.inMicroseconds / 1_000))
+        batch.append(
+            StreamScripts.noteBookmark,
+            keys: [key],
+            arguments: [
+                .text(connection), .text(text), .integer(Self.lifetime.inMicroseconds / 1_000),
+                .integer(Int64(Self.mostPerUser)),
+            ]
+        )
     }
 
     /// Finds from where each new connection is to be told what it missed, and notes that as its
@@ -103,7 +109,6 @@ package struct Bookmarks: Sendable {
             let key = RedisArgument.text(self.keys.bookmarks(user))
             let valid = found[index].filter { now - $0.at < Self.lifetime && $0.connection != connection }
             var dropped = found[index].filter { now - $0.at >= Self.lifetime }.map(\.connection)
-            dropped += valid.sorted { $0.at > $1.at }.dropFirst(Self.mostPerUser).map(\.connection)
             let own = valid.filter { $0.bookmark.client == client }
             let over = own.filter { entry in
                 (entry.bookmark.hasLeft || !alive.contains(entry.connection)) && !taken.contains(entry.connection)
