@@ -128,6 +128,50 @@ struct SweepServiceTests {
         }
     }
 
+    @Test("a delivery that waits for its next try is left there, however many others wait")
+    func waitingAmongMany() async throws {
+        try await Self.with { scene in
+            let retries = RetrySet(connection: scene.redis, keys: scene.keys)
+            var batch = RedisBatch()
+            for number in 0..<10_001 {
+                let other = DeliveryWork(
+                    notification: NotificationID(high: 1, low: UInt64(number)), device: scene.phone.id,
+                    user: "bob", attempt: 1, isRepeat: true)
+                retries.add(other, due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
+            }
+            retries.add(
+                scene.work(attempt: 1), due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
+            for reply in try await scene.redis.send(batch) { _ = try reply.checked() }
+            try await scene.forget(beat: 20)
+            try await scene.sweeper.sweep()
+            #expect(try await scene.appended().isEmpty)
+        }
+    }
+
+    @Test("a repair remembers a bounded number of waiting deliveries and counts the rest")
+    func waitingBound() async throws {
+        try await Self.with { scene in
+            let retries = RetrySet(connection: scene.redis, keys: scene.keys)
+            var batch = RedisBatch()
+            let works = (0..<5_000).map { number in
+                DeliveryWork(
+                    notification: NotificationID(high: 1, low: UInt64(number)), device: scene.phone.id,
+                    user: "bob", attempt: 1, isRepeat: true)
+            }
+            for work in works {
+                retries.add(work, due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
+            }
+            for reply in try await scene.redis.send(batch) { _ = try reply.checked() }
+            let waiting = WaitingRetries(connection: scene.redis, keys: scene.keys, most: 2_000)
+            let known = try await waiting.contain(works, provider: .fcm, lane: .normal).count { $0 }
+            #expect((2_000..<5_000).contains(known))
+            #expect(await waiting.unread == 5_000 - known)
+            // A delivery that has left the set since is on its way; the set is not read again.
+            try await scene.redis.send("DEL", .text(scene.keys.retries(.fcm, .normal)))
+            #expect(try await waiting.contain(works, provider: .fcm, lane: .normal).count { $0 } == known)
+        }
+    }
+
     @Test("what one device has and another waits for, mail and calls for attention are handed on again")
     func beside() async throws {
         try await Self.with { scene in

@@ -17,7 +17,12 @@ import Streams
 struct Router: Sendable {
     private static let publishLimit = 512
 
+    /// How many waiting deliveries a job that was taken again is compared with.
+    private static let mostWaiting = 10_000
+
     let dispatcher: Dispatcher
+    /// The deliveries that wait for a retry; nil to look at them once for each call.
+    var waiting: WaitingRetries?
 
     /// Fans a batch out and, when all of it is in the next stage's hands, acknowledges it.
     func finish(_ batch: StoredBatch) async throws {
@@ -337,10 +342,13 @@ struct Router: Sendable {
         let groups = Dictionary(grouping: deliveries.lazy.filter(\.mayWait)) {
             [$0.provider.rawValue, $0.lane.rawValue]
         }
-        let retries = RetrySet(connection: self.dispatcher.redis, keys: self.dispatcher.keys)
+        let waiting =
+            self.waiting
+            ?? WaitingRetries(
+                connection: self.dispatcher.redis, keys: self.dispatcher.keys, most: Self.mostWaiting)
         for group in groups.values {
             let areWaiting = try await self.dispatcher.untilDone("look for retries") {
-                try await retries.areWaiting(group.map(\.work), provider: group[0].provider, lane: group[0].lane)
+                try await waiting.contain(group.map(\.work), provider: group[0].provider, lane: group[0].lane)
             }
             rest += zip(group, areWaiting).compactMap { $1 ? nil : $0 }
         }

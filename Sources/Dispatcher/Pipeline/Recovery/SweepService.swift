@@ -26,6 +26,8 @@ package struct SweepService: Service {
     private static let slack: Duration = .seconds(15 + 30)
     /// How far back pushes may still be tried for one device when another has them: whatever is bulk gives up after a day.
     private static let tries: Duration = .seconds(2 * 24 * 3_600)
+    /// How many deliveries that wait for a retry a repair remembers: about 40 MB of them.
+    private static let mostWaiting = 500_000
 
     private let dispatcher: Dispatcher
 
@@ -96,35 +98,43 @@ package struct SweepService: Service {
                 "Redis is new here, was restarted or emptied; handing on again what it may have lost",
                 metadata: ["since": "\(since.rfc3339)"]
             )
-            try await self.pushQueued(since: since, now: now)
+            let waiting = WaitingRetries(connection: redis, keys: self.dispatcher.keys, most: Self.mostWaiting)
+            let router = Router(dispatcher: self.dispatcher, waiting: waiting)
+            try await self.pushQueued(since: since, now: now, router)
             try await self.dispatcher.followUps.recall(handedOnSince: since, now: now)
-            try await self.repeatLost(since: max(since, now + (.zero - Self.tries)), now: now)
+            try await self.repeatLost(since: max(since, now + (.zero - Self.tries)), now: now, router)
+            let unread = await waiting.unread
+            if unread > 0 {
+                self.dispatcher.logger.warning(
+                    "too many deliveries wait for a retry; the repair may have sent some of them early",
+                    metadata: ["count": "\(unread)"])
+            }
         }
         // Last, so that a round that was cut short is begun again.
         try await redis.send("SET", key, .text("\(run) \(now.milliseconds)"))
     }
 
     /// Hands on again what waits for a push provider, page by page, the oldest first.
-    private func pushQueued(since: Timestamp, now: Timestamp) async throws {
+    private func pushQueued(since: Timestamp, now: Timestamp, _ router: Router) async throws {
         try await self.inSteps(since: since, now: now) { start, end, place in
             let (page, last) = try await self.dispatcher.notifications.queued(
                 handedOnSince: start, until: end, after: place, limit: Self.batchSize)
             if !page.isEmpty {
                 self.dispatcher.logger.info("queued notifications found", metadata: ["count": "\(page.count)"])
-                try await Router(dispatcher: self.dispatcher).pushAgain(page)
+                try await router.pushAgain(page)
             }
             return last
         }
     }
 
     /// Hands on again what waited for one device while the notification was done with for another, page by page.
-    private func repeatLost(since: Timestamp, now: Timestamp) async throws {
+    private func repeatLost(since: Timestamp, now: Timestamp, _ router: Router) async throws {
         try await self.inSteps(since: since, now: now) { start, end, place in
             let (lost, last) = try await self.dispatcher.deliveries.lost(
                 handedOnSince: start, until: end, after: place, now: now, limit: Self.batchSize)
             if !lost.isEmpty {
                 self.dispatcher.logger.info("lost deliveries found", metadata: ["count": "\(lost.count)"])
-                try await Router(dispatcher: self.dispatcher).deliverAgain(lost)
+                try await router.deliverAgain(lost)
             }
             return last
         }
