@@ -13,6 +13,8 @@ import Testing
 
 @Suite("The scheduler's table of tokens", .timeLimit(.minutes(10)))
 struct EdgeTests {
+    private static let apnsToken = String(repeating: "aB", count: 32)
+
     private static func row(_ token: String, _ platform: Platform, deviceID: String? = nil, at second: Int64) -> EdgeRow
     {
         var device = Device(
@@ -133,10 +135,12 @@ struct EdgeTests {
     @Test("Tokens come alone or as an array; another user's are forbidden")
     func bodies() throws {
         let one = try EdgeRequests.tokens(
-            try Self.json(#"{"user_id":"u1","platform":"ios","token":"AB12","device_id":"D","last_seen_at":"now()"}"#),
+            try Self.json(
+                #"{"user_id":"u1","platform":"ios","token":"\#(Self.apnsToken)","device_id":"D","last_seen_at":"now()"}"#
+            ),
             user: "u1"
         )
-        #expect(one == [.init(platform: .ios, token: "AB12", deviceID: "D")])
+        #expect(one == [.init(platform: .ios, token: Self.apnsToken, deviceID: "D")])
         let two = try EdgeRequests.tokens(
             try Self.json(#"[{"platform":"android","token":"x:1"},{"platform":"android","token":"x:2"}]"#),
             user: "u1"
@@ -154,7 +158,8 @@ struct EdgeTests {
         "Faults of bodies name their place",
         arguments: [
             (#"{}"#, ["platform", "token"]), (#"{"platform":"web","token":"x"}"#, ["platform"]),
-            (#"{"platform":"ios","token":"xyz"}"#, ["token"]),
+            (#"{"platform":"ios","token":"\#(String(repeating: "xy", count: 32))"}"#, ["token"]),
+            (#"{"platform":"ios","token":"\#(String(repeating: "ab", count: 31))"}"#, ["token"]),
             (#"[{"platform":"android","token":"x"},{"platform":"palm","token":7}]"#, ["[1].platform", "[1].token"]),
             (#"{"platform":"android","token":"x","locale":"not a tag"}"#, ["locale"]),
             (#"[]"#, []), (#"["x"]"#, []), (#"7"#, []),

@@ -9,6 +9,8 @@ import Testing
 
 @Suite("The household-task app's JSON", .timeLimit(.minutes(10)))
 struct TaskShapeTests {
+    private static let apnsToken = String(repeating: "aB", count: 32)
+
     private static func device(_ token: String, low: UInt64, provider: Provider = .apns) -> Device {
         var device = Device(
             id: NotificationID(high: 0x01A1_F866_0D7B_441C, low: low),
@@ -60,17 +62,17 @@ struct TaskShapeTests {
     @Test(
         "Registrations",
         arguments: [
-            (#"{"registration_id":"AB12"}"#, nil, nil, nil),
-            (#"{"registration_id":"AB12","device_id":"D1","active":null}"#, "D1", nil, nil),
-            (#"{"registration_id":"AB12","device_id":12345,"active":true}"#, "12345", nil, false),
-            (#"{"registration_id":"AB12","name":"Ada","active":"false"}"#, nil, "Ada", true),
+            (#"{"registration_id":"\#(Self.apnsToken)"}"#, nil, nil, nil),
+            (#"{"registration_id":"\#(Self.apnsToken)","device_id":"D1","active":null}"#, "D1", nil, nil),
+            (#"{"registration_id":"\#(Self.apnsToken)","device_id":12345,"active":true}"#, "12345", nil, false),
+            (#"{"registration_id":"\#(Self.apnsToken)","name":"Ada","active":"false"}"#, nil, "Ada", true),
         ] as [(String, String?, String?, Bool?)]
     )
     func registrations(json: String, deviceID: String?, name: String?, isSilenced: Bool?) throws {
         var fields = RequestFields(try JSONParser.parse(Array(json.utf8)))
         let registration = TaskShape.registration(&fields, platform: .ios, provider: .apns)
         #expect(fields.faults.isEmpty)
-        #expect(registration.token == "AB12")
+        #expect(registration.token == Self.apnsToken)
         #expect(registration.deviceID == deviceID)
         #expect(registration.name == name)
         #expect(registration.isSilenced == isSilenced)
@@ -80,7 +82,8 @@ struct TaskShapeTests {
         "Faults of registrations",
         arguments: [
             (#"{}"#, Provider.apns, ["registration_id"]), (#"{"registration_id":"xyz"}"#, .apns, ["registration_id"]),
-            (#"{"registration_id":"abc"}"#, .apns, ["registration_id"]),
+            (#"{"registration_id":"\#(String(repeating: "a", count: 65))"}"#, .apns, ["registration_id"]),
+            (#"{"registration_id":"\#(String(repeating: "ab", count: 31))"}"#, .apns, ["registration_id"]),
             (#"{"registration_id":"xyz:1","active":"maybe","device_id":[]}"#, .fcm, ["device_id", "active"]),
         ] as [(String, Provider, [String])]
     )

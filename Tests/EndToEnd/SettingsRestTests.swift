@@ -36,6 +36,29 @@ struct SettingsRestTests {
         }
     }
 
+    @Test("a device with a token that APNs cannot have given is refused, and the token is named")
+    func apnsTokens() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            let ada = try await Stack.token(user: "ada")
+            let short = String(repeating: "ab", count: 31)
+            for token in [short, short + "xy", short + "abc", String(repeating: "ab", count: 101), "phone"] {
+                let body = #"{"platform":"ios","token":"\#(token)"}"#
+                let answer = try await gateway.call(.post, "/v1/devices", token: ada, json: body)
+                #expect(answer.status == 422, "\(token)")
+                #expect(answer.faults == ["token"], "\(token)")
+            }
+            let long = String(repeating: "ab", count: 100)
+            for token in [short + "AB", long] {
+                let body = #"{"platform":"ios","token":"\#(token)"}"#
+                #expect(try await gateway.call(.post, "/v1/devices", token: ada, json: body).status == 201)
+            }
+            let row = "/rest/v1/user_push_tokens?token=eq.\(long)"
+            let changed = try await gateway.call(.patch, row, token: ada, json: #"{"token":"phone"}"#)
+            #expect(changed.status == 400)
+        }
+    }
+
     @Test("a topic of FCM's stands for others' devices: a service registers it, a user on no path at all")
     func topics() async throws {
         try await Stack.with { stack in

@@ -165,9 +165,7 @@ package struct UserFields: Sendable {
         if provider == .fcm, !allowsTopics, let token, Device.isTopic(token) {
             body.fault("token", "stands for a topic, which a service alone may register")
         }
-        if provider == .apns, let token, !token.utf8.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) {
-            body.fault("token", "must be hexadecimal for apns")
-        }
+        if provider == .apns, let token, !Device.isAPNSToken(token) { body.fault("token", Device.noAPNSToken) }
         if provider == .webpush, let text = token { token = self.subscription(text, app: app, &body) }
         guard let platform, let provider, let token else { return nil }
         var device = Device(

@@ -57,6 +57,15 @@ package struct Device: Sendable, Equatable {
 
     /// Whether a token stands for a topic of FCM's: who registers one passes a user's notifications on to others.
     package static func isTopic(_ token: String) -> Bool { token.utf8.starts(with: Self.topicPrefix.utf8) }
+
+    /// Whether a text can be a device token of APNs: 32 to 100 bytes in hexadecimal.
+    package static func isAPNSToken(_ token: String) -> Bool {
+        (64...200).contains(token.utf8.count) && token.utf8.count.isMultiple(of: 2)
+            && token.utf8.allSatisfy { Character(Unicode.Scalar($0)).isHexDigit }
+    }
+
+    /// The fault of a text that is not ``isAPNSToken(_:)``.
+    package static let noAPNSToken = "must be 64 to 200 hexadecimal digits, an even number of them, for APNs"
 }
 
 /// How many active devices a user may have with each app.

@@ -45,9 +45,7 @@ enum EdgeRequests {
             let appVersion = fields.text("app_version", limit: Self.longestVersion)
             let locale = self.locale(&fields)
             guard let platform, let token else { return nil }
-            if platform == .ios, !token.utf8.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }) {
-                fields.fault("token", "must be hexadecimal for ios")
-            }
+            if platform == .ios, !Device.isAPNSToken(token) { fields.fault("token", Device.noAPNSToken) }
             return Token(
                 platform: platform, token: token, deviceID: deviceID, appVersion: appVersion, locale: locale)
         }
@@ -93,6 +91,13 @@ enum EdgeRequests {
     /// PostgreSQL's code, which PostgREST passes on: a column without a value, or one that a check refuses.
     private static func code(of faults: [JobFault]) -> String {
         faults.contains { $0.reason == "is missing" } ? "23502" : "23514"
+    }
+
+    /// - Throws: `Problem` 400 for a token that APNs cannot have given.
+    static func requireAPNSToken(_ token: String) throws {
+        guard !Device.isAPNSToken(token) else { return }
+        let faults = [JobFault("token", Device.noAPNSToken)]
+        throw Problem(.badRequest, "some fields are at fault", faults: faults, code: self.code(of: faults))
     }
 
     private static func requireOwner(_ fields: inout RequestFields, user: String) throws {

@@ -97,8 +97,11 @@ struct EdgeTokenRoutes {
         let change = try EdgeRequests.change(try await RequestFields.readValue(request), user: user)
         let matching = query.matching(try await self.rows(user))
         try Self.requireSingle(matching.count, preferences)
-        if change.token != nil, matching.count > 1 {
-            throw Problem(.conflict, "a token belongs to one row, and the filter names \(matching.count)")
+        if let token = change.token {
+            guard matching.count <= 1 else {
+                throw Problem(.conflict, "a token belongs to one row, and the filter names \(matching.count)")
+            }
+            if matching.first?.device.provider == .apns { try EdgeRequests.requireAPNSToken(token) }
         }
         var rows: [EdgeRow] = []
         for row in matching {

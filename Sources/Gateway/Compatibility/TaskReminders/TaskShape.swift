@@ -28,8 +28,8 @@ enum TaskShape {
         provider: Provider
     ) -> DeviceKeeper.Registration {
         let token = fields.newToken("registration_id")
-        if provider == .apns, let token, !Self.isHexadecimal(token) {
-            fields.fault("registration_id", "must be hexadecimal")
+        if provider == .apns, let token, !Device.isAPNSToken(token) {
+            fields.fault("registration_id", Device.noAPNSToken)
         }
         var registration = DeviceKeeper.Registration(platform: platform, provider: provider, token: token ?? "")
         registration.name = fields.text("name", limit: DeviceKeeper.longestName)
@@ -42,9 +42,5 @@ enum TaskShape {
     private static func deviceID(_ fields: inout RequestFields) -> String? {
         if case .number(let text) = fields.value["device_id"] { return String(text.prefix(DeviceKeeper.longestName)) }
         return fields.text("device_id", limit: DeviceKeeper.longestName)
-    }
-
-    private static func isHexadecimal(_ token: String) -> Bool {
-        token.utf8.count.isMultiple(of: 2) && token.utf8.allSatisfy { Character(Unicode.Scalar($0)).isHexDigit }
     }
 }
