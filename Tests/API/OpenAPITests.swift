@@ -1,6 +1,7 @@
 // Carillon · OpenAPITests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Foundation
 import JSON
 import Testing
 
@@ -79,6 +80,20 @@ struct OpenAPITests {
             let names = (members.object ?? []).map(\.key)
             #expect(Set(names).count == names.count, "\(names)")
         }
+    }
+
+    @Test("the schema of a job has every field that docs/jobs.md explains, and no other")
+    func jobFields() throws {
+        let file = URL(filePath: #filePath).appending(path: "../../../docs/jobs.md").standardized
+        let section = try String(contentsOf: file, encoding: .utf8).split(separator: "## Fields")[1]
+        let rows = section.split(separator: "\n## ")[0].split(separator: "\n").filter { $0.hasPrefix("| `") }
+        let names = rows.flatMap { row in
+            row.split(separator: "|")[0].split(separator: "`").enumerated().filter { $0.offset % 2 == 1 }
+                .map { String($0.element) }
+        }
+        let schemas = try DescribedDocument.canonical.make()["components"]?["schemas"]
+        let properties = schemas?["Job"]?["properties"]?.object ?? []
+        #expect(Set(properties.map(\.key)) == Set(names))
     }
 
     @Test("parameters in the path are those of the path", arguments: DescribedDocument.allCases)
