@@ -43,6 +43,22 @@ struct SystemScenarioTests {
         }
     }
 
+    @Test("family finance: an Android phone rings with the default sound, as the app's back-end asked for")
+    func allowanceSound() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startCompatible()
+            let child = try await CompatibilityClient(gateway, user: "child")
+            #expect(try await child.send(.post, "/api/v1/devices", #"{"token":"phone","platform":2}"#).status < 300)
+            try await stack.append([
+                ("user", "child"), ("type", "AllowanceDeposit"), ("vars", #"{"amount":"$10","balance":"$25.50"}"#),
+            ])
+            try await eventually("it is pushed") { stack.pushed()["phone"] == ["Allowance Received!"] }
+            let message = try JSONParser.parse(try #require(stack.sandbox.received().first).payload)["message"]
+            #expect(message?["android"]?["notification"]?["sound"]?.string == "default")
+            #expect(message?["android"]?["priority"]?.string == "HIGH")
+        }
+    }
+
     @Test("news: the alert's words, badge, sound, data and buttons; the digest is for those who asked")
     func news() async throws {
         try await Stack.with { stack in
