@@ -127,6 +127,11 @@ struct CommandTests {
             try await stack.connection.send("ZADD", "carillon:{fcm}:retry:normal", "2000", "overdue")
             try await stack.connection.send("ZADD", "carillon:{fcm}:held:normal:shop", "99999999999999", "held")
             try await stack.connection.send("SADD", "carillon:{fcm}:held:normal", "shop")
+            // It has waited for an hour, and its next try is far ahead.
+            let since = Int64(Date().timeIntervalSince1970 * 1_000) - 3_600_000
+            let id = "018f0000-0000-8000-8000-000000000001"
+            try await stack.connection.send(
+                "ZADD", "carillon:{fcm}:retry:bulk", "99999999999999", .text("1 \(id) \(id) 1 r\(since) ada"))
             let told = try await Self.run(stack, ["lag", "--json"])
             #expect(told.code == 0)
             let report = try Self.json(told.output)
@@ -142,6 +147,9 @@ struct CommandTests {
             let retries = report["streams"]?.array?.first { $0["name"]?.string == "carillon:{fcm}:deliveries:normal" }
             #expect(retries?["retries"]?.integer == 2)
             #expect((retries?["overdue_seconds"]?.integer ?? 0) > 1_000_000)
+            let bulk = report["streams"]?.array?.first { $0["name"]?.string == "carillon:{fcm}:deliveries:bulk" }
+            #expect(bulk?["overdue_seconds"] == .null)
+            #expect((3_600..<4_200).contains(bulk?["waited_seconds"]?.integer ?? 0))
             let late = try await Self.run(stack, ["lag", "--max", "60"])
             #expect(late.code == 1)
             #expect(late.errors.contains("which is more than 60 s"))

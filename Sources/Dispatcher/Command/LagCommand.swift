@@ -17,9 +17,10 @@ struct LagCommand: AsyncParsableCommand {
         discussion: """
             For each lane and provider: entries in the stream, those that nobody has taken
             (lag), those that are being worked on (pending), the age of the oldest of all
-            and of those, who has taken any, and the retries with how long the first is
-            overdue. Needs REDIS_URL. With --max, exits with 1 if anything has waited for
-            longer, for scripts and autoscalers.
+            and of those, who has taken any, the retries with how long the first is
+            overdue, and how long the oldest work has waited in all, due or not. Needs
+            REDIS_URL. With --max, exits with 1 if anything that could have been done has
+            waited for longer, for scripts and autoscalers.
 
             Examples:
               dispatcher lag

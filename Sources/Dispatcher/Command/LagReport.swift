@@ -28,7 +28,14 @@ struct LagReport {
         stream.nextRetry.flatMap { $0 < self.now ? self.now - $0 : nil }
     }
 
-    /// The longest that anything has waited that could have been done.
+    /// How long the oldest work of a stream has waited, be it in the stream, for a retry or held
+    /// back.
+    func waited(_ stream: StreamSurvey.Stream) -> Duration? {
+        stream.waitingSince.map { max(.zero, self.now - $0) }
+    }
+
+    /// The longest that anything has waited that could have been done; more dispatchers help only
+    /// with that.
     var worst: Duration {
         self.streams.flatMap { [self.age($0), self.overdue($0)] }.compactMap(\.self).max() ?? .zero
     }
@@ -40,6 +47,7 @@ struct LagReport {
         var table = Table([
             .text("STREAM"), .number("LENGTH"), .number("LAG"), .number("PENDING"), .number("OLDEST"),
             .number("OLDEST PENDING"), .number("CONSUMERS"), .number("RETRIES"), .number("OVERDUE"),
+            .number("WAITED"),
         ])
         var empty = 0
         for stream in self.streams {
@@ -54,6 +62,7 @@ struct LagReport {
                 self.pendingAge(stream).map { DisplayText.duration($0) },
                 "\(stream.consumers)", stream.provider == nil ? nil : "\(stream.retries)",
                 self.overdue(stream).map { DisplayText.duration($0) },
+                self.waited(stream).map { DisplayText.duration($0) },
             ])
         }
         return (table, empty)
@@ -76,6 +85,7 @@ struct LagReport {
                 ("oldest_pending_seconds", self.pendingAge(stream)?.components.seconds),
                 ("consumers", Int64(stream.consumers)), ("retries", Int64(stream.retries)),
                 ("overdue_seconds", self.overdue(stream)?.components.seconds),
+                ("waited_seconds", self.waited(stream)?.components.seconds),
             ]
             for (name, number) in numbers {
                 writer.key(escaping: name)
