@@ -120,6 +120,26 @@ struct ImportTests {
         }
     }
 
+    @Test("quiet hours that are switched off keep their times")
+    func quietHours() async throws {
+        try await Stack.with { stack in
+            let lines = ["false", "true", "null"].enumerated().map { number, enabled in
+                let hours = #"{"start":"22:00","end":"07:00","enabled":\#(enabled)}"#
+                return #"{"user_id":"u\#(number)","settings":{"quiet_hours":\#(hours)}}"#
+            }
+            let (process, exit) = try await Self.run(stack, lines.joined(separator: "\n"))
+            #expect(exit == .code(0), "\(process.errors())")
+            let rows = try await stack.query(
+                "SELECT quiet_start::int4, quiet_end::int4, quiet_off FROM carillon.user_settings ORDER BY user_id")
+            #expect(try rows.map { try $0.int4(0) } == [1_320, 1_320, 1_320])
+            #expect(try rows.map { try $0.int4(1) } == [420, 420, 420])
+            #expect(try rows.map { try $0.bool(2) } == [true, false, false])
+            let gateway = try await stack.startGateway()
+            let settings = try await gateway.call(.get, "/v1/settings", token: try await Stack.token(user: "u0"))
+            #expect(settings.body["quiet_hours"] == .null)
+        }
+    }
+
     @Test("a file that is not there is named")
     func missing() async throws {
         try await Stack.with { stack in

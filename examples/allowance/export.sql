@@ -19,10 +19,12 @@ WITH types (code, name) AS (VALUES
 SELECT json_build_object(
     'user_id', u."Id",
     'settings', json_build_object('email', u."Email", 'quiet_hours', (
-        SELECT json_build_object('start', to_char("QuietHoursStart", 'HH24:MI'), 'end', to_char("QuietHoursEnd", 'HH24:MI'))
+        SELECT json_build_object(
+            'start', to_char("QuietHoursStart", 'HH24:MI'), 'end', to_char("QuietHoursEnd", 'HH24:MI'),
+            'enabled', "QuietHoursEnabled")
         FROM "NotificationPreferences"
-        WHERE "UserId" = u."Id" AND "QuietHoursEnabled" AND "QuietHoursStart" IS NOT NULL AND "QuietHoursEnd" IS NOT NULL
-        ORDER BY "NotificationType" LIMIT 1)),
+        WHERE "UserId" = u."Id" AND "QuietHoursStart" IS NOT NULL AND "QuietHoursEnd" IS NOT NULL
+        ORDER BY "QuietHoursEnabled" DESC, "NotificationType" LIMIT 1)),
     'devices', (
         SELECT coalesce(json_agg(json_build_object(
             'platform', (ARRAY['ios', 'android', 'web'])[d."Platform"], 'provider', 'fcm', 'token', d."Token",

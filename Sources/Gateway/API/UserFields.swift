@@ -68,15 +68,19 @@ package struct UserFields: Sendable {
         case .null: break
         case let value?:
             var part = JSONBody(value, at: "quiet_hours")
-            settings.quietHours = Self.quietHours(&part)
+            let isOn = part.flag("enabled") ?? true
+            let hours = Self.quietHours(&part, others: ["enabled"])
+            if isOn { settings.quietHours = hours } else { settings.pausedQuietHours = hours }
             for fault in part.faults { body.fault(fault.field, fault.reason) }
         }
         return (settings, kept)
     }
 
     /// `{"start":"22:00","end":"07:00","weekdays":[1,…,7]}` with 1 for Monday; start = end means none.
-    static func quietHours(_ body: inout JSONBody) -> QuietHours? {
-        body.allow(["start", "end", "weekdays"])
+    ///
+    /// - Parameter others: further fields that the body may have.
+    static func quietHours(_ body: inout JSONBody, others: Set<String> = []) -> QuietHours? {
+        body.allow(others.union(["start", "end", "weekdays"]))
         let start = Self.minutes("start", &body)
         let end = Self.minutes("end", &body)
         var weekdays: UInt8 = 0x7F
