@@ -8,7 +8,7 @@ import Transfer
 /// A reverse proxy that runs one of the examples in `deploy/proxy`, without their TLS, before two gateways.
 struct ReverseProxy {
     enum Kind: String, CaseIterable, Sendable, CustomStringConvertible {
-        case nginx, haproxy
+        case nginx, haproxy, caddy
 
         var description: String { self.rawValue }
 
@@ -32,6 +32,8 @@ struct ReverseProxy {
             // Whatever it says is hashed.
             case .nginx: (0..<6).map { "client-\($0)" }
             case .haproxy: ["one", "two"]
+            // It goes by the address alone.
+            case .caddy: []
             }
         }
     }
@@ -44,7 +46,12 @@ struct ReverseProxy {
     {
         guard let program = kind.program, gateways.count == 2 else { throw FixtureError("no \(kind)") }
         let port = try FreePort.next()
-        let file = kind == .nginx ? "nginx.conf" : "haproxy.cfg"
+        let file =
+            switch kind {
+            case .nginx: "nginx.conf"
+            case .haproxy: "haproxy.cfg"
+            case .caddy: "Caddyfile"
+            }
         var text = try MetricsTable.text("deploy/proxy/\(file)")
         for (number, gateway) in zip([8080, 8081], gateways) {
             text = text.replacing("127.0.0.1:\(number)", with: "127.0.0.1:\(gateway.port)")
@@ -62,13 +69,20 @@ struct ReverseProxy {
             text.replace(#/bind :443 [^\n]+/#, with: "bind 127.0.0.1:\(port)")
             text.replace(#/\n *http-request redirect [^\n]+/#, with: "")
             text.replace("maxconn 200000", with: "maxconn 1000")
+        case .caddy:
+            text.replace("notify.example.com {", with: "http://:\(port) {\n\tbind 127.0.0.1")
+            text = "{\n\tadmin off\n}\n" + text
         }
         let path = directory.file(file)
         try text.write(toFile: path, atomically: true, encoding: .utf8)
         let arguments =
-            kind == .nginx ? ["-c", path, "-g", "daemon off; master_process off;"] : ["-db", "-f", path]
+            switch kind {
+            case .nginx: ["-c", path, "-g", "daemon off; master_process off;"]
+            case .haproxy: ["-db", "-f", path]
+            case .caddy: ["run", "--adapter", "caddyfile", "--config", path]
+            }
         let process = try await ChildProcess.spawn(
-            program, arguments, name: kind.rawValue, directory: directory.path)
+            program, arguments, name: kind.rawValue, environment: ["HOME": directory.path], directory: directory.path)
         let proxy = ReverseProxy(process: process, port: port)
         try await eventually("\(kind) answers") {
             if let exit = process.exit { throw FixtureError("\(kind) ended with \(exit): \(process.tail())") }
