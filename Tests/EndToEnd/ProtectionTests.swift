@@ -288,6 +288,42 @@ struct ProtectionTests {
         }
     }
 
+    @Test("large bodies that users send have room for 16 MB together; small ones and services' always pass")
+    func bodies() async throws {
+        try await Stack.with { stack in
+            let gateway = try await stack.startGateway()
+            func large(_ path: String, _ user: String) async throws -> TestSocket {
+                let token = try await Stack.token(user: user)
+                let head = "POST \(path) HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \(token)\r\n"
+                let part = [UInt8](repeating: 0x20, count: 250_000)
+                let client = try await TestSocket.connect(port: gateway.port)
+                try await client.send(raw: Array("\(head)content-length: 260000\r\n\r\n".utf8) + part)
+                return client
+            }
+            var clients: [TestSocket] = []
+            for number in 0..<90 {
+                let path = number.isMultiple(of: 2) ? "/v1/devices" : "/api/push/register"
+                clients.append(try await large(path, "ada-\(number)"))
+            }
+            let all = clients
+            // 16 MiB are 68 of these, of each of which 4 KiB are free.
+            try await eventually("the others are refused") { all.filter { $0.status == 503 }.count >= 90 - 68 }
+            #expect(all.allSatisfy { [nil, 503].contains($0.status) })
+            try await gateway.register(user: "ben", platform: "android", token: "phone")
+            let service = try await Stack.token(user: "app", scope: .service)
+            let body = String(repeating: "b", count: 10_000)
+            let job = #"{"user":"ben","type":"invoice_created","title":"t","data":{"text":"\#(body)"}}"#
+            #expect(try await gateway.call(.post, "/v1/jobs", token: service, json: job).status == 202)
+            for client in all { await client.close() }
+            let ben = try await Stack.token(user: "ben")
+            let types = String(repeating: " ", count: 500_000)
+            try await eventually("there is room again") {
+                try await gateway.call(.put, "/v1/preferences", token: ben, json: #"{"types":[]\#(types)}"#).status
+                    == 200
+            }
+        }
+    }
+
     @Test("a query that repeats a name or cannot be decoded is refused on every path, and its fault is named")
     func queries() async throws {
         try await Stack.with { stack in

@@ -27,6 +27,7 @@ package enum APIRouter {
         let version = router.group("v1")
             .add(middleware: IdentityMiddleware(credentials: services.credentials, accepting: .canonical))
             .add(middleware: CallRateMiddleware(rate: services.callRate))
+            .add(middleware: BodyBudgetMiddleware(budget: services.bodies))
         InboxRoutes(services: services).add(to: version)
         DeviceRoutes(services: services).add(to: version)
         PreferenceRoutes(services: services).add(to: version)

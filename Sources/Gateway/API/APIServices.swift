@@ -52,6 +52,8 @@ package struct APIServices: Sendable {
     package let unsubscribeLinks: UnsubscribeLinks?
     /// Bounds the calls of each user; nil for no bound.
     package let callRate: UserRate?
+    /// Bounds the memory that users' bodies take.
+    package let bodies = BodyBudget()
     package let webhooks: WebhookStore
     package let deadLetters: DeadLetterStore
     package let webhookOptions: WebhookOptions

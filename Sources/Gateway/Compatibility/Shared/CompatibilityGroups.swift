@@ -15,5 +15,6 @@ struct CompatibilityGroups {
         self.router.group(path)
             .add(middleware: IdentityMiddleware(credentials: self.services.credentials, accepting: .compatible))
             .add(middleware: CallRateMiddleware(rate: self.services.callRate))
+            .add(middleware: BodyBudgetMiddleware(budget: self.services.bodies))
     }
 }
