@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Foundation
-import Postgres
-import Redis
 
 /// How a dispatcher of its own works off what gathered while none ran.
 struct BacklogCommand: AsyncParsableCommand {

@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Foundation
 import NIOPosix
-import Postgres
-import Redis
-import Stores
+import Storage
 import Synchronization
 
 /// A broadcast to everyone while critical jobs come every second, beside a plain insert of the same rows.

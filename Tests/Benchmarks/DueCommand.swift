@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Foundation
-import Postgres
 
 /// How long it takes until all has left that is due in the same second, among a million that wait.
 struct DueCommand: AsyncParsableCommand {

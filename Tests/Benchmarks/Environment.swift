@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Crypto
 import Foundation
 import Logging
 import NIOPosix
-import Postgres
-import Redis
 
 /// What `deploy/up` wrote into its `env` file.
 enum Environment {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Streams
+import Storage
 
 /// Frames a second from one published event to many sockets of a node, beside plain NIO channels.
 struct FanoutCommand: AsyncParsableCommand {

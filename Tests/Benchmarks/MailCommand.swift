@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Foundation
-import Postgres
 
 /// Jobs a second from XADD until their mails are on record, beside `Yardsticks/mail.c`, which hands mails of about that size
 /// to the same relay over as many connections, and does nothing else.

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Foundation
-import Postgres
-import Stores
+import Storage
 
 /// Stored notifications a second on one connection, beside plain C programs on libpq.
 struct PersistCommand: AsyncParsableCommand {

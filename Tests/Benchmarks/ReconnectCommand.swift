@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
+import Core
 import Foundation
-import Model
 import NIOPosix
-import Redis
-import Streams
+import Storage
 import Synchronization
 
 /// How long all sockets of a gateway take to come back when it is killed and started again, beside those of plain NIO

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Foundation
-import Redis
 
 /// The Redis client beside `redis-benchmark -P 64 -c 1` for the same commands.
 struct RedisCommand: AsyncParsableCommand {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Foundation
-import Transfer
 
 /// Requests a second for a page of an inbox and for the unread count, beside a bare Hummingbird route that answers with
 /// the same bytes.

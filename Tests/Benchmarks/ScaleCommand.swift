@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Foundation
-import Redis
 
 /// What a second dispatcher is worth where the provider takes its time.
 struct ScaleCommand: AsyncParsableCommand {

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Fixtures
+import Clients
 import Foundation
 import NIOPosix
-import Redis
+import Support
 import Synchronization
 
 /// Load while dispatchers and gateways are killed at random moments: counts what was lost and what came twice.

@@ -1,8 +1,8 @@
 // Carillon · TransferBenchmark.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Logging
-import Transfer
 
 /// How many requests a second the transfer client gets through: the load of `Yardsticks/transfer.c`.
 ///

@@ -9,7 +9,7 @@ import Logging
 import NIOCore
 import NIOPosix
 import ServiceLifecycle
-import Transports
+import Sockets
 import UnixSignals
 
 /// Serves the gateway's protocols with methods of the usual conformance tests in place of a product.

@@ -1,11 +1,10 @@
 // Carillon · ConformanceHub.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
+import Core
 import NIOCore
-import SignalR
-import SignalRTransport
-import Transports
+import Protocols
+import Sockets
 
 /// `/hub`: a SignalR hub with methods for tests; everyone may come in.
 struct ConformanceHub: SignalRHub {

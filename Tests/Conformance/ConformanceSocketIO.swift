@@ -1,10 +1,10 @@
 // Carillon · ConformanceSocketIO.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
+import Core
 import NIOCore
-import SocketIO
-import SocketIOTransport
+import Protocols
+import Sockets
 import Synchronization
 
 /// `/socket.io/`: the namespaces `/` and `/custom`, which tell the `auth` payload and send messages back.

@@ -3,8 +3,8 @@
 
 import NIOCore
 import NIOHTTP1
-import Transports
-import WebSocket
+import Protocols
+import Sockets
 
 /// `/echo`: sends every message back, text as text and binary as binary, up to 16 MiB.
 struct EchoEndpoint: TransportEndpoint {

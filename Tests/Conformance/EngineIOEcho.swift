@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import NIOCore
-import SocketIO
-import SocketIOTransport
+import Protocols
+import Sockets
 
 /// `/engine.io/`: sends every message back, text as text and binary as binary.
 final class EngineIOEcho: EngineIOApplication {

@@ -1,15 +1,13 @@
 // Carillon · AnnouncedProviderTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Model
-import Redis
-import Services
-import Streams
+import HTTP
+import Storage
+import Support
 import Testing
-import Transfer
 
 /// A provider that only some dispatcher has built in, as gateways and commands see it.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,10 +1,9 @@
 // Carillon · BadInputTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
-import Redis
+import Clients
+import Core
+import Support
 import Testing
 
 /// Jobs that cannot be understood are set aside with their reason, and the rest flows.

@@ -1,15 +1,13 @@
 // Carillon · BroadcastTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import ProviderSandbox
-import Redis
-import Services
+import HTTP
+import Sandbox
+import Support
 import Testing
-import Transfer
 
 /// Jobs for a topic's subscribers and for everyone.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,12 +1,11 @@
 // Carillon · BroadcastTextTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
-import Services
+import Clients
+import Core
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// Broadcasts whose text cannot be made for some of their users.
 @Suite(.serialized, .timeLimit(.minutes(10)))

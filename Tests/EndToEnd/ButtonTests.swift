@@ -1,9 +1,9 @@
 // Carillon · ButtonTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import ProviderSandbox
+import Core
+import Sandbox
+import Support
 import Testing
 
 /// The household-task app's buttons: its task's state picks the category and the actions.

@@ -1,14 +1,12 @@
 // Carillon · CancelTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
-import ProviderSandbox
-import Redis
-import Services
+import Clients
+import Core
+import HTTP
+import Sandbox
+import Support
 import Testing
-import Transfer
 
 /// Jobs that are called off, before, while and after they are sent; and ids that are used twice.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,13 +1,12 @@
 // Carillon · CatalogBroadcastTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// The catalog changes while a broadcast is expanded.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,14 +1,12 @@
 // Carillon · CatalogReloadTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import Redis
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// The catalog is read again while work goes on.
 @Suite(.serialized, .timeLimit(.minutes(10)))

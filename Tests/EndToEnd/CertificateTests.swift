@@ -1,11 +1,11 @@
 // Carillon · CertificateTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
 import Foundation
 import NIOSSL
+import Support
 import Testing
-import Transfer
 
 /// TLS on the gateway's own listener.
 @Suite(.serialized, .timeLimit(.minutes(10)))

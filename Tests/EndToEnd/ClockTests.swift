@@ -1,14 +1,11 @@
 // Carillon · ClockTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Model
-import Postgres
-import Redis
-import Services
+import Clients
+import Core
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// Clocks that jump: nothing is lost, and nothing is fired twice.
 @Suite(.serialized, .timeLimit(.minutes(10)))

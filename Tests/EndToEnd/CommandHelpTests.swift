@@ -1,9 +1,9 @@
 // Carillon · CommandHelpTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Core
 import Foundation
-import JSON
+import Support
 import Testing
 
 /// What both programs say about themselves, and what the page about them says.

@@ -1,14 +1,12 @@
 // Carillon · CommandTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import Redis
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// `dispatcher trace`, `simulate` and `lag`, and the exit codes of commands.
 @Suite(.serialized, .timeLimit(.minutes(10)))

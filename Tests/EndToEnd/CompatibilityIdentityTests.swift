@@ -1,10 +1,10 @@
 // Carillon · CompatibilityIdentityTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
+import Clients
+import Core
+import Support
 import Testing
-import Transfer
 
 /// How clients of the systems replaced say who they are, and what they call their bodies.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,11 +1,10 @@
 // Carillon · CompatibilityTokenTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
+import Clients
+import Core
+import Support
 import Testing
-import Transfer
 
 /// What the paths of existing clients take for a device's token: what the canonical ones take, with each system's refusals.
 @Suite(.serialized, .timeLimit(.minutes(10)))

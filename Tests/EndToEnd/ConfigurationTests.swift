@@ -1,7 +1,7 @@
 // Carillon · ConfigurationTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Support
 import Testing
 
 /// A faulty configuration is refused whole: every fault is named, and the exit code is 78.

@@ -1,13 +1,11 @@
 // Carillon · CrashBoundaryTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
 import Glibc
-import JSON
-import Model
-import Postgres
-import Redis
+import Support
 import Testing
 
 /// A dispatcher is killed at each boundary between two stages: nothing is lost, and only what a boundary cannot know is sent twice.

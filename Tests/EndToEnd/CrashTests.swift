@@ -1,17 +1,14 @@
 // Carillon · CrashTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
 import Glibc
-import JSON
-import Model
-import Postgres
-import ProviderSandbox
-import Redis
-import Streams
+import Sandbox
+import Storage
+import Support
 import Testing
-import Transfer
 
 /// Any process may be killed at any instant; nothing that was appended is lost.
 @Suite(.serialized, .timeLimit(.minutes(10)))

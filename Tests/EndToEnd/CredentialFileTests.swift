@@ -1,14 +1,12 @@
 // Carillon · CredentialFileTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Model
-import Postgres
-import ProviderSandbox
+import Sandbox
+import Support
 import Testing
-import Transfer
 
 /// Files of credentials: faulty ones at the start, and ones that change while the dispatcher runs.
 @Suite(.serialized, .timeLimit(.minutes(10)))

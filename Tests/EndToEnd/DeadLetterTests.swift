@@ -1,13 +1,11 @@
 // Carillon · DeadLetterTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
-import Redis
-import Services
+import Clients
+import Core
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// Work that was set aside can be looked through, brought back and thrown away, by call and by command.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,12 +1,10 @@
 // Carillon · DeadlyWorkTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import Model
-import Postgres
-import Redis
-import Stores
-import Streams
+import Clients
+import Core
+import Storage
+import Support
 import Testing
 
 /// What kills each dispatcher that works on it is set aside in the end, and takes nothing else with it.

@@ -1,12 +1,12 @@
 // Carillon · DeliveryLogTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import ProviderSandbox
+import Sandbox
+import Support
 import Testing
-import Transfer
 
 /// What comes of a delivery is one line of the dispatcher's log a try, with its class and its reason.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,14 +1,11 @@
 // Carillon · DeliveryTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Model
-import Postgres
-import Redis
-import Streams
+import Clients
+import Core
+import Storage
+import Support
 import Testing
-import Transfer
 
 /// The main job: from XADD to a socket or a phone.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,12 +1,11 @@
 // Carillon · DescriptionTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Redis
-import Services
+import Clients
+import Core
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// The API describes itself, and refuses what it does not describe.
 @Suite(.serialized, .timeLimit(.minutes(20)))

@@ -1,16 +1,13 @@
 // Carillon · DigestTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Model
-import Postgres
-import Redis
-import Services
-import Streams
+import HTTP
+import Storage
+import Support
 import Testing
-import Transfer
 
 /// What becomes one of many: digests, and newer notifications in the place of older ones.
 @Suite(.serialized, .timeLimit(.minutes(10)))

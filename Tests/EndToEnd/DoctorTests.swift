@@ -1,12 +1,11 @@
 // Carillon · DoctorTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import ProviderSandbox
-import Redis
+import Sandbox
+import Support
 import Testing
 
 /// `gateway doctor` and `dispatcher doctor` on real parts.

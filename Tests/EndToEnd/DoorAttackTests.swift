@@ -1,10 +1,10 @@
 // Carillon · DoorAttackTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
 import Foundation
+import Support
 import Testing
-import Transfer
 
 /// Clients that flood a gateway; `deploy/bench soak --attack` is the long version.
 @Suite(.serialized, .timeLimit(.minutes(10)))

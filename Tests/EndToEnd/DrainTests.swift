@@ -1,11 +1,11 @@
 // Carillon · DrainTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
+import Support
 import Testing
-import Transfer
 
 /// How a gateway goes, and what its clients do then.
 @Suite(.serialized, .timeLimit(.minutes(10)))

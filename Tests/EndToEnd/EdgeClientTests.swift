@@ -1,11 +1,10 @@
 // Carillon · EdgeClientTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
+import Clients
+import Core
+import Support
 import Testing
-import Transfer
 
 /// The scheduler's client against `/rest/v1`.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,9 +1,9 @@
 // Carillon · EmailSinkTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
+import Clients
+import Core
+import Support
 import Testing
 
 /// A mail server of others, aiosmtpd, and Python's own reader of messages find nothing strange in ours.

@@ -1,13 +1,12 @@
 // Carillon · EmailTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
-import ProviderSandbox
-import Services
+import Clients
+import Core
+import HTTP
+import Sandbox
+import Support
 import Testing
-import Transfer
 
 /// E-mail from the job to the relay.
 @Suite(.serialized, .timeLimit(.minutes(10)))

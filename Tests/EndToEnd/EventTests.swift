@@ -1,13 +1,10 @@
 // Carillon · EventTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Model
-import Postgres
-import Redis
+import Clients
+import Core
+import Support
 import Testing
-import Transfer
 
 /// What upstream apps are told of their notifications.
 @Suite(.serialized, .timeLimit(.minutes(10)))

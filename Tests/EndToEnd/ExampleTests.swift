@@ -1,8 +1,8 @@
 // Carillon · ExampleTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
 import Foundation
+import Support
 import Testing
 
 /// `examples/`, each as a developer runs it, against both programs.

@@ -1,14 +1,12 @@
 // Carillon · ForgetfulRedisTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Glibc
-import JSON
-import Postgres
-import Redis
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// Redis is emptied while work waits for its time.
 @Suite(.serialized, .timeLimit(.minutes(10)))

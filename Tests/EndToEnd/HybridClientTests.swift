@@ -1,10 +1,10 @@
 // Carillon · HybridClientTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
+import Clients
+import Core
+import Support
 import Testing
-import Transfer
 
 /// The accounting app's client against `/api/notifications` and `/api/push`.
 @Suite(.serialized, .timeLimit(.minutes(10)))

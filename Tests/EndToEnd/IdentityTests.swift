@@ -1,15 +1,13 @@
 // Carillon · IdentityTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import Crypto
-import Fixtures
 import Foundation
-import JSON
-import Model
-import Redis
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// Who calls: key sets that move, tickets, limits of services, and tokens that are taken back.
 @Suite(.timeLimit(.minutes(10)))

@@ -1,11 +1,11 @@
 // Carillon · ImportTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import ProviderSandbox
+import Sandbox
+import Support
 import Testing
 
 /// `gateway import`.

@@ -1,14 +1,11 @@
 // Carillon · InboxRestTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Model
-import Postgres
-import Redis
-import Services
+import Clients
+import Core
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// The inbox over REST: what is unchanged costs nothing, and receipts count.
 @Suite(.serialized, .timeLimit(.minutes(10)))

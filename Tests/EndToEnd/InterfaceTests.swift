@@ -1,11 +1,11 @@
 // Carillon · InterfaceTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Services
+import Clients
+import Core
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// The REST calls of a user and of a service.
 @Suite(.serialized, .timeLimit(.minutes(10)))

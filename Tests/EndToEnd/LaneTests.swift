@@ -1,12 +1,11 @@
 // Carillon · LaneTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import Model
-import Postgres
-import ProviderSandbox
-import Redis
-import Streams
+import Clients
+import Core
+import Sandbox
+import Storage
+import Support
 import Testing
 
 /// The urgent goes first, all the way to the provider.

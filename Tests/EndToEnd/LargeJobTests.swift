@@ -1,9 +1,9 @@
 // Carillon · LargeJobTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import Model
-import Postgres
+import Clients
+import Core
+import Support
 import Testing
 
 /// Jobs that name many users each.

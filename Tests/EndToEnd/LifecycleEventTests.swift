@@ -1,13 +1,11 @@
 // Carillon · LifecycleEventTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
-import Redis
-import Services
+import Clients
+import Core
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// What upstream apps are told of what does not go out as it is: put off, replaced, part of a summary, called off.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,12 +1,12 @@
 // Carillon · LogTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// A request is found in the gateway's log by its id, and its job in both logs by the job's.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,12 +1,11 @@
 // Carillon · LongOutageTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Model
-import Services
+import Clients
+import Core
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// A server stands still for a whole minute, longer than any lease and any deadline; nothing accepted is lost.
 ///

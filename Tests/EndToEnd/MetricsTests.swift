@@ -1,14 +1,13 @@
 // Carillon · MetricsTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Model
-import ProviderSandbox
-import Services
+import HTTP
+import Sandbox
+import Support
 import Testing
-import Transfer
 
 /// What is printed at `/metrics` is what is written down, and what rules and dashboard ask for is printed.
 @Suite(.serialized, .timeLimit(.minutes(10)))

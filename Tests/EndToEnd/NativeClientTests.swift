@@ -1,8 +1,8 @@
 // Carillon · NativeClientTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
+import Core
+import Support
 import Testing
 
 /// What a client of the native dialect says, and what comes of it.

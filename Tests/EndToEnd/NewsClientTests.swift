@@ -1,10 +1,10 @@
 // Carillon · NewsClientTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
+import Clients
+import Core
+import Support
 import Testing
-import Transfer
 
 /// The news app's client against `/device-token`.
 @Suite(.serialized, .timeLimit(.minutes(10)))

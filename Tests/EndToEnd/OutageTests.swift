@@ -1,12 +1,10 @@
 // Carillon · OutageTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
-import Redis
+import Clients
+import Core
+import Support
 import Testing
-import Transfer
 
 /// Redis and PostgreSQL stall, die and come back; nothing accepted is lost and work resumes by itself.
 @Suite(.serialized, .timeLimit(.minutes(10)))

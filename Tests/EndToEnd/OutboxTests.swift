@@ -1,13 +1,11 @@
 // Carillon · OutboxTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import Redis
+import Support
 import Testing
-import Transfer
 
 /// What an app enqueues in its own transaction is notified with its commit, and once.
 @Suite(.serialized, .timeLimit(.minutes(10)))

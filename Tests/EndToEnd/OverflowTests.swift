@@ -1,13 +1,11 @@
 // Carillon · OverflowTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import Redis
+import Support
 import Testing
-import Transfer
 
 /// One organisation's flood does not delay the others, and none of it is lost.
 @Suite(.serialized, .timeLimit(.minutes(10)))

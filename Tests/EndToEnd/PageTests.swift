@@ -1,8 +1,8 @@
 // Carillon · PageTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
 import Foundation
+import Support
 import Testing
 
 /// What the pages tell a developer to run.

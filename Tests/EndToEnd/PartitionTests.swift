@@ -1,16 +1,14 @@
 // Carillon · PartitionTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Glibc
-import JSON
-import Model
-import Redis
-import Services
-import Streams
+import HTTP
+import Storage
+import Support
 import Synchronization
 import Testing
-import Transfer
 
 /// Gateways that are cut off from Redis, in whole or by half: open sockets lose nothing.
 @Suite(.serialized, .timeLimit(.minutes(10)))

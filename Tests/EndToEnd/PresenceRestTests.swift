@@ -1,12 +1,11 @@
 // Carillon · PresenceRestTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Model
-import Services
+import Clients
+import Core
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// Presence as admins see it.
 @Suite(.serialized, .timeLimit(.minutes(10)))

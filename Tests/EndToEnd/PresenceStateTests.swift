@@ -1,13 +1,12 @@
 // Carillon · PresenceStateTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Redis
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// Who is said to be there, and how.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,14 +1,13 @@
 // Carillon · ProjectTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import Model
-import Postgres
-import ProviderSandbox
-import Streams
+import Sandbox
+import Storage
+import Support
 import Testing
-import Transfer
 
 /// Apps of two Firebase projects: whose credentials they use, and who waits for whose quota.
 @Suite(.serialized, .timeLimit(.minutes(10)))

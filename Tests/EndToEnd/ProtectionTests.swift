@@ -1,13 +1,12 @@
 // Carillon · ProtectionTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Redis
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// What the gateway's listener refuses, and what it says about it.
 @Suite(.serialized, .timeLimit(.minutes(10)))

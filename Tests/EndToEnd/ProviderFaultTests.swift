@@ -1,11 +1,11 @@
 // Carillon · ProviderFaultTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import ProviderSandbox
+import Sandbox
+import Support
 import Testing
 
 /// What goes wrong between the dispatcher and a provider, from the job to the log.

@@ -1,18 +1,15 @@
 // Carillon · ProviderTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Model
-import Postgres
-import ProviderSandbox
+import HTTP
 import Providers
-import Redis
-import Services
-import Streams
+import Sandbox
+import Storage
+import Support
 import Testing
-import Transfer
 
 /// What stands around the providers: who they are, apps, breakers, rates, unknown outcomes, test sends.
 @Suite(.serialized, .timeLimit(.minutes(10)))

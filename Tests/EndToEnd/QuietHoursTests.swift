@@ -1,16 +1,13 @@
 // Carillon · QuietHoursTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Model
-import Postgres
-import ProviderSandbox
-import Redis
-import Services
+import HTTP
+import Sandbox
+import Support
 import Testing
-import Transfer
 
 /// Quiet hours, caps, idle users and switches, through both programs.
 @Suite(.serialized, .timeLimit(.minutes(10)))

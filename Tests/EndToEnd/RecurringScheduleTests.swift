@@ -1,14 +1,12 @@
 // Carillon · RecurringScheduleTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Model
-import Postgres
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// What recurs fires each time once, by the clocks of its zone.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,12 +1,10 @@
 // Carillon · RetentionTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
-import Redis
+import Clients
+import Core
+import Support
 import Testing
-import Transfer
 
 /// What has been kept long enough goes, is told, and leaves the counts right.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,15 +1,13 @@
 // Carillon · RetractionTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Model
-import Postgres
-import ProviderSandbox
-import Services
+import HTTP
+import Sandbox
+import Support
 import Testing
-import Transfer
 
 /// What is read on one device is taken off the others' screens.
 @Suite(.serialized, .timeLimit(.minutes(10)))

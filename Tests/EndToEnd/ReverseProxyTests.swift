@@ -1,11 +1,11 @@
 // Carillon · ReverseProxyTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
+import Support
 import Testing
-import Transfer
 
 /// The examples of `deploy/proxy` lead every kind of client to two gateways side by side.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,9 +1,9 @@
 // Carillon · SandboxClientTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import ProviderSandbox
+import Core
+import Sandbox
+import Support
 import Testing
 
 /// Libraries of others that talk to Google and Apple find nothing strange in the sandbox that our own requests are tried on.

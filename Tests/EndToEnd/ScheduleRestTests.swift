@@ -1,13 +1,12 @@
 // Carillon · ScheduleRestTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// `/v1/schedules`, and the commands that show the same.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,15 +1,12 @@
 // Carillon · ScheduleScenarioTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Model
-import Postgres
-import ProviderSandbox
-import Redis
-import Services
+import Clients
+import Core
+import HTTP
+import Sandbox
+import Support
 import Testing
-import Transfer
 
 /// What each of the five systems' documents has done at set times, through the programs and the catalog that is shipped.
 @Suite(.serialized, .timeLimit(.minutes(10)))

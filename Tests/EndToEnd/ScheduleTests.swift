@@ -1,15 +1,12 @@
 // Carillon · ScheduleTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Model
-import Postgres
-import Redis
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// Jobs that are due later reach their users then, once, whoever fires them.
 @Suite(.serialized, .timeLimit(.minutes(10)))

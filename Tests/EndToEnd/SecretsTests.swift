@@ -1,11 +1,11 @@
 // Carillon · SecretsTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
+import Support
 import Testing
-import Transfer
 
 /// Nothing that lets a caller in is written down.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,11 +1,11 @@
 // Carillon · SettingsRestTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Services
+import Clients
+import Core
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// Devices, preferences and settings over REST.
 @Suite(.serialized, .timeLimit(.minutes(10)))

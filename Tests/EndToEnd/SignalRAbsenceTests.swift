@@ -1,11 +1,11 @@
 // Carillon · SignalRAbsenceTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
 import Glibc
-import JSON
-import Redis
+import Support
 import Testing
 
 /// What SignalR clients get that were away for a while and say nothing of what they have.

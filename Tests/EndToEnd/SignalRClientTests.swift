@@ -1,12 +1,12 @@
 // Carillon · SignalRClientTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
 import Glibc
-import JSON
+import Support
 import Testing
-import Transfer
 
 /// Clients that others wrote: signalrcore and pysignalr, from `CARILLON_TEST_PYTHON` or the `python3` of PATH.
 ///
@@ -37,7 +37,7 @@ struct SignalRClientTests {
         async throws -> ChildProcess
     {
         // Tests/EndToEnd/SignalRClientTests.swift, so the clients are in the folder beside this one.
-        let folder = URL(fileURLWithPath: #filePath).appendingPathComponent("../../Clients").standardized
+        let folder = URL(fileURLWithPath: #filePath).appendingPathComponent("../../Programs").standardized
         let program = folder.appendingPathComponent(client[0]).path
         return try await ChildProcess.spawn(
             Self.python,

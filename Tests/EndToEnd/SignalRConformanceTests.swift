@@ -1,11 +1,11 @@
 // Carillon · SignalRConformanceTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Core
 import Foundation
-import JSON
 import NIOCore
 import NIOPosix
+import Support
 import Testing
 
 /// The conformance program's `/hub` and `/echo`, byte by byte.

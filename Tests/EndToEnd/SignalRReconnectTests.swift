@@ -1,9 +1,9 @@
 // Carillon · SignalRReconnectTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Core
 import Foundation
-import JSON
+import Support
 import Testing
 
 /// Stateful reconnect: a connection goes on over another WebSocket, without loss or repetition.

@@ -1,11 +1,11 @@
 // Carillon · SignalRTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
+import Support
 import Testing
-import Transfer
 
 /// The notification hub over WebSockets.
 @Suite(.serialized, .timeLimit(.minutes(10)))

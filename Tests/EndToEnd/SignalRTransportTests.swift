@@ -1,12 +1,12 @@
 // Carillon · SignalRTransportTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// The notification hub over Server-Sent Events and long polling.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,14 +1,12 @@
 // Carillon · SimulationTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import Redis
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// What a simulation says is what the job would do.
 @Suite(.serialized, .timeLimit(.minutes(10)))

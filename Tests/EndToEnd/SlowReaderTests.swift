@@ -1,11 +1,10 @@
 // Carillon · SlowReaderTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Redis
+import Clients
+import Core
+import Support
 import Testing
-import Transfer
 
 /// Clients of the other dialects that take less than they are sent, or ask for more than can be answered.
 @Suite(.serialized, .timeLimit(.minutes(10)))

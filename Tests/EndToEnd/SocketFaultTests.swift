@@ -1,13 +1,12 @@
 // Carillon · SocketFaultTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Redis
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// Clients that misbehave are closed with the right code, and harm nobody else.
 @Suite(.serialized, .timeLimit(.minutes(10)))

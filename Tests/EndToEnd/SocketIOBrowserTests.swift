@@ -1,11 +1,10 @@
 // Carillon · SocketIOBrowserTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Browser
-import Fixtures
+import Core
 import Foundation
 import Glibc
-import JSON
+import Support
 import Testing
 
 private enum ScriptClient {

@@ -1,9 +1,9 @@
 // Carillon · SocketIOClientTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Core
 import Glibc
-import JSON
+import Support
 import Testing
 
 /// python-socketio, unmodified, against `/socket.io/`.

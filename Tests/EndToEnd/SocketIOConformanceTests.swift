@@ -1,7 +1,7 @@
 // Carillon · SocketIOConformanceTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Support
 import Testing
 
 /// The cases of the protocols' own test suites, against the program `conformance`.

@@ -1,11 +1,10 @@
 // Carillon · SocketIOProtocolTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
+import Clients
+import Core
+import Support
 import Testing
-import Transfer
 
 /// `/socket.io/` by a client that can do what libraries never do.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,9 +1,9 @@
 // Carillon · StopTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
 import Foundation
-import Redis
+import Support
 import Testing
 
 /// SIGTERM finishes what was taken and takes no more.

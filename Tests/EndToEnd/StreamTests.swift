@@ -1,14 +1,12 @@
 // Carillon · StreamTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import Redis
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// Server-Sent Events: the inbox version is the event's id, so that a client resumes without loss or repetition.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,11 +1,10 @@
 // Carillon · SweepTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import Redis
+import Support
 import Testing
 
 /// What PostgreSQL has is sent even if Redis has forgotten it.

@@ -1,12 +1,11 @@
 // Carillon · SystemScenarioTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
-import ProviderSandbox
+import Clients
+import Core
+import Sandbox
+import Support
 import Testing
-import Transfer
 
 /// What each of the five systems' documents says of its types, through the programs and the catalog that is shipped.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,10 +1,10 @@
 // Carillon · TaskClientTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
+import Clients
+import Core
+import Support
 import Testing
-import Transfer
 
 /// The household-task app's client against `/api/push/apns/`, `/api/push/gcm/` and `/api/push/test/`.
 @Suite(.serialized, .timeLimit(.minutes(10)))

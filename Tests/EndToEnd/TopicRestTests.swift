@@ -1,12 +1,11 @@
 // Carillon · TopicRestTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
-import Services
+import Clients
+import Core
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// Subscriptions over REST.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,9 +1,8 @@
 // Carillon · TourTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Browser
-import Fixtures
 import Foundation
+import Support
 import Testing
 
 /// The tour of the README, step by step.

@@ -1,15 +1,13 @@
 // Carillon · TracingTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import ProviderSandbox
-import Redis
-import Services
+import HTTP
+import Sandbox
+import Support
 import Testing
-import Transfer
 
 /// A job's trace context arrives at the provider, with a collector and without.
 @Suite(.serialized, .timeLimit(.minutes(10)))

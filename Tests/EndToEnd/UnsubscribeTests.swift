@@ -1,12 +1,10 @@
 // Carillon · UnsubscribeTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Model
-import Postgres
+import Clients
+import Core
+import Support
 import Testing
-import Transfer
 
 /// One-click unsubscribe, as mail programs and people do it.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,15 +1,12 @@
 // Carillon · UserRestTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Model
-import Postgres
-import Redis
-import Services
-import Streams
+import Clients
+import Core
+import HTTP
+import Storage
+import Support
 import Testing
-import Transfer
 
 /// Users as services see them: everything at once in, everything out, everything gone.
 @Suite(.serialized, .timeLimit(.minutes(10)))

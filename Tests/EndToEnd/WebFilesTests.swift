@@ -1,11 +1,11 @@
 // Carillon · WebFilesTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Services
+import Clients
+import Core
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// What the gateway serves to browsers, before one of them runs it.
 @Suite(.serialized, .timeLimit(.minutes(10)))

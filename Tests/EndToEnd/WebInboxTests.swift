@@ -1,13 +1,12 @@
 // Carillon · WebInboxTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Browser
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Services
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// The inbox in a real browser, on the real stack.
 @Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))

@@ -1,13 +1,11 @@
 // Carillon · WebOperatorTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Browser
-import Fixtures
-import JSON
-import Postgres
-import Services
+import Clients
+import Core
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// The operator's page in a real browser, on the real stack.
 @Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))

@@ -1,14 +1,13 @@
 // Carillon · WebPushTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import Crypto
-import Fixtures
 import Foundation
-import JSON
-import Postgres
-import ProviderSandbox
+import Sandbox
+import Support
 import Testing
-import Transfer
 
 /// Browsers get what is theirs, encrypted for them alone, and nothing leads into our own networks.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,12 +1,11 @@
 // Carillon · WebhookProviderTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
-import ProviderSandbox
+import Clients
+import Core
+import Sandbox
+import Support
 import Testing
-import Transfer
 
 /// Notifications for a program of the app's own, told by HTTP.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -1,15 +1,13 @@
 // Carillon · WebhookTests.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Postgres
-import ProviderSandbox
-import Redis
-import Services
+import HTTP
+import Sandbox
+import Support
 import Testing
-import Transfer
 
 /// Apps without a Redis client are told over HTTP, signed, again and again, and each on its own.
 @Suite(.serialized, .timeLimit(.minutes(10)))

@@ -16,7 +16,7 @@ struct ArchitectureDocument {
 
     init() throws {
         let lines = try House.text("docs/architecture.md").split(separator: "\n", omittingEmptySubsequences: false)
-        let first = try #require(lines.firstIndex(of: "## Rooms"))
+        let first = try #require(lines.firstIndex(of: "## Modules"))
         var entries: [Entry] = []
         for (index, line) in lines.enumerated() where index > first {
             guard let match = line.wholeMatch(of: #/- (\w+)(?: → (.+))?/#) else { continue }

@@ -7,7 +7,7 @@
 # CARILLON_TEST_PYTHON. Without python3 or a package index it warns, and tests skip these clients.
 # With CI=true it fails instead, because nobody reads the skips of a green run.
 install_clients() {
-    local folder=$1 list=Tests/Clients/requirements.txt
+    local folder=$1 list=Tests/Programs/requirements.txt
     [[ -z ${CARILLON_TEST_PYTHON:-} ]] || return 0
     if ! cmp -s "$list" "$folder/requirements.txt"; then
         heading "Installing third-party clients"

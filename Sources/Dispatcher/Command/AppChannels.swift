@@ -1,11 +1,11 @@
 // Carillon · AppChannels.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import FoundationEssentials
 import Logging
-import Model
+import Operations
 import Providers
-import Settings
 import Synchronization
 
 /// Makes the ways to providers out of the apps' settings, and makes them anew when their files change.

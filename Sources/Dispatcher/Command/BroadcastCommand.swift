@@ -2,12 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Console
+import Core
 import Foundation
-import JSON
-import Model
-import Stores
-import Telemetry
+import Operations
+import Storage
 
 /// `dispatcher broadcast`.
 struct BroadcastCommand: AsyncParsableCommand {

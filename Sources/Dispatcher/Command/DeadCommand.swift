@@ -2,14 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Console
+import Core
 import FoundationEssentials
-import JSON
-import Model
+import Operations
 import Providers
-import Stores
-import Streams
-import Telemetry
+import Storage
 
 /// `dispatcher dead`.
 struct DeadCommand: AsyncParsableCommand {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Console
+import Operations
 
 /// The program `dispatcher`.
 @main

@@ -1,28 +1,20 @@
 // Carillon · DispatcherComposition.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
+import Clients
+import Core
 import FoundationEssentials
 import Hummingbird
 import Logging
 import Metrics
-import Model
 import NIOCore
 import NIOPosix
+import Operations
 import Pipeline
-import Postgres
 import Providers
-import Redis
-import Reload
 import ServiceLifecycle
-import Settings
-import Spans
-import Stores
-import Streams
-import Telemetry
-import Transfer
+import Storage
 import UnixSignals
-import Zones
 
 /// Puts the dispatcher together: the one place that makes clients and services.
 enum DispatcherComposition {

@@ -1,7 +1,7 @@
 // Carillon · DispatcherMetrics.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Telemetry
+import Operations
 
 /// What a dispatcher prints at `/metrics`.
 enum DispatcherMetrics {

@@ -2,17 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Console
-import Doctor
+import Clients
+import Core
 import Logging
-import Model
+import Operations
 import Pipeline
-import Postgres
 import Providers
-import Settings
-import Stores
-import Transfer
-import Zones
+import Storage
 
 /// `dispatcher doctor`.
 struct DoctorCommand: AsyncParsableCommand {

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Console
-import JSON
-import Telemetry
+import Core
+import Operations
 
 /// `dispatcher enqueue`.
 struct EnqueueCommand: AsyncParsableCommand {

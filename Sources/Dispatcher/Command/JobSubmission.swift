@@ -2,12 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Catalog
-import Console
-import Model
+import Core
+import Operations
 import Providers
-import Settings
-import Streams
+import Storage
 
 /// A job from the command line: checked as the dispatcher will do, then appended to its lane's stream.
 struct JobSubmission {

@@ -2,12 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Console
-import Model
-import Redis
-import Settings
-import Streams
-import Telemetry
+import Clients
+import Core
+import Operations
+import Storage
 
 /// `dispatcher lag`.
 struct LagCommand: AsyncParsableCommand {

@@ -1,10 +1,9 @@
 // Carillon · LagReport.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Console
-import JSON
-import Model
-import Streams
+import Core
+import Operations
+import Storage
 
 /// How much waits where, and for how long.
 struct LagReport {

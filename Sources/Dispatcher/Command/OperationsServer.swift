@@ -1,15 +1,14 @@
 // Carillon · OperationsServer.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import CoreMetrics
 import Hummingbird
 import Logging
 import Metrics
 import NIOCore
-import Postgres
-import Redis
+import Operations
 import ServiceLifecycle
-import Telemetry
 
 /// The dispatcher's listener for operators: `/healthz`, `/readyz`, `/metrics`.
 enum OperationsServer {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Stores
-import Telemetry
+import Operations
+import Storage
 
 /// `dispatcher outbox-sql`.
 struct OutboxSQLCommand: AsyncParsableCommand {

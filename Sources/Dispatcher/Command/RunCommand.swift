@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Console
-import Settings
+import Operations
 
 /// `dispatcher run`.
 struct RunCommand: AsyncParsableCommand {

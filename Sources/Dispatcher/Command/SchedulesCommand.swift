@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Console
-import JSON
-import Model
-import Stores
-import Telemetry
+import Core
+import Operations
+import Storage
 
 /// `dispatcher schedules`.
 struct SchedulesCommand: AsyncParsableCommand {

@@ -2,14 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Console
-import JSON
-import Model
-import Redis
-import Settings
-import Stores
-import Streams
-import Telemetry
+import Clients
+import Core
+import Operations
+import Storage
 
 /// `dispatcher send-test`.
 struct SendTestCommand: AsyncParsableCommand {

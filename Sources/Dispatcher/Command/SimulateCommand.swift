@@ -2,21 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Catalog
-import Console
-import Decision
-import Explanation
+import Clients
+import Core
 import Foundation
-import JSON
-import Model
-import Postgres
+import Operations
 import Providers
-import Redis
-import Settings
-import Stores
-import Streams
-import Telemetry
-import Zones
+import Storage
 
 /// `dispatcher simulate`.
 struct SimulateCommand: AsyncParsableCommand {

@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Console
-import Explanation
-import Model
-import Stores
-import Telemetry
+import Core
+import Operations
+import Storage
 
 /// `dispatcher trace`.
 struct TraceCommand: AsyncParsableCommand {

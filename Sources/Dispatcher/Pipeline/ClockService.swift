@@ -1,12 +1,12 @@
 // Carillon · ClockService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
-package import Logging
+import Logging
 import Metrics
-package import Model
 import ServiceLifecycle
-package import Stores
+import Storage
 
 /// Keeps a dispatcher's time with PostgreSQL's; while that is out of reach it goes on by itself.
 package struct ClockService: Service {

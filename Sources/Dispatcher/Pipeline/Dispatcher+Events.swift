@@ -1,12 +1,11 @@
 // Carillon · Dispatcher+Events.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import CoreMetrics
 import Logging
-import Model
-import Redis
-import Stores
-import Streams
+import Storage
 
 /// What upstream apps are told.
 extension Dispatcher {
@@ -14,7 +13,7 @@ extension Dispatcher {
     func event(
         _ kind: LifecycleEvent.Kind,
         of notification: Notification,
-        channel: Channel? = nil,
+        channel: DeliveryChannel? = nil,
         reason: String? = nil
     ) -> [LifecycleEvent] {
         guard self.events.isOn else { return [] }

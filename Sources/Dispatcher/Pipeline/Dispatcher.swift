@@ -1,18 +1,12 @@
 // Carillon · Dispatcher.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Backoff
-package import Catalog
+import Clients
+import Core
 import CoreMetrics
-import Decision
-package import Logging
-package import Model
-package import Postgres
-package import Providers
-package import Redis
-package import Stores
-package import Streams
-package import Zones
+import Logging
+import Providers
+import Storage
 
 /// What every stage of a dispatcher shares.
 package struct Dispatcher: Sendable {

@@ -1,8 +1,8 @@
 // Carillon · LaneBatch.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
-import Streams
+import Core
+import Storage
 
 /// Entries that were taken together from one lane.
 struct LaneBatch: Sendable {

@@ -1,13 +1,11 @@
 // Carillon · LaneReader.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Backoff
+import Clients
+import Core
 import Logging
-import Model
-import Queues
-import Redis
 import ServiceLifecycle
-import Streams
+import Storage
 
 /// Takes batches from one stream and offers them to the workers, until the process shuts down.
 struct LaneReader: Sendable {

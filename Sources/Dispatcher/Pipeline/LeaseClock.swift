@@ -1,8 +1,8 @@
 // Carillon · LeaseClock.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
-import Streams
+import Core
+import Storage
 import Synchronization
 
 /// Knows by this process's own clock whether its lease still holds, so that a process which stood still notices it first.

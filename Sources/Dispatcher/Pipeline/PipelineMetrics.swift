@@ -1,10 +1,10 @@
 // Carillon · PipelineMetrics.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import Metrics
-import Model
-import Redis
-import Stores
+import Storage
 
 /// The dispatcher's metrics, each made once.
 enum PipelineMetrics {

@@ -1,7 +1,7 @@
 // Carillon · SteadyClock.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Core
 import Synchronization
 
 /// The time by which a dispatcher works: PostgreSQL's, carried on by a clock that nobody sets.

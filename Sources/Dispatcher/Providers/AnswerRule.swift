@@ -1,7 +1,7 @@
 // Carillon · AnswerRule.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 
 /// One row of a provider's table of answers: what its word means, and what a person can do about it.
 package struct AnswerRule: Sendable {

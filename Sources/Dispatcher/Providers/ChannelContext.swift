@@ -1,8 +1,8 @@
 // Carillon · ChannelContext.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Logging
-package import Model
+import Core
+import Logging
 
 /// What ways to providers are made with.
 package struct ChannelContext: Sendable {

@@ -1,7 +1,7 @@
 // Carillon · ChannelDirectory.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Core
 import Synchronization
 
 /// The ways to providers that there are now, by provider and app; replaced when credentials change.

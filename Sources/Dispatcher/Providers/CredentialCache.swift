@@ -1,8 +1,8 @@
 // Carillon · CredentialCache.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Logging
-import Model
 
 /// A credential that is made anew before it expires, once however many ask for it.
 ///

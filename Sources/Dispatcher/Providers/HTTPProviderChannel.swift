@@ -1,9 +1,8 @@
 // Carillon · HTTPProviderChannel.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-package import Model
-package import Transfer
+import Clients
+import Core
 
 /// A way to a provider that takes one HTTP request a message.
 package protocol HTTPProviderChannel: ProviderChannel {

@@ -1,8 +1,8 @@
 // Carillon · KeyHash.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Crypto
-import Model
 
 /// A short name for a collapse key that says nothing about it and is the same each time.
 enum KeyHash {

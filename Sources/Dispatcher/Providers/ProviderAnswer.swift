@@ -1,7 +1,7 @@
 // Carillon · ProviderAnswer.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Core
 
 /// What a provider's answer means for the delivery.
 ///

@@ -1,7 +1,7 @@
 // Carillon · ProviderChannel.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Core
 
 /// One way to one provider, with the credentials and the push shape of one app.
 package protocol ProviderChannel: Sendable {

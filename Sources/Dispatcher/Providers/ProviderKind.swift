@@ -1,7 +1,7 @@
 // Carillon · ProviderKind.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Core
 
 /// A kind of provider: how an app's settings become a way to it.
 ///

@@ -1,7 +1,7 @@
 // Carillon · ProviderKinds.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Core
 
 /// The kinds of providers that are built in.
 ///

@@ -1,8 +1,8 @@
 // Carillon · ProviderProbe.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
-import Transfer
+import Clients
+import Core
 
 /// Whether something that a way to a provider needs can be had; nothing is sent to anybody to find out.
 package struct ProviderProbe: Sendable, Equatable {

@@ -1,7 +1,7 @@
 // Carillon · ProviderReply+Advice.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Core
 
 extension ProviderReply {
     /// What refusals and failures of our own ask for; no provider's table has them.

@@ -1,9 +1,8 @@
 // Carillon · PushMessage.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Crypto
-import JSON
-package import Model
 
 /// What a device is to be told, before a provider's form is put on it.
 package struct PushMessage: Sendable {

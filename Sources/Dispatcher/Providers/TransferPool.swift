@@ -1,10 +1,10 @@
 // Carillon · TransferPool.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Logging
-import Model
+import Clients
+import Core
+import Logging
 import Synchronization
-package import Transfer
 
 /// The HTTP clients of the ways to providers: one each for what must not share a connection, a thread or a bound.
 ///

@@ -1,8 +1,8 @@
 // Carillon · TransferPriority+Lane.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
-import Transfer
+import Clients
+import Core
 
 extension TransferPriority {
     /// What is critical waits behind nothing else.

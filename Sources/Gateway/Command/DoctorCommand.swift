@@ -2,17 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Console
-import Doctor
+import Clients
+import Core
 import FoundationEssentials
+import HTTP
 import Logging
-import Model
 import NIOSSL
-import Redis
-import Services
-import Settings
-import Transfer
-import Zones
+import Operations
 
 /// `gateway doctor`.
 struct DoctorCommand: AsyncParsableCommand {

@@ -1,33 +1,21 @@
 // Carillon · GatewayComposition.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import API
-import Catalog
-import Compatibility
+import Clients
+import Core
 import FoundationEssentials
+import HTTP
 import Hummingbird
 import HummingbirdCore
 import Logging
 import Metrics
-import Model
 import NIOCore
 import NIOPosix
-import Postgres
-import Redis
-import Reload
+import Operations
 import ServiceLifecycle
-import Services
-import Settings
-import SocketIOTransport
 import Sockets
-import Spans
-import Stores
-import Streams
-import Telemetry
-import Transports
+import Storage
 import UnixSignals
-import Web
-import Zones
 
 /// Puts the gateway together: the one place that makes clients and services.
 enum GatewayComposition {

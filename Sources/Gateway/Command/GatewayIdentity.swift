@@ -1,12 +1,12 @@
 // Carillon · GatewayIdentity.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import FoundationEssentials
+import HTTP
 import Logging
-import Model
-import Services
-import Settings
-import Transfer
+import Operations
 
 /// The configuration of identity, checked, and the parts that are made of it.
 struct GatewayIdentity {

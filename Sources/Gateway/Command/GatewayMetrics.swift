@@ -1,7 +1,7 @@
 // Carillon · GatewayMetrics.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Telemetry
+import Operations
 
 /// What a gateway prints at `/metrics`.
 enum GatewayMetrics {

@@ -1,11 +1,10 @@
 // Carillon · GatewayProtection.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Services
-import Settings
+import HTTP
+import Operations
 import Sockets
-import Streams
-import Transports
+import Storage
 
 /// The configuration of protection, checked, and the parts that are made of it.
 struct GatewayProtection {

@@ -1,21 +1,14 @@
 // Carillon · ImportCommand.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import API
 import ArgumentParser
-import Catalog
-import Console
+import Clients
+import Core
 import FoundationEssentials
 import Glibc
-import JSON
-import Model
-import Postgres
-import Redis
-import Services
-import Settings
-import Stores
-import Streams
-import Telemetry
+import HTTP
+import Operations
+import Storage
 
 /// `gateway import`.
 struct ImportCommand: AsyncParsableCommand {

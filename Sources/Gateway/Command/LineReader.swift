@@ -1,8 +1,8 @@
 // Carillon · LineReader.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import API
 import Glibc
+import HTTP
 
 /// Reads a file line by line, in pieces of bounded size.
 struct LineReader {

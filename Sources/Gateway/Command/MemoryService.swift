@@ -1,9 +1,9 @@
 // Carillon · MemoryService.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import CLinux
+import Clients
 import ServiceLifecycle
-import Transports
+import Sockets
 
 /// Returns freed memory to the system after a flood of requests.
 ///
@@ -18,7 +18,7 @@ struct MemoryService: Service {
         await cancelWhenGracefulShutdown {
             // Connections free their buffers shortly after the count falls, so poll it.
             while (try? await Task.sleep(for: Self.interval)) != nil {
-                if self.bodies.hasEbbed() { malloc_trim(0) }
+                if self.bodies.hasEbbed() { Heap.trim() }
             }
         }
     }

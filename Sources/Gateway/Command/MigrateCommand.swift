@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Console
-import JSON
+import Core
 import Logging
-import Stores
-import Telemetry
+import Operations
+import Storage
 
 /// `gateway migrate`.
 struct MigrateCommand: AsyncParsableCommand {

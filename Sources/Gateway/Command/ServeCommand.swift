@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Console
 import Glibc
-import Settings
+import Operations
 
 /// `gateway serve`.
 struct ServeCommand: AsyncParsableCommand {

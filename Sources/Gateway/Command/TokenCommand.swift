@@ -2,13 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Console
+import Core
 import FoundationEssentials
-import JSON
-import Model
-import Services
-import Settings
-import Telemetry
+import HTTP
+import Operations
 
 /// `gateway token`.
 struct TokenCommand: AsyncParsableCommand {

@@ -1,9 +1,9 @@
 // Carillon · ZoneRefreshService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Logging
 import ServiceLifecycle
-import Zones
 
 /// Looks whether the machine's time-zone data has changed, so that what a gateway simulates goes by the law of now.
 struct ZoneRefreshService: Service {

@@ -1,7 +1,7 @@
 // Carillon · InboxSnapshot.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Core
 
 /// What a client needs to be up to date with an inbox.
 package struct InboxSnapshot: Sendable {

@@ -1,7 +1,7 @@
 // Carillon · SocketBackend.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Core
 
 /// A proof that a client has a notification.
 package struct ReceiptProof: Sendable, Equatable {

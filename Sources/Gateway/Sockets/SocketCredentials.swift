@@ -1,7 +1,7 @@
 // Carillon · SocketCredentials.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import NIOHTTP1
+import NIOHTTP1
 
 /// What the request for a socket or a stream carries that may say who sends it.
 ///

@@ -1,7 +1,7 @@
 // Carillon · SocketIdentity.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Core
 
 /// Whom a socket speaks for, and until when.
 package struct SocketIdentity: Sendable, Equatable {

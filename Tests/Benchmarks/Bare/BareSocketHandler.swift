@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import NIOCore
-import Streams
+import Storage
 
 /// The sockets of the bare server by user; confined to its event loop.
 final class BareRoster {

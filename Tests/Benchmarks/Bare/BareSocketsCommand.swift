@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Foundation
 import NIOCore
 import NIOPosix
-import Redis
-import Streams
+import Storage
 
 /// The yardstick of sockets: plain NIO channels on one event loop, which get the same messages through the same Redis
 /// client as a gateway and write them as they are.

@@ -1,8 +1,8 @@
 // Carillon · EveryRule.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Foundation
-import Postgres
 
 /// A type and users for whom every rule has something to look at, and none holds anything back: a template in the user's
 /// language, a cap, a preference, and quiet hours that are not now.

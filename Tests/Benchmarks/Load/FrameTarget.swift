@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import NIOPosix
-import Redis
-import Streams
+import Storage
 import Synchronization
 
 /// A server with sockets that get what is published on its channel: a gateway, or the bare server beside it.

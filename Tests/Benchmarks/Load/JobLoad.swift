@@ -1,8 +1,8 @@
 // Carillon · JobLoad.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Foundation
-import Redis
 
 /// Appends jobs as an upstream app would.
 struct JobLoad: Sendable {

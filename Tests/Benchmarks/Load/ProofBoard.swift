@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
+import Core
 import Foundation
-import Model
-import Redis
-import Streams
+import Storage
 
 /// What waits for its proof in Redis, as a dispatcher would have put it there.
 struct ProofBoard: Sendable {

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
+import Core
 import Foundation
-import Model
-import Redis
-import Streams
+import Storage
 import Synchronization
 
 /// Frames for random users of one server.

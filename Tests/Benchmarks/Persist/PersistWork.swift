@@ -1,14 +1,14 @@
 // Carillon · PersistWork.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import Foundation
-import Model
-import Postgres
-import Stores
+import Storage
 
 /// The batches that all contenders of `persist` store.
 struct PersistWork: Sendable {
-    let batches: [[Model.Notification]]
+    let batches: [[Core.Notification]]
 
     /// - Parameters:
     ///   - rows: how many notifications.
@@ -16,7 +16,7 @@ struct PersistWork: Sendable {
     ///   - batchSize: how many rows one transaction has.
     init(rows: Int, users: Int, batchSize: Int = 256) {
         let now = Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
-        var batches: [[Model.Notification]] = []
+        var batches: [[Core.Notification]] = []
         var number = 0
         while number < rows {
             batches.append(
@@ -29,14 +29,14 @@ struct PersistWork: Sendable {
         self.batches = batches
     }
 
-    private static func notification(_ number: Int, user: String, now: Timestamp) -> Model.Notification {
+    private static func notification(_ number: Int, user: String, now: Timestamp) -> Core.Notification {
         // Fifteen a millisecond, in order, as a busy stream's entries are.
         let milliseconds = UInt64(now.milliseconds) + UInt64(number / 15)
         let id = NotificationID(
             high: milliseconds << 16 | 0x8000 | UInt64.random(in: 0...0x0FFF),
             low: 0x8000_0000_0000_0000 | UInt64.random(in: 0...0x3FFF_FFFF_FFFF_FFFF)
         )
-        var notification = Model.Notification(id: id, user: user, type: "payment_received", createdAt: now)
+        var notification = Core.Notification(id: id, user: user, type: "payment_received", createdAt: now)
         notification.jobEntry = "carillon:jobs:critical/\(milliseconds)-\(number % 15)"
         notification.severity = .alert
         notification.delivery = .push
@@ -79,14 +79,14 @@ struct PersistWork: Sendable {
     /// Each batch as a plain insert.
     var plainInserts: some Sequence<PostgresStatement> { self.batches.lazy.map { Self.plainInsert(of: $0) } }
 
-    private static func plainInsert(of batch: [Model.Notification]) -> PostgresStatement {
+    private static func plainInsert(of batch: [Core.Notification]) -> PostgresStatement {
         // The last of the store's statements has the columns first.
         let columns = NotificationStore.statements(for: batch, areRepeats: false).last?.parameters.prefix(25) ?? []
         return PostgresStatement(Self.plainInsert, Array(columns))
     }
 
     /// The file's form stands in `Yardsticks/persist.c`.
-    private func write(to path: String, _ statements: ([Model.Notification]) -> [PostgresStatement]) throws {
+    private func write(to path: String, _ statements: ([Core.Notification]) -> [PostgresStatement]) throws {
         guard FileManager.default.createFile(atPath: path, contents: nil),
             let file = FileHandle(forWritingAtPath: path)
         else { throw CocoaError(.fileWriteUnknown) }

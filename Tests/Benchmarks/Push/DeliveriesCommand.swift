@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Core
 import Foundation
-import Model
 
 /// Pushes a second from the deliveries stream to a provider's answer and the record of it.
 struct DeliveriesCommand: AsyncParsableCommand {

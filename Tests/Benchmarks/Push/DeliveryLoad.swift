@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
+import Core
 import Foundation
-import Model
-import Postgres
-import Redis
-import Streams
+import Storage
 
 /// Deliveries of one provider, stored as the first stage would have and appended to its stream.
 struct DeliveryLoad {

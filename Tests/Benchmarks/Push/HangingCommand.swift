@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Core
 import Foundation
-import Model
 
 /// What one provider that hangs takes from another.
 struct HangingCommand: AsyncParsableCommand {

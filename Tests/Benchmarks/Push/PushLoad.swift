@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Foundation
-import Postgres
 
 /// Jobs for offline users, from XADD to a provider's answer and to the record of it.
 struct PushLoad: ParsableArguments {

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
+import Core
 import Crypto
 import Foundation
-import Model
-import WebPushEncryption
 
 /// Messages encrypted a second, and jobs a second from XADD to browsers' push service, for users who are offline.
 struct WebPushCommand: AsyncParsableCommand {

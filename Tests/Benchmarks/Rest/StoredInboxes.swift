@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Postgres
+import Clients
 
 /// Inboxes that are filled by SQL: notifications of several types, every other one read, spread over some months.
 struct StoredInboxes {

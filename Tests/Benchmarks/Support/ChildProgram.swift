@@ -1,8 +1,8 @@
 // Carillon · ChildProgram.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
 import Foundation
+import Support
 import Synchronization
 
 /// A program that a benchmark runs beside itself, with what it prints in a file.

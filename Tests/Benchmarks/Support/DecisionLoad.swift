@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Core
 import Crypto
-import Decision
 import Foundation
-import Model
-import Zones
 
 /// The pure rules in a loop, on one thread.
 struct DecisionLoad {

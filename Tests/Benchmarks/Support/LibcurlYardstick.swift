@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Foundation
-import Transfer
 
 /// Debian's nghttpd, and `Yardsticks/transfer.c` that asks it as fast as a plain C program on libcurl can.
 final class LibcurlYardstick {

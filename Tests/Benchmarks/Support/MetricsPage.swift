@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Foundation
-import Transfer
 
 /// What a service prints at `/metrics`.
 struct MetricsPage {

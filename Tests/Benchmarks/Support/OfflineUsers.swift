@@ -1,7 +1,7 @@
 // Carillon · OfflineUsers.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Postgres
+import Clients
 
 /// Users with one device each.
 enum OfflineUsers {

@@ -1,8 +1,8 @@
 // Carillon · ScratchDatabase.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Postgres
-import Stores
+import Clients
+import Storage
 
 /// A database of a benchmark's own beside that of `DATABASE_URL`, with the tables in it.
 struct ScratchDatabase {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Clients
 import Foundation
-import Redis
 
 /// An empty database of a benchmark's own on the server of `REDIS_URL`.
 struct ScratchRedis {

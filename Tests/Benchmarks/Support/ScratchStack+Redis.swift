@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
-import Redis
+import Clients
 
 /// What the services of a stack have in Redis.
 extension ScratchStack {

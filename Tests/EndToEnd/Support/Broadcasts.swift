@@ -1,11 +1,10 @@
 // Carillon · Broadcasts.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
-import Services
-import Transfer
+import Clients
+import Core
+import HTTP
+import Support
 
 /// What tests of broadcasts ask of a gateway.
 enum Broadcasts {

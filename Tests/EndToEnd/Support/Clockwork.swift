@@ -1,21 +1,17 @@
 // Carillon · Clockwork.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
-import Fixtures
+import Clients
+import Core
 import Foundation
 import Logging
-import Model
 import Pipeline
-import Postgres
 import Providers
-import Redis
 import ServiceLifecycle
-import Stores
-import Streams
+import Storage
+import Support
 import Synchronization
 import Testing
-import Zones
 
 /// A dispatcher inside of the test whose clock is set by hand: it takes what is due, beside the program, which sends.
 final class Clockwork: Sendable {

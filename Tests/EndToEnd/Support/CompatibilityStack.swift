@@ -1,9 +1,9 @@
 // Carillon · CompatibilityStack.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Transfer
+import Clients
+import Core
+import Support
 
 extension Stack {
     /// Starts both programs.

@@ -1,7 +1,7 @@
 // Carillon · EventReader.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Redis
+import Clients
 
 extension Stack {
     /// The events that upstream apps are told, in order, each by its fields; what does not apply is left out.

@@ -1,13 +1,11 @@
 // Carillon · HalfBroadcast.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
-import Redis
-import Services
+import Clients
+import Core
+import HTTP
+import Support
 import Testing
-import Transfer
 
 /// Broadcasts that stand still half-way.
 extension Stack {

@@ -1,9 +1,8 @@
 // Carillon · InboxPage.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Browser
-import Fixtures
-import JSON
+import Core
+import Support
 
 /// The inbox in a browser's tab: what is seen of it, and where hands go.
 struct InboxPage {

@@ -1,8 +1,8 @@
 // Carillon · MachineClock.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
 import Foundation
+import Support
 import Testing
 
 /// The clock of a machine that a test sets: a library between a program and its calls for the time

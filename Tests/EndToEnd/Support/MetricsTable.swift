@@ -1,8 +1,8 @@
 // Carillon · MetricsTable.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
 import Foundation
+import Support
 
 /// The table of metrics in `docs/monitoring.md`.
 struct MetricsTable {

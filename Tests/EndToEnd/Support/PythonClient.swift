@@ -1,12 +1,12 @@
 // Carillon · PythonClient.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Core
 import Foundation
-import JSON
+import Support
 import Synchronization
 
-/// A client in Python, of those in `Tests/Clients`: what it says on its output.
+/// A client in Python, of those in `Tests/Programs`: what it says on its output.
 ///
 /// The interpreter is the one that `CARILLON_TEST_PYTHON` names, or `python3`.
 final class PythonClient: Sendable {
@@ -66,10 +66,10 @@ final class PythonClient: Sendable {
         FileHandle.standardError.write(Data(hint.utf8))
     }
 
-    /// Starts a script of `Tests/Clients`.
+    /// Starts a script of `Tests/Programs`.
     static func start(_ script: String, _ arguments: [String], in directory: String) async throws -> PythonClient {
         // Tests/EndToEnd/Support/PythonClient.swift, so two folders up is Tests.
-        let path = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../Clients/\(script)").standardized
+        let path = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../Programs/\(script)").standardized
             .path
         return PythonClient(
             try await ChildProcess.spawn(

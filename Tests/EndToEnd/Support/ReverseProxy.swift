@@ -1,9 +1,9 @@
 // Carillon · ReverseProxy.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
 import Foundation
-import Transfer
+import Support
 
 /// A reverse proxy that runs one of the examples in `deploy/proxy`, without their TLS, before two gateways.
 struct ReverseProxy {

@@ -1,9 +1,9 @@
 // Carillon · Schedules.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import Foundation
-import Model
-import Postgres
 
 /// What tests of schedules ask.
 enum Schedules {

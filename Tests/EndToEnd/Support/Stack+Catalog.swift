@@ -1,9 +1,9 @@
 // Carillon · Stack+Catalog.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
 import Foundation
-import Postgres
+import Support
 
 extension Stack {
     /// Writes the stack's own catalog, or writes over it, and returns the variable that names it.

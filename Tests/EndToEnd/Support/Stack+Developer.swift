@@ -1,10 +1,10 @@
 // Carillon · Stack+Developer.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
 import Foundation
-import ProviderSandbox
-import Services
+import HTTP
+import Sandbox
+import Support
 
 extension Stack {
     /// The checkout that the tests were built from.

@@ -1,12 +1,10 @@
 // Carillon · Stack+Mail.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Postgres
-import ProviderSandbox
-import Redis
-import Transfer
+import Clients
+import Core
+import Sandbox
+import Support
 
 /// A mail that the sandbox's relay took.
 struct ReceivedMail: Sendable {

@@ -1,12 +1,10 @@
 // Carillon · Stack+Time.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import Model
-import Postgres
-import Redis
-import Transfer
+import Support
 
 extension Stack {
     /// Ten minutes pass for what was stored: whatever has no owner may be handed on again.

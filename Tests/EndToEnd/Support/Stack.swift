@@ -1,19 +1,15 @@
 // Carillon · Stack.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
+import HTTP
 import Logging
-import Model
-import Postgres
-import ProviderSandbox
-import Queues
-import Redis
-import Services
-import Streams
+import Sandbox
+import Storage
+import Support
 import Synchronization
-import Transfer
 
 /// Both programs on real parts: a Redis of its own, a fresh database, the provider sandbox.
 final class Stack: Sendable {

@@ -1,9 +1,9 @@
 // Carillon · TestEngine.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
-import JSON
-import Transfer
+import Clients
+import Core
+import Support
 
 /// A polling client of Engine.IO that says exactly what a test tells it to.
 struct TestEngine: Sendable {

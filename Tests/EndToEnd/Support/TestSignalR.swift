@@ -1,10 +1,10 @@
 // Carillon · TestSignalR.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-import JSON
-import Transfer
+import Support
 
 /// What a SignalR client says and reads, whatever its transport.
 enum TestSignalR {

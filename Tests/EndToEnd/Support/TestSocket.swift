@@ -1,13 +1,12 @@
 // Carillon · TestSocket.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Core
 import Foundation
-import JSON
-import Model
 import NIOCore
 import NIOPosix
 import NIOSSL
+import Support
 import Synchronization
 
 /// A native client with its hands on every byte: it can keep silent, send nonsense, or stop reading.

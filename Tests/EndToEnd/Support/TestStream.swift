@@ -1,12 +1,12 @@
 // Carillon · TestStream.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Core
 import FoundationEssentials
-import JSON
 import NIOCore
 import NIOHTTP1
 import NIOPosix
+import Support
 import Synchronization
 
 /// A client of Server-Sent Events.

@@ -1,9 +1,9 @@
 // Carillon · TripwireProxy.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
 import NIOCore
 import NIOPosix
+import Support
 import Synchronization
 
 /// Stands between a program and a server, and stops or loses what they say.

@@ -1,10 +1,10 @@
 // Carillon · Workbench.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
 import Foundation
-import Services
-import Transfer
+import HTTP
+import Support
 
 /// A checkout as a developer has it after `deploy/up`, in which the commands of pages are run.
 struct Workbench {

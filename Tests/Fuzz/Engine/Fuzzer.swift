@@ -1,7 +1,7 @@
 // Carillon · Fuzzer.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Randomness
+import Support
 
 /// Mutates inputs, runs them, and keeps those that bring about what was not seen before.
 struct Fuzzer {

@@ -1,7 +1,7 @@
 // Carillon · Mutator.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Randomness
+import Support
 
 /// Changes inputs: bits, bytes, cuts, splices, words of a dictionary.
 struct Mutator {

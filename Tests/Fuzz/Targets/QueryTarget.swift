@@ -1,9 +1,7 @@
 // Carillon · QueryTarget.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Query
-import SignalR
-import SocketIO
+import Protocols
 
 /// Queries of requests' targets, which native sockets, REST, Socket.IO and SignalR read alike.
 struct QueryTarget: FuzzTarget {

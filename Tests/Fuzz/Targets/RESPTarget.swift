@@ -1,8 +1,8 @@
 // Carillon · RESPTarget.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import NIOCore
-import Redis
 
 /// Replies of Redis.
 struct RESPTarget: FuzzTarget {

@@ -1,7 +1,7 @@
 // Carillon · SignalRTarget.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import SignalR
+import Protocols
 
 /// Records of SignalR's JSON hub protocol.
 struct SignalRTarget: FuzzTarget {

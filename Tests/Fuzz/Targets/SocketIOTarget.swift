@@ -1,7 +1,7 @@
 // Carillon · SocketIOTarget.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import SocketIO
+import Protocols
 
 /// Engine.IO payloads and packets, Socket.IO packets, and whole sessions over both.
 struct SocketIOTarget: FuzzTarget {

@@ -3,8 +3,8 @@
 
 import Crypto
 import Foundation
+import HTTP
 import Logging
-import Services
 import _CryptoExtras
 
 /// The keys of an issuer that signs whatever it is given; they open nothing anywhere.

@@ -1,8 +1,8 @@
 // Carillon · TokenTarget.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
-import Services
+import Core
+import HTTP
 
 /// Tokens and key sets: an input is a token's text; or, with a line end in it, the header and the claims of one that is
 /// then signed; or, behind a line end at its beginning, a JWKS document.

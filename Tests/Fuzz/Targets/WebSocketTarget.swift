@@ -3,8 +3,8 @@
 
 import NIOCore
 import NIOEmbedded
-import Transports
-import WebSocket
+import Protocols
+import Sockets
 
 /// Frames of clients: the parser, and the handler over a channel that is none.
 struct WebSocketTarget: FuzzTarget {

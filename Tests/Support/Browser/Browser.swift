@@ -1,10 +1,9 @@
 // Carillon · Browser.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Fixtures
+import Clients
+import Core
 import Foundation
-package import JSON
-package import Transfer
 
 /// A real browser without a window, driven over the WebDriver protocol.
 ///

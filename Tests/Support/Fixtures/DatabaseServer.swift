@@ -1,10 +1,10 @@
 // Carillon · DatabaseServer.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Dispatch
 import Foundation
-import Postgres
-import Stores
+import Storage
 
 /// Makes and drops databases on the server that tests share.
 actor DatabaseServer {

@@ -1,9 +1,9 @@
 // Carillon · RedisServer.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Foundation
 import Glibc
-package import Redis
 import Synchronization
 
 /// A Redis of a test's own, which it may stop, kill and start again.

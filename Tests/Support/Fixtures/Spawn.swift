@@ -1,7 +1,7 @@
 // Carillon · Spawn.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Glibc
+import Glibc
 
 /// Starts programs by `posix_spawn`.
 package enum Spawn {

@@ -1,7 +1,7 @@
 // Carillon · TestDatabase.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Postgres
+import Clients
 
 /// A database of a test's own on the server that tests share: `CARILLON_TEST_DATABASE_URL`, or a private one.
 package final class TestDatabase: Sendable {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Foundation
-package import Logging
+import Logging
 
 /// The log of what tests run inside their own process.
 package enum TestLog {

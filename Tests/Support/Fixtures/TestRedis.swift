@@ -1,8 +1,8 @@
 // Carillon · TestRedis.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import NIOPosix
-package import Redis
 
 /// The Redis that tests share: `CARILLON_TEST_REDIS_URL`, or a private one.
 package enum TestRedis {

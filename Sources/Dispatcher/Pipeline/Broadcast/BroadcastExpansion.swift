@@ -1,16 +1,12 @@
 // Carillon · BroadcastExpansion.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
+import Clients
+import Core
 import CoreMetrics
-import JSON
 import Logging
-import Model
-import Postgres
 import Providers
-import Redis
-import Stores
-import Streams
+import Storage
 
 /// Turns broadcasts into notifications, page by page.
 ///

@@ -1,10 +1,10 @@
 // Carillon · BroadcastService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Logging
-import Model
 import ServiceLifecycle
-import Stores
+import Storage
 
 /// Expands, counts and withdraws broadcasts, with all other dispatchers, until the process shuts down.
 package struct BroadcastService: Service {

@@ -1,11 +1,9 @@
 // Carillon · BroadcastWithdrawal.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Logging
-import Model
-import Shapes
-import Stores
-import Streams
+import Storage
 
 /// Takes back what a cancelled broadcast stored and nobody has got yet, in pages that hold few locks for a short time.
 ///

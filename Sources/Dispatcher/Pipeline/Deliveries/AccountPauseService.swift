@@ -1,13 +1,13 @@
 // Carillon · AccountPauseService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import CoreMetrics
 import Logging
-import Model
 import Providers
-import Redis
 import ServiceLifecycle
-import Streams
+import Storage
 
 /// Hears which accounts other dispatchers were asked to leave alone, and tells them of ours.
 package struct AccountPauseService: Service {

@@ -1,10 +1,10 @@
 // Carillon · AccountPauses.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
-import Model
 import Providers
-import Streams
+import Storage
 import Synchronization
 
 /// Until when one provider's accounts are left alone, as this process knows, and how much of that other dispatchers know.

@@ -1,7 +1,7 @@
 // Carillon · BadgeBoard.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 import Synchronization
 
 /// The newest inbox version whose count each device was sent by this process.

@@ -1,7 +1,7 @@
 // Carillon · CircuitBreaker.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 
 /// Whether an app's provider is worth a call: opens when calls fail, and lets single ones probe whether it is back.
 ///

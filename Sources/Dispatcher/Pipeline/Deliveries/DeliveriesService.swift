@@ -1,11 +1,10 @@
 // Carillon · DeliveriesService.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
-import Queues
-package import Redis
+import Clients
+import Core
 import ServiceLifecycle
-import Streams
+import Storage
 
 /// Sends one provider's deliveries until the process shuts down, and finishes what it took.
 package struct DeliveriesService: Service {

@@ -1,11 +1,9 @@
 // Carillon · DeliveryOutcome.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Decision
-import Model
+import Core
 import Providers
-import Stores
-import Streams
+import Storage
 
 /// How one delivery ended, to be recorded with others.
 struct DeliveryOutcome: Sendable {

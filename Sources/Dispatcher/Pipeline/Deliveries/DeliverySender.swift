@@ -1,16 +1,11 @@
 // Carillon · DeliverySender.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
+import Clients
+import Core
 import CoreMetrics
-import Decision
-import JSON
-import Model
-import Postgres
 import Providers
-import Queues
-import Stores
-import Streams
+import Storage
 
 /// Sends a provider's deliveries: looks up what to send, asks the gate, calls the provider.
 struct DeliverySender: Sendable {
@@ -370,7 +365,7 @@ struct DeliverySender: Sendable {
             gateFacts.purpose = work.isRetraction ? .retraction : work.callsForAttention ? .attention : .reach
             gateFacts.releaseAt = self.dispatcher.releaseMoment(of: notification, wishes: facts.wishes, now: now)
         }
-        guard let refusal = Decision.gate(gateFacts, now: now) else { return nil }
+        guard let refusal = Core.gate(gateFacts, now: now) else { return nil }
         if refusal == .quietHours, let moment = gateFacts.releaseAt { return .putOff(until: moment) }
         return .refused(refusal)
     }

@@ -1,16 +1,12 @@
 // Carillon · DeliverySettler.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import CoreMetrics
-import Decision
-import JSON
 import Logging
-import Model
 import Providers
-import Redis
-import Stores
-import Streams
-import Transfer
+import Storage
 
 /// Records outcomes in batches: PostgreSQL first, then retries, what was held back and dead letters, then the acknowledgement.
 struct DeliverySettler: Sendable {

@@ -1,9 +1,9 @@
 // Carillon · DeliverySpan.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
+import Operations
 import Providers
-import Spans
 import Tracing
 
 /// The span of a provider call, for notifications that are in a trace.

@@ -1,10 +1,10 @@
 // Carillon · ProviderHealth.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
 import Logging
 import Metrics
-import Model
 import Providers
 import Synchronization
 

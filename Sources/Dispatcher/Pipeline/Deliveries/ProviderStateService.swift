@@ -1,12 +1,12 @@
 // Carillon · ProviderStateService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Logging
 import Metrics
-package import Model
 import Providers
 import ServiceLifecycle
-import Streams
+import Storage
 
 /// Tells which providers there are, to gateways by Redis; and how the ways to them stand, to admins by Redis, to Prometheus
 /// as gauges.

@@ -1,10 +1,9 @@
 // Carillon · ProviderTally.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 import Providers
-import Stores
-import Streams
+import Storage
 import Synchronization
 
 /// What came of one provider's messages since the process began, by app.

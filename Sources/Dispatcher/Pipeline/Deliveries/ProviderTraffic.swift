@@ -1,7 +1,7 @@
 // Carillon · ProviderTraffic.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 import Providers
 import Synchronization
 

@@ -1,10 +1,10 @@
 // Carillon · RatedTurns.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import Logging
-import Model
-import Redis
-import Streams
+import Storage
 
 /// Turns to send through a provider whose rate is bounded, taken from Redis in lots that last a moment.
 actor RatedTurns {

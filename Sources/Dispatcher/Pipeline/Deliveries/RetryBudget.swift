@@ -1,7 +1,7 @@
 // Carillon · RetryBudget.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 
 /// How many retries may be moved back to a provider's streams.
 ///

@@ -1,8 +1,7 @@
 // Carillon · RetryPolicy.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Backoff
-import Model
+import Core
 
 /// When a delivery that failed for the moment is tried again, by its lane.
 struct RetryPolicy: Sendable, Equatable {

@@ -1,12 +1,12 @@
 // Carillon · RetryService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import Logging
-import Model
 import Providers
-import Redis
 import ServiceLifecycle
-import Streams
+import Storage
 
 /// Moves retries that are due, and what was held back untried, to their streams; any number of dispatchers may do so at once.
 package struct RetryService: Service {

@@ -1,14 +1,12 @@
 // Carillon · TestSendService.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
+import Clients
+import Core
 import Logging
-import Model
 import Providers
-package import Redis
 import ServiceLifecycle
-package import Stores
-import Streams
+import Storage
 
 /// Sends to one device, or to a user's e-mail address, for somebody who waits, and answers with what the provider said.
 ///

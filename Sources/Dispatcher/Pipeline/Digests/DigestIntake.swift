@@ -1,10 +1,9 @@
 // Carillon · DigestIntake.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
+import Core
 import CoreMetrics
-import Model
-import Stores
+import Storage
 
 /// Holds back what belongs into a digest, before it is stored as a notification.
 struct DigestIntake: Sendable {

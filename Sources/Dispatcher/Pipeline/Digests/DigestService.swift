@@ -1,14 +1,11 @@
 // Carillon · DigestService.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
+import Core
 import CoreMetrics
-import Decision
 import Logging
-import Model
 import ServiceLifecycle
-import Stores
-import Streams
+import Storage
 
 /// Flushes digests whose windows are over, each exactly once however many dispatchers there are: the summary's id is made of
 /// the window's.

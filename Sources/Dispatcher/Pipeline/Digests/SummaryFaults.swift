@@ -1,9 +1,9 @@
 // Carillon · SummaryFaults.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
 import Logging
-import Model
 import Synchronization
 
 /// The types whose summaries the catalog's words did not fit: each is told once, however many summaries it makes.

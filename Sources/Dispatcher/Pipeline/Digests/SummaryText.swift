@@ -1,11 +1,8 @@
 // Carillon · SummaryText.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
-import JSON
-import Model
-import Stores
-import Templates
+import Core
+import Storage
 
 /// What a summary says: the catalog's words for its type, or plain ones where it has none.
 struct SummaryText: Sendable, Equatable {

@@ -1,13 +1,11 @@
 // Carillon · FollowUpService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
-import Decision
 import Logging
-import Model
 import ServiceLifecycle
-import Stores
-import Streams
+import Storage
 
 /// Looks again at what was put off when its time has come: the end of quiet hours, an idle user's time to read, an
 /// e-mail's turn.
@@ -136,7 +134,7 @@ package struct FollowUpService: Service {
         let status: NotificationStatus = refusal == .expired ? .expired : rests ? .sent : .suppressed
         plan.mark(notification, status, reason: refusal.rawValue, via: status == .sent ? "inbox" : nil)
         guard self.dispatcher.events.isOn, let told = LifecycleEvent.Kind(ending: status) else { return }
-        let channel: Channel? = status == .sent ? .inApp : nil
+        let channel: DeliveryChannel? = status == .sent ? .inApp : nil
         plan.tell(told, notification, at: self.dispatcher.now(), channel: channel, reason: refusal.rawValue)
     }
 }

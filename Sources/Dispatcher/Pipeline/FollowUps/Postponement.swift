@@ -1,10 +1,9 @@
 // Carillon · Postponement.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
-import Decision
-import Model
-import Stores
+import Storage
 
 /// A notification that is to be looked at again, and when.
 struct Postponement: Sendable {

@@ -1,15 +1,11 @@
 // Carillon · ReleaseSummary.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
+import Clients
+import Core
 import CoreMetrics
-import Decision
-import JSON
-import Model
-import Postgres
 import Providers
-import Stores
-import Streams
+import Storage
 
 /// Pushes what quiet hours held back: one by one, or as one summary where a user would get more than five at once.
 ///

@@ -1,11 +1,10 @@
 // Carillon · DeadLetterOffice.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import CoreMetrics
 import Logging
-import Redis
-import Stores
-import Streams
+import Storage
 
 /// Sets work aside: in PostgreSQL first, then in the dead stream.
 struct DeadLetterOffice: Sendable {

@@ -1,12 +1,9 @@
 // Carillon · JobIntake+Broadcasts.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
-import JSON
-import Model
-import Postgres
-import Stores
-import Streams
+import Clients
+import Core
+import Storage
 
 /// Jobs for a topic's subscribers or for everyone: stored as such, and expanded by ``BroadcastService``.
 extension JobIntake {

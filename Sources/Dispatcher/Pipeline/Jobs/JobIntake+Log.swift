@@ -1,9 +1,9 @@
 // Carillon · JobIntake+Log.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Logging
-import Model
-import Streams
+import Storage
 
 extension JobIntake {
     /// One line a job, by the id and the entry that whoever sent it was told.

@@ -1,8 +1,7 @@
 // Carillon · JobIntake+Twins.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 extension JobIntake {
     /// Leaves out what a batch holds twice: the later of two with the same user, org and job id.

@@ -1,9 +1,8 @@
 // Carillon · JobIntake+Words.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
-import Stores
-import Streams
+import Core
+import Storage
 
 extension JobIntake {
     /// Puts the words in.

@@ -1,15 +1,11 @@
 // Carillon · JobIntake.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
+import Clients
+import Core
 import CoreMetrics
-import Decision
-import JSON
-import Model
-import Postgres
 import Providers
-import Stores
-import Streams
+import Storage
 
 /// The first stage: entries become valid jobs, jobs become stored notifications.
 struct JobIntake: Sendable {

@@ -1,9 +1,9 @@
 // Carillon · JobSpans.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
-import Spans
-import Streams
+import Core
+import Operations
+import Storage
 import Tracing
 
 /// The spans of a batch's jobs, from when they were appended until their notifications are stored.

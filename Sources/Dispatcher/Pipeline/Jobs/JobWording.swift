@@ -1,10 +1,7 @@
 // Carillon · JobWording.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
-import JSON
-import Model
-import Templates
+import Core
 
 /// What one job's notifications say where the catalog says it: texts from templates, buttons by the entity's state.
 ///

@@ -1,11 +1,10 @@
 // Carillon · JobsService.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
-import Queues
-package import Redis
+import Clients
+import Core
 import ServiceLifecycle
-import Streams
+import Storage
 
 /// Takes jobs from the three lanes until the process shuts down, and finishes what it took.
 ///

@@ -1,8 +1,7 @@
 // Carillon · OrgWindow.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 /// How many jobs of each organisation came in the last minute, in steps of five seconds.
 struct OrgWindow {

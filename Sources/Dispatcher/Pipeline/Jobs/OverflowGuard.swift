@@ -1,11 +1,10 @@
 // Carillon · OverflowGuard.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
-import JSON
 import Logging
-import Model
-import Streams
+import Storage
 import Synchronization
 
 /// When jobs of an organisation go to its overflow.

@@ -1,13 +1,12 @@
 // Carillon · OverflowReader.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import CoreMetrics
 import Logging
-import Model
-import Queues
-import Redis
 import ServiceLifecycle
-import Streams
+import Storage
 
 /// Takes a batch of each organisation's overflow in turn, with the weight of the bulk lane.
 struct OverflowReader: Sendable {

@@ -1,9 +1,8 @@
 // Carillon · PreparedJob.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
-import Streams
+import Core
+import Storage
 
 /// A job and the notifications that it asks for.
 struct PreparedJob: Sendable {

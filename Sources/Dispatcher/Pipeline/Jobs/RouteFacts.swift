@@ -1,15 +1,11 @@
 // Carillon · RouteFacts.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
-import Decision
-import JSON
+import Clients
+import Core
 import Logging
-import Model
 import Providers
-import Redis
-import Stores
-import Streams
+import Storage
 
 /// A notification on its way, and how far it has come.
 struct RouteItem: Sendable {

@@ -1,12 +1,8 @@
 // Carillon · RoutePlan.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Decision
-import JSON
-import Model
-import Shapes
-import Stores
-import Streams
+import Core
+import Storage
 
 /// What a batch of decisions comes to: one list for each thing that is done in a batch.
 struct RoutePlan {
@@ -204,7 +200,7 @@ struct RoutePlan {
         _ kind: LifecycleEvent.Kind,
         _ notification: Notification,
         at: Timestamp,
-        channel: Channel? = nil,
+        channel: DeliveryChannel? = nil,
         device: Device? = nil,
         reason: String? = nil
     ) {

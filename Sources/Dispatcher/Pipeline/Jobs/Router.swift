@@ -1,17 +1,12 @@
 // Carillon · Router.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
+import Clients
+import Core
 import CoreMetrics
-import Decision
-import JSON
 import Logging
-import Model
 import Providers
-import Redis
-import Shapes
-import Stores
-import Streams
+import Storage
 
 /// Sends stored notifications on their way: to sockets, to the deliveries streams, or to rest in the inbox.
 struct Router: Sendable {
@@ -150,7 +145,7 @@ struct Router: Sendable {
             case .settle(let status, let reason, let via):
                 plan.mark(notification, status, reason: reason.rawValue, via: via)
                 if self.dispatcher.events.isOn, let kind = LifecycleEvent.Kind(ending: status) {
-                    let channel: Channel? = status == .sent ? .inApp : nil
+                    let channel: DeliveryChannel? = status == .sent ? .inApp : nil
                     plan.tell(kind, notification, at: facts.now, channel: channel, reason: reason.rawValue)
                 }
             case .wait, .store:

@@ -1,10 +1,8 @@
 // Carillon · StoredBatch.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
-import Model
-import Stores
-import Streams
+import Core
+import Storage
 
 /// A batch of jobs after the commit: what is to be fanned out, set aside and acknowledged.
 struct StoredBatch: Sendable {

@@ -1,9 +1,9 @@
 // Carillon · OutboxMetrics.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Metrics
-import Model
-import Stores
+import Storage
 
 /// The metrics of one outbox.
 struct OutboxMetrics: Sendable {

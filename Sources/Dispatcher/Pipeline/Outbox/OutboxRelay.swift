@@ -1,16 +1,12 @@
 // Carillon · OutboxRelay.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
+import Clients
+import Core
 import CoreMetrics
-import JSON
 import Logging
-import Model
-package import Postgres
-import Queues
 import ServiceLifecycle
-import Stores
-import Streams
+import Storage
 
 /// Moves the jobs of one database's outbox to their streams, in the order of their ids within a lane.
 ///

@@ -1,11 +1,11 @@
 // Carillon · ClaimService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
 import Logging
-import Model
 import ServiceLifecycle
-import Streams
+import Storage
 
 /// Takes over the work of dispatchers whose lease is void; and its own whose reply got lost.
 ///

@@ -3,7 +3,7 @@
 
 import Logging
 import ServiceLifecycle
-import Streams
+import Storage
 
 /// Keeps the dispatcher's lease.
 package final class LeaseService: Service {

@@ -1,14 +1,12 @@
 // Carillon · ProofService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import CoreMetrics
-import Decision
 import Logging
-import Model
-import Redis
 import ServiceLifecycle
-import Stores
-import Streams
+import Storage
 
 /// Falls back to push where no socket proved receipt before its deadline, whoever published it.
 package struct ProofService: Service {

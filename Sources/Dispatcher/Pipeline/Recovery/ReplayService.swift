@@ -1,15 +1,13 @@
 // Carillon · ReplayService.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Catalog
+import Clients
+import Core
 import CoreMetrics
 import Logging
-import Model
 import Providers
-import Redis
 import ServiceLifecycle
-import Stores
-import Streams
+import Storage
 
 /// Brings dead letters back to their streams when an operator wants it; any number of dispatchers may do so at once.
 ///

@@ -1,13 +1,12 @@
 // Carillon · SweepService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import CoreMetrics
 import Logging
-import Model
-import Redis
 import ServiceLifecycle
-import Stores
-import Streams
+import Storage
 
 /// Fans out again what was stored and has had no owner for two minutes, and hands on again what a
 /// Redis that went back may have lost, so that even an emptied Redis loses nothing that PostgreSQL

@@ -1,14 +1,12 @@
 // Carillon · RetentionService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import CoreMetrics
 import Logging
-import Model
-import Redis
 import ServiceLifecycle
-import Shapes
-package import Stores
-import Streams
+import Storage
 
 /// Takes away what has been kept long enough, in bounded steps, one dispatcher at a time.
 ///

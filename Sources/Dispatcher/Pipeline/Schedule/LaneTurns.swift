@@ -1,7 +1,7 @@
 // Carillon · LaneTurns.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 
 /// Whose turn it is, where batches are taken from lanes until none has more.
 ///

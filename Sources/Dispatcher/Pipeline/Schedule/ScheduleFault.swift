@@ -1,11 +1,10 @@
 // Carillon · ScheduleFault.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
 import Logging
-import Schedules
-import Stores
-import Zones
+import Storage
 
 /// Why a schedule fires no more.
 struct ScheduleFault: Error, CustomStringConvertible {

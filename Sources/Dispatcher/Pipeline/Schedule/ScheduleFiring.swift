@@ -1,11 +1,9 @@
 // Carillon · ScheduleFiring.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
-import Model
-import Schedules
-import Stores
-import Streams
+import Storage
 
 /// Fires what has come due: each job goes the way of one that was taken from a stream now.
 ///

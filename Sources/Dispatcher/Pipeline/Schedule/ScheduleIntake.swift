@@ -1,14 +1,10 @@
 // Carillon · ScheduleIntake.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
-import JSON
-import Model
-import Schedules
-import Spans
-import Stores
-import Streams
-import Zones
+import Operations
+import Storage
 
 /// Puts jobs that are due later where they wait.
 struct ScheduleIntake: Sendable {

@@ -1,10 +1,10 @@
 // Carillon · ScheduleService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Logging
-import Model
 import ServiceLifecycle
-import Stores
+import Storage
 
 /// Fires jobs that have come due; any number of dispatchers may do so at once, each takes what no other has claimed.
 package struct ScheduleService: Service {

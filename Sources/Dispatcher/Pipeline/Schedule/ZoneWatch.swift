@@ -1,12 +1,10 @@
 // Carillon · ZoneWatch.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Logging
-import Model
-import Schedules
 import ServiceLifecycle
-import Stores
-import Zones
+import Storage
 
 /// Follows the machine's time-zone data: when it changes, moments that depend on it are computed anew.
 struct ZoneWatch: Sendable {

@@ -1,9 +1,8 @@
 // Carillon · WebhookEvent.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
-import Streams
+import Core
+import Storage
 
 /// An event of the stream as webhooks tell it.
 struct WebhookEvent {

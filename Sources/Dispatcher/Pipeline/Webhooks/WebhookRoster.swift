@@ -1,7 +1,7 @@
 // Carillon · WebhookRoster.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 import Synchronization
 
 /// The webhooks that are told of events, as they stood a moment ago.

@@ -1,14 +1,12 @@
 // Carillon · WebhookSender.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Backoff
+import Clients
+import Core
 import CoreMetrics
 import Logging
-import Model
 import Providers
-import Stores
-import Streams
-import Transfer
+import Storage
 
 /// Sends one webhook what waits for it, a request at a time.
 struct WebhookSender: Sendable {

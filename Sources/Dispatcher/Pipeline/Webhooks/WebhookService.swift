@@ -1,14 +1,12 @@
 // Carillon · WebhookService.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
+import Core
 import CoreMetrics
 import Logging
-import Model
-import Queues
 import ServiceLifecycle
-package import Stores
-import Streams
-package import Transfer
+import Storage
 
 /// Tells webhooks what became of notifications: hands each event to the queues of those that want it, and sends what waits
 /// in the queues.

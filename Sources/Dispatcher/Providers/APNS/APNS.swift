@@ -1,7 +1,7 @@
 // Carillon · APNS.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Core
 
 /// Apple's push notification service, with provider tokens.
 package enum APNS: ProviderKind {

@@ -1,8 +1,7 @@
 // Carillon · APNSAnswer.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 /// Reads Apple's answers ("Handling notification responses from APNs").
 package enum APNSAnswer {

@@ -1,8 +1,8 @@
 // Carillon · APNSChannel.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
-import Transfer
+import Clients
+import Core
 
 /// APNs for one key and topic, production and sandbox.
 struct APNSChannel: HTTPProviderChannel {

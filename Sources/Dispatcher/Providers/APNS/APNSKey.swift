@@ -1,9 +1,9 @@
 // Carillon · APNSKey.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Crypto
 import JWTKit
-package import Model
 
 /// Apple's .p8 signing key and the team it belongs to; makes provider tokens.
 package struct APNSKey: Sendable {

@@ -1,8 +1,7 @@
 // Carillon · APNSOverrides.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 /// What a job asks of APNs beyond the common fields, `platform.apns`: short names, whole members of `aps`, and headers.
 struct APNSOverrides {

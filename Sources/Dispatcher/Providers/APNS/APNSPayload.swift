@@ -1,8 +1,7 @@
 // Carillon · APNSPayload.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 extension PushPriority {
     /// As Apple's header has it.

@@ -1,8 +1,7 @@
 // Carillon · APNSRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-package import Model
+import Core
 
 /// Makes requests of Apple's provider API, `POST /3/device/<token>`.
 package struct APNSRequest {

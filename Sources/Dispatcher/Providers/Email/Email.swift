@@ -1,8 +1,8 @@
 // Carillon · Email.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
-import Transfer
+import Clients
+import Core
 
 /// E-mail through a relay, by SMTP.
 package enum Email: ProviderKind {

@@ -1,7 +1,7 @@
 // Carillon · EmailAnswer.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Transfer
+import Clients
 
 /// Reads what a relay says (RFC 5321 section 4.2, RFC 3463).
 package enum EmailAnswer {

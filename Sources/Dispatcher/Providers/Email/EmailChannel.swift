@@ -1,8 +1,8 @@
 // Carillon · EmailChannel.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
-package import Transfer
+import Clients
+import Core
 
 /// E-mail by one relay, from one address.
 package struct EmailChannel: ProviderChannel {

@@ -1,7 +1,7 @@
 // Carillon · EmailDate.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 
 /// Moments as the header of a message has them (RFC 5322 section 3.3).
 enum EmailDate {

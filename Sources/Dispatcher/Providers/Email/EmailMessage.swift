@@ -1,7 +1,7 @@
 // Carillon · EmailMessage.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 
 /// A notification as a whole message: header, and the text both plain and as HTML (RFC 5322, RFC 2045, RFC 2046).
 ///

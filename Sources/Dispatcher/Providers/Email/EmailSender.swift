@@ -1,7 +1,7 @@
 // Carillon · EmailSender.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 
 /// Who mail is from: `notices@example.com` or `Example <notices@example.com>`.
 package struct EmailSender: Sendable, Equatable {

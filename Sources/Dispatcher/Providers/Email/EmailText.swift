@@ -1,8 +1,7 @@
 // Carillon · EmailText.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 /// What an e-mail says: the parts that the job or its template gives, and what is made of the notification for the rest.
 struct EmailText: Sendable, Equatable {

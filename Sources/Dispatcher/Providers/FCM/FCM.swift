@@ -1,7 +1,7 @@
 // Carillon · FCM.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Core
 
 /// Firebase Cloud Messaging, HTTP v1.
 package enum FCM: ProviderKind {

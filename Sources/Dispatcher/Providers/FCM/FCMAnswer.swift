@@ -1,8 +1,7 @@
 // Carillon · FCMAnswer.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 /// Reads FCM's answers (firebase.google.com/docs/cloud-messaging/error-codes).
 package enum FCMAnswer {

@@ -1,8 +1,8 @@
 // Carillon · FCMChannel.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
-import Transfer
+import Clients
+import Core
 
 /// FCM for one project.
 struct FCMChannel: HTTPProviderChannel {

@@ -1,8 +1,7 @@
 // Carillon · FCMOverrides.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 /// What a job asks of FCM beyond the common fields, `platform.fcm`: names of Android's notification, and whole blocks.
 struct FCMOverrides {

@@ -1,8 +1,7 @@
 // Carillon · FCMRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-package import Model
+import Core
 
 /// Makes requests of FCM's HTTP v1 API, `messages:send`.
 package struct FCMRequest {

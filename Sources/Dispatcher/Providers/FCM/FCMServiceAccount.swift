@@ -1,10 +1,9 @@
 // Carillon · FCMServiceAccount.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import FoundationEssentials
-import JSON
 import JWTKit
-package import Model
 
 /// A Google service account: who may send for a project, and how to get an access token (RFC 7523).
 package struct FCMServiceAccount: Sendable {

@@ -1,8 +1,7 @@
 // Carillon · FCMWriter.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 /// Writes a message as FCM's API has it (projects.messages).
 struct FCMWriter {

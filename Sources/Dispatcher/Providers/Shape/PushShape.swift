@@ -1,8 +1,7 @@
 // Carillon · PushShape.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 /// Which data keys the clients of an app read in a push.
 package struct PushShape: Sendable, Equatable {

@@ -1,7 +1,7 @@
 // Carillon · VAPIDTokens.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Core
 import Synchronization
 
 /// The `Authorization` values of one key, made once for each push service.

@@ -1,8 +1,8 @@
 // Carillon · WebPush.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
-import WebPushEncryption
+import Clients
+import Core
 
 /// Web Push: browsers' own push services.
 package enum WebPush: ProviderKind {

@@ -1,8 +1,7 @@
 // Carillon · WebPushAnswer.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 /// Reads push services' answers (RFC 8030 section 5, RFC 8292 section 4.2).
 ///

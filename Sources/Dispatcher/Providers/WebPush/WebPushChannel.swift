@@ -1,9 +1,8 @@
 // Carillon · WebPushChannel.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
-package import Transfer
-package import WebPushEncryption
+import Clients
+import Core
 
 /// Web Push with one key, to whatever services the subscriptions name.
 package struct WebPushChannel: HTTPProviderChannel {

@@ -1,8 +1,7 @@
 // Carillon · WebPushPayload.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 /// What a service worker gets to show, as JSON.
 enum WebPushPayload {

@@ -1,8 +1,7 @@
 // Carillon · WebPushRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 /// Makes requests of push services (RFC 8030).
 enum WebPushRequest {

@@ -1,8 +1,7 @@
 // Carillon · WebhookAnswer.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 /// Reads the answers of an app's own program, which are statuses of HTTP and nothing else.
 package enum WebhookAnswer {

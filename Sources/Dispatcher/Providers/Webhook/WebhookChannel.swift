@@ -1,8 +1,8 @@
 // Carillon · WebhookChannel.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
-import Transfer
+import Clients
+import Core
 
 /// The way to one app's program.
 struct WebhookChannel: HTTPProviderChannel {

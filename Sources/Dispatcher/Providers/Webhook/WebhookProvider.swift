@@ -1,7 +1,7 @@
 // Carillon · WebhookProvider.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Model
+import Core
 
 /// A program of the app's own, which is told by HTTP and takes the notification wherever it likes.
 package enum WebhookProvider: ProviderKind {

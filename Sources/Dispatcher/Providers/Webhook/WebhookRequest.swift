@@ -1,8 +1,7 @@
 // Carillon · WebhookRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 /// Makes requests of an app's own program: the notification as JSON, signed as events are.
 enum WebhookRequest {

@@ -5,7 +5,7 @@ import HummingbirdCore
 import Logging
 import NIOCore
 import NIOSSL
-import Transports
+import Sockets
 
 /// A server channel behind TLS, each connection with the certificate of its moment.
 struct CertificateChannel: HTTPChannelHandler {

@@ -1,9 +1,9 @@
 // Carillon · ServerCertificate.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Logging
 import NIOSSL
-import Redis
 import ServiceLifecycle
 import Synchronization
 import UnixSignals

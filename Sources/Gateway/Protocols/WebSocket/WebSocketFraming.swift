@@ -1,7 +1,7 @@
 // Carillon · WebSocketFraming.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import NIOCore
+import NIOCore
 
 /// Writes a server's frames (RFC 6455 section 5.2): final, unmasked, header and payload in one buffer.
 package enum WebSocketFraming {

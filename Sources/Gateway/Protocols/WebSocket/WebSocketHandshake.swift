@@ -1,7 +1,7 @@
 // Carillon · WebSocketHandshake.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import NIOHTTP1
+import NIOHTTP1
 
 /// The request that opens a WebSocket (RFC 6455 section 4.2).
 package enum WebSocketHandshake {

@@ -1,7 +1,7 @@
 // Carillon · WebSocketParser.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import NIOCore
+import NIOCore
 
 /// Reads the frames of a client (RFC 6455 section 5) and puts messages together.
 ///

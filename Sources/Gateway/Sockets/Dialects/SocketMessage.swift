@@ -1,7 +1,7 @@
 // Carillon · SocketMessage.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 
 /// What a client says, whatever its dialect.
 enum ClientMessage: Equatable {

@@ -1,7 +1,7 @@
 // Carillon · SocketWire.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 import NIOCore
 
 /// A session's words in its client's dialect, over its client's transport; confined to the session's event loop.

@@ -1,8 +1,7 @@
 // Carillon · HubRoster.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
-import Transports
+import Core
 
 /// The sockets that are up on a node.
 struct HubRoster: Sendable {

@@ -1,11 +1,9 @@
 // Carillon · HubShard.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
-import JSON
-import Model
 import NIOCore
-import Transports
 
 /// The sockets of one event loop.
 ///

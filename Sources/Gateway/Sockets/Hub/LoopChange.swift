@@ -1,9 +1,8 @@
 // Carillon · LoopChange.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 import NIOCore
-import SignalRTransport
 
 /// A change on its way to the sockets of one event loop: each dialect's bytes are made once, by the first socket that
 /// needs them.

@@ -1,7 +1,7 @@
 // Carillon · MissTally.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
+import Core
 import Synchronization
 
 /// Finds the users of a batch of changes whom no shard of the node knows.

@@ -1,8 +1,7 @@
 // Carillon · NodeChange.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import JSON
-package import Model
+import Core
 
 /// What a node was told about one user: a change of the inbox or an event.
 package struct NodeChange: Sendable {

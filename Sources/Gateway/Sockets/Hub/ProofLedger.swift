@@ -1,8 +1,8 @@
 // Carillon · ProofLedger.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import DequeModule
-import Model
 
 /// Which notifications of one socket wait for which pong.
 ///

@@ -1,13 +1,11 @@
 // Carillon · SocketHub+Users.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
-import JSON
 import Logging
 import NIOCore
-import Queues
 import Synchronization
-import Transports
 
 /// What concerns all sockets of a user on this node.
 extension SocketHub {

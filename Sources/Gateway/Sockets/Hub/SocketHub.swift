@@ -1,16 +1,12 @@
 // Carillon · SocketHub.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Backoff
+import Core
 import CoreMetrics
-import JSON
-package import Logging
-package import Model
-package import NIOCore
-import Queues
+import Logging
+import NIOCore
 import ServiceLifecycle
 import Synchronization
-import Transports
 
 /// All sockets of a node: a shard for each event loop, and the tasks that talk to the backend for them.
 package final class SocketHub: Service {

@@ -1,7 +1,7 @@
 // Carillon · SocketSession+ClientMessages.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 
 /// What a client asks for.
 extension SocketSession {

@@ -1,8 +1,7 @@
 // Carillon · SocketSession+Tokens.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
+import Core
 
 /// By what a socket speaks for its user.
 extension SocketSession {

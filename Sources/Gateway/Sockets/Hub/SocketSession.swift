@@ -1,8 +1,8 @@
 // Carillon · SocketSession.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
-import Model
 import NIOCore
 
 /// One client's connection to its inbox, whatever its dialect: who it is, what it has, what it is owed.

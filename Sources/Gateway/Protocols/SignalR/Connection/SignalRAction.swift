@@ -1,7 +1,7 @@
 // Carillon · SignalRAction.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import JSON
+import Core
 
 /// What has to be done for a connection, in this order.
 package enum SignalRAction: Sendable, Equatable {

@@ -1,7 +1,7 @@
 // Carillon · SignalRCallQueue.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
+import Core
 
 /// The calls of one client: one invocation runs, the others wait in their order; streams run beside it.
 struct SignalRCallQueue: Sendable {

@@ -1,7 +1,7 @@
 // Carillon · SignalRConnection.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import JSON
+import Core
 
 /// One connection of a client to a hub: bytes and time in, actions out.
 ///

@@ -1,7 +1,7 @@
 // Carillon · SignalRCompletion.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import JSON
+import Core
 
 /// The end of an invocation or of a stream.
 package struct SignalRCompletion: Sendable, Equatable {

@@ -1,7 +1,7 @@
 // Carillon · SignalRDecoder.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
+import Core
 
 /// Reads a record of the JSON hub protocol.
 package enum SignalRDecoder {

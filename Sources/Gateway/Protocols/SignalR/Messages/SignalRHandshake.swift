@@ -1,7 +1,7 @@
 // Carillon · SignalRHandshake.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
+import Core
 
 /// The first record of a connection and its answer.
 package enum SignalRHandshake: Sendable, Equatable {

@@ -1,7 +1,7 @@
 // Carillon · SignalRInvocation.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import JSON
+import Core
 
 /// A call of a method on the other side.
 package struct SignalRInvocation: Sendable, Equatable {

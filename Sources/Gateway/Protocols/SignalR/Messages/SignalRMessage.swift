@@ -1,7 +1,7 @@
 // Carillon · SignalRMessage.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import JSON
+import Core
 
 /// A message of the hub protocol (its specification's types 1 to 9).
 package enum SignalRMessage: Sendable, Equatable {

@@ -1,7 +1,7 @@
 // Carillon · SignalRRecord.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
+import Core
 
 /// A message as bytes, its separator included; encoded once, it can go to many connections.
 package struct SignalRRecord: Sendable, Equatable {

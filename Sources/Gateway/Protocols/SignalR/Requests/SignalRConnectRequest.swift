@@ -1,8 +1,6 @@
 // Carillon · SignalRConnectRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Query
-
 /// What a request to a hub's own path says about the connection and the caller.
 package struct SignalRConnectRequest: Sendable, Equatable {
     private static let secrets: Set<String> = ["access_token", "id"]

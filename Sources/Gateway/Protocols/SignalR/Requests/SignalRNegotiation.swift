@@ -1,8 +1,7 @@
 // Carillon · SignalRNegotiation.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-package import Query
+import Core
 
 /// The answer to `{hub}/negotiate`.
 package struct SignalRNegotiation: Sendable, Equatable {

@@ -1,8 +1,6 @@
 // Carillon · SignalREventStream.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import EventStream
-
 /// A connection's records as Server-Sent Events; what the client says comes by POST.
 package enum SignalREventStream {
     package static let contentType = EventStreamEncoder.contentType

@@ -1,7 +1,7 @@
 // Carillon · SocketIOConnectRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import JSON
+import Core
 
 /// A client's wish to join a namespace, for the owner to accept or refuse.
 package struct SocketIOConnectRequest: Sendable, Equatable {

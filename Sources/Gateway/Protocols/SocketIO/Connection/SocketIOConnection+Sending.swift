@@ -1,7 +1,7 @@
 // Carillon · SocketIOConnection+Sending.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import JSON
+import Core
 
 extension SocketIOConnection {
     /// The message of a refusal for a namespace that does not exist.

@@ -1,7 +1,7 @@
 // Carillon · SocketIOMemberships.swift
 // SPDX-License-Identifier: Apache-2.0
 
-internal import JSON
+import Core
 
 /// The namespaces of one connection.
 ///

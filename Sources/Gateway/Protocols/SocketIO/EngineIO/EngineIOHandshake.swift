@@ -1,7 +1,7 @@
 // Carillon · EngineIOHandshake.swift
 // SPDX-License-Identifier: Apache-2.0
 
-internal import JSON
+import Core
 
 /// What the server's first packet tells: exactly five members.
 package enum EngineIOHandshake {

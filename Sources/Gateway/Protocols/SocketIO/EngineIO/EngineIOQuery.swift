@@ -1,8 +1,6 @@
 // Carillon · EngineIOQuery.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import Query
-
 /// The query of a request to the protocol's path.
 package struct EngineIOQuery: Sendable, Equatable {
     /// The protocol's own names; the cache buster `t` and version 3's `j` and `b64` mean nothing.

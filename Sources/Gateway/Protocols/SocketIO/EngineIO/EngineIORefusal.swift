@@ -1,7 +1,7 @@
 // Carillon · EngineIORefusal.swift
 // SPDX-License-Identifier: Apache-2.0
 
-internal import JSON
+import Core
 
 /// Why a request gets no session, as the protocol numbers it.
 package enum EngineIORefusal: Sendable, Equatable {

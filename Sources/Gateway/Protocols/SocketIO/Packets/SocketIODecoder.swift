@@ -1,7 +1,7 @@
 // Carillon · SocketIODecoder.swift
 // SPDX-License-Identifier: Apache-2.0
 
-internal import JSON
+import Core
 
 /// Makes packets of messages, and waits for the attachments of one.
 ///

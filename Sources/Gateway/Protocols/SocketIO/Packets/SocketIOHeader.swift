@@ -1,7 +1,7 @@
 // Carillon · SocketIOHeader.swift
 // SPDX-License-Identifier: Apache-2.0
 
-internal import JSON
+import Core
 
 /// The text of a packet, read but for the meaning of its payload:
 /// `<type>[<attachments>-][<namespace>,][<acknowledgement>][<JSON>]`.

@@ -1,7 +1,7 @@
 // Carillon · SocketIOPacket.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import JSON
+import Core
 
 /// A packet of Socket.IO 5, its attachments already in their places.
 package struct SocketIOPacket: Sendable, Equatable {

@@ -1,7 +1,7 @@
 // Carillon · SocketIOPlaceholders.swift
 // SPDX-License-Identifier: Apache-2.0
 
-internal import JSON
+import Core
 
 /// Where the JSON of a binary packet says that an attachment belongs: `{"_placeholder":true,"num":0}`.
 enum SocketIOPlaceholders {

@@ -1,7 +1,7 @@
 // Carillon · SocketIOValue.swift
 // SPDX-License-Identifier: Apache-2.0
 
-package import JSON
+import Core
 
 /// A value of a Socket.IO event: JSON in which bytes may stand at any place.
 ///

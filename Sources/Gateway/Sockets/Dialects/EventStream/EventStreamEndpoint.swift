@@ -1,13 +1,11 @@
 // Carillon · EventStreamEndpoint.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
-import EventStream
-import Model
-package import NIOCore
-package import NIOHTTP1
-import Query
-package import Transports
+import NIOCore
+import NIOHTTP1
+import Protocols
 
 /// Server-Sent Events at `/v1/stream`.
 package struct EventStreamEndpoint: TransportEndpoint {

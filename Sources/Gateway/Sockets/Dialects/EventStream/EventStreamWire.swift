@@ -1,11 +1,10 @@
 // Carillon · EventStreamWire.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import EventStream
-import Model
+import Core
 import NIOCore
 import NIOHTTP1
-import Transports
+import Protocols
 
 /// Server-Sent Events (HTML Living Standard, section 9.2): the native dialect's objects as the data of events.
 ///

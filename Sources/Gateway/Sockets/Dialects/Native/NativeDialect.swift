@@ -1,9 +1,8 @@
 // Carillon · NativeDialect.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
-import WebSocket
+import Core
+import Protocols
 
 /// The native dialect: JSON objects `{"type": …}` in WebSocket text messages.
 ///

@@ -1,12 +1,11 @@
 // Carillon · NativeEndpoint.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
-import Model
-package import NIOCore
-package import NIOHTTP1
-import Query
-package import Transports
+import NIOCore
+import NIOHTTP1
+import Protocols
 
 /// Native sockets at `/v1/socket`.
 package struct NativeEndpoint: TransportEndpoint {

@@ -1,10 +1,9 @@
 // Carillon · NativeWire.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 import NIOCore
-import Transports
-import WebSocket
+import Protocols
 
 /// The native dialect over a WebSocket.
 final class NativeWire: SocketWire, WebSocketApplication {

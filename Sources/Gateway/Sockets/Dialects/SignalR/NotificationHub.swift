@@ -1,13 +1,11 @@
 // Carillon · NotificationHub.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
 import Crypto
-import Model
 import NIOHTTP1
-import SignalR
-package import SignalRTransport
-import Transports
+import Protocols
 
 /// The SignalR hub at `/hubs/notifications`.
 package struct NotificationHub: SignalRHub {

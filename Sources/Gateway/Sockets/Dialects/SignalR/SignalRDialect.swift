@@ -1,10 +1,8 @@
 // Carillon · SignalRDialect.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
-import SignalR
-import SignalRTransport
+import Core
+import Protocols
 
 /// The words of the notification hub: which client methods say what, and which methods clients may call.
 enum SignalRDialect {

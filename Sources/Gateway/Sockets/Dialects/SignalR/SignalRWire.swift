@@ -1,11 +1,9 @@
 // Carillon · SignalRWire.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Model
+import Core
 import NIOCore
-import SignalR
-import SignalRTransport
-import WebSocket
+import Protocols
 
 /// A session's words to a SignalR client, over whichever transport it has.
 final class SignalRWire: SocketWire, SignalRApplication {

@@ -1,9 +1,8 @@
 // Carillon · SocketIODialect.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import JSON
-import Model
-import SocketIO
+import Core
+import Protocols
 
 /// The Socket.IO dialect: events with one object as their argument, and acknowledgements.
 ///

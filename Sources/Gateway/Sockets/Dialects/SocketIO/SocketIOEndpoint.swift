@@ -1,14 +1,11 @@
 // Carillon · SocketIOEndpoint.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
-import Model
-package import NIOCore
-package import NIOHTTP1
-import Query
-import SocketIO
-package import SocketIOTransport
-package import Transports
+import NIOCore
+import NIOHTTP1
+import Protocols
 
 /// Socket.IO at `/socket.io/`.
 package struct SocketIOEndpoint: TransportEndpoint {

@@ -1,9 +1,9 @@
 // Carillon · SocketIORecovery.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Crypto
-import Model
-import SocketIO
+import Protocols
 
 /// What a client of Socket.IO had before it was cut off: its id there, and the version of its inbox.
 ///

@@ -1,13 +1,10 @@
 // Carillon · SocketIOWire.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import CoreMetrics
-import JSON
-import Model
 import NIOCore
-import SocketIO
-import SocketIOTransport
-import WebSocket
+import Protocols
 
 /// The Socket.IO dialect over a connection of Socket.IO: a session for each time that the default namespace is joined.
 final class SocketIOWire: SocketWire, SocketIOApplication {

@@ -1,0 +1,172 @@
+// Carillon · ProviderRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Hummingbird
+import Storage
+
+/// The ways to providers, for admins: `/v1/admin/providers`; and a send to one device or address, for services: `/v1/jobs/test`.
+struct ProviderRoutes {
+    private enum TestChannel: String, CaseIterable {
+        case push, email
+    }
+
+    let services: APIServices
+
+    func add(to group: RouterGroup<APIContext>) {
+        group.get("admin/providers", use: self.providers)
+        group.post("jobs/test", use: self.test)
+    }
+
+    private func providers(_ request: Request, _ context: APIContext) async throws -> Response {
+        try context.requireAdmin()
+        let now = self.services.now()
+        let (states, counts) = try await self.services.providerBoard.report(now: now)
+        let providers = try await self.services.survey.providers()
+        let streams = try await self.services.survey.streams(of: providers)
+        return Response.object { writer in
+            writer.key("providers")
+            writer.beginArray()
+            for provider in providers {
+                let own = streams.filter { $0.provider == provider }
+                writer.beginObject()
+                writer.member("provider", provider.rawValue)
+                writer.member("waiting", own.reduce(0) { $0 + $1.length })
+                writer.member("retries", own.reduce(0) { $0 + $1.retries })
+                writer.key("oldest_waiting_seconds")
+                if let oldest = own.compactMap(\.waitingSince).min() {
+                    writer.integer(max(0, (now - oldest).components.seconds))
+                } else {
+                    writer.null()
+                }
+                writer.key("ways")
+                writer.beginArray()
+                for state in states where state.provider == provider { Self.write(state, to: &writer) }
+                writer.endArray()
+                writer.key("counts")
+                writer.beginArray()
+                for sums in counts where sums.provider == provider { Self.write(sums, to: &writer) }
+                writer.endArray()
+                writer.endObject()
+            }
+            writer.endArray()
+        }
+    }
+
+    private static func write(_ state: ProviderState, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("app", state.app)
+        writer.member("dispatcher", state.dispatcher)
+        writer.member("breaker", state.breaker.rawValue)
+        writer.member("open_until", state.until?.rfc3339)
+        writer.member("in_flight", state.inFlight)
+        writer.endObject()
+    }
+
+    private static func write(_ counts: ProviderCounts, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("app", counts.app)
+        writer.member("sent", counts.sent)
+        writer.member("accepted", counts.accepted)
+        writer.member("failed", counts.failed)
+        writer.key("reasons")
+        writer.beginObject()
+        for (reason, count) in counts.reasons.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
+            writer.key(escaping: reason)
+            writer.integer(count)
+        }
+        writer.endObject()
+        writer.key("latencies")
+        writer.beginArray()
+        for (index, count) in counts.latencies.enumerated() {
+            writer.beginObject()
+            writer.key("up_to_milliseconds")
+            if index < ProviderCounts.bounds.count {
+                writer.integer(ProviderCounts.bounds[index])
+            } else {
+                writer.null()
+            }
+            writer.member("count", count)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+    }
+
+    private func test(_ request: Request, _ context: APIContext) async throws -> Response {
+        try context.requireService()
+        var body = try JSONBody(try await JSONBody.read(request, isRequired: true))
+        body.allow(["user", "channel", "device", "type", "title", "body", "data"])
+        let user = body.text("user", limit: JobLimits.user, isRequired: true)
+        let isMail = body.choice("channel", of: TestChannel.self) == .email
+        let device = body.text("device", limit: JobLimits.id)
+        if isMail, device != nil { body.fault("device", "must be absent where channel is email") }
+        let fields = [
+            ("type", body.text("type", limit: JobLimits.name)), ("title", body.text("title", limit: JobLimits.title)),
+            ("body", body.text("body", limit: JobLimits.body)),
+        ]
+        let data = body.value["data"]
+        if let data, data.object == nil { body.fault("data", "must be an object") }
+        try body.finish()
+        var content: [JSONMember] = []
+        for case (let name, .some(let text)) in fields { content.append(JSONMember(name, .string(text))) }
+        if let data { content.append(JSONMember("data", data)) }
+        return try await isMail
+            ? self.testMail(user: user ?? "", content)
+            : self.testDevice(device, user: user ?? "", content)
+    }
+
+    private func testDevice(_ device: String?, user: String, _ content: [JSONMember]) async throws -> Response {
+        let devices = try await self.services.devices.list(user: user).filter(\.isActive)
+        let chosen =
+            device.map { id in devices.first { $0.id == NotificationID(id) } }
+            ?? devices.max { $0.lastUsedAt < $1.lastUsedAt }
+        guard let chosen else {
+            throw Problem(.notFound, "the user has no such active device; GET /v1/users/{id} lists them")
+        }
+        let target = [
+            JSONMember("user", .string(chosen.user)), JSONMember("device", .string(chosen.id.description)),
+        ]
+        let answer = try await self.ask(target + content)
+        return Self.response(answer, device: chosen.id.description, provider: chosen.provider, app: chosen.app)
+    }
+
+    private func testMail(user: String, _ content: [JSONMember]) async throws -> Response {
+        guard try await self.services.preferences.settings(user: user).email != nil else {
+            throw Problem(.notFound, "the user has no e-mail address; GET /v1/users/{id} shows it")
+        }
+        let target = [JSONMember("user", .string(user)), JSONMember("channel", .string(TestChannel.email.rawValue))]
+        return Self.response(try await self.ask(target + content), device: nil, provider: .email, app: nil)
+    }
+
+    private static func response(
+        _ answer: [JSONMember],
+        device: String?,
+        provider: Provider,
+        app: String?
+    ) -> Response {
+        Response.object { writer in
+            writer.member("device", device)
+            writer.member("provider", provider.rawValue)
+            writer.member("app", app)
+            for member in answer {
+                writer.key(escaping: member.key)
+                writer.value(member.value)
+            }
+        }
+    }
+
+    private func ask(_ content: [JSONMember]) async throws -> [JSONMember] {
+        let id = RandomName.make()
+        let members = [JSONMember("id", .string(id))] + content
+        guard try await self.services.testSends.ask(JSONWriter.bytes(of: .object(members))) else {
+            throw Problem(.serviceUnavailable, "too many test sends wait; is a dispatcher running?")
+        }
+        switch try await self.services.testSends.waitForAnswer(id) {
+        case .answered(let text): return (try? JSONParser.parse(text))?.object ?? []
+        case .unanswered:
+            throw Problem(.gatewayTimeout, "a dispatcher took it and has not answered; it may have been sent")
+        case .untaken: throw Problem(.gatewayTimeout, "no dispatcher took it; is one running?")
+        }
+    }
+}

@@ -1,0 +1,92 @@
+// Carillon · AllowanceShape.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Storage
+
+/// The family-finance app's JSON: .NET's, camelCase with enums as integers.
+///
+/// Its notifications are those of ``CamelCaseShape``.
+enum AllowanceShape {
+    /// A category for types that have none.
+    private static let otherCategory = "Other"
+
+    /// `DevicePlatform`.
+    static func code(of platform: Platform) -> Int {
+        switch platform {
+        case .ios: 1
+        case .android: 2
+        // Its client knows no fourth.
+        case .web, .webhook: 3
+        }
+    }
+
+    /// The platform of a number, or of a name in any case.
+    static func platform(_ value: JSONValue?) -> Platform? {
+        switch value {
+        case .number("1"): .ios
+        case .number("2"): .android
+        case .number("3"): .web
+        case .string(let text): Platform(rawValue: text.lowercased()).flatMap { $0 == .webhook ? nil : $0 }
+        default: nil
+        }
+    }
+
+    /// `NotificationListDto`, its members.
+    static func write(
+        _ page: InboxStore.OffsetPage,
+        of query: PageQuery,
+        types: (String) -> NotificationType?,
+        now: Timestamp,
+        to writer: inout JSONWriter
+    ) {
+        writer.key("notifications")
+        writer.beginArray()
+        for item in page.items {
+            CamelCaseShape.write(item.notification, code: types(item.notification.type)?.code, now: now, to: &writer)
+        }
+        writer.endArray()
+        writer.member("unreadCount", page.unread)
+        writer.member("totalCount", page.matching)
+        writer.member("hasMore", query.offset + query.limit < Int(page.matching))
+    }
+
+    /// `DeviceTokenDto`.
+    static func write(_ device: Device, to writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("id", device.id.description)
+        writer.member("platform", Self.code(of: device.platform))
+        writer.member("deviceName", device.name)
+        writer.member("isActive", device.getsPushes)
+        writer.member("createdAt", device.createdAt.rfc3339)
+        writer.member("lastUsedAt", device.lastUsedAt.rfc3339)
+        writer.endObject()
+    }
+
+    /// `NotificationPreferencesDto`, its members: every type that has a code, by code.
+    static func write(
+        _ types: CodedTypes,
+        wishes: [String: TypePreference],
+        settings: UserSettings,
+        to writer: inout JSONWriter
+    ) {
+        writer.key("preferences")
+        writer.beginArray()
+        for (code, type) in types.all {
+            let wish = wishes.wish(for: type)
+            writer.beginObject()
+            writer.member("notificationType", code)
+            writer.member("typeName", TypeTitle.text(type.name))
+            writer.member("category", type.category ?? Self.otherCategory)
+            writer.member("inAppEnabled", EffectiveWish.inApp(wish, type))
+            writer.member("pushEnabled", EffectiveWish.push(wish, type))
+            writer.member("emailEnabled", EffectiveWish.email(wish, type))
+            writer.endObject()
+        }
+        writer.endArray()
+        let hours = settings.quietHours ?? settings.pausedQuietHours
+        writer.member("quietHoursEnabled", settings.quietHours != nil)
+        writer.member("quietHoursStart", hours.map { WallClock.text($0.start) })
+        writer.member("quietHoursEnd", hours.map { WallClock.text($0.end) })
+    }
+}

@@ -1,0 +1,124 @@
+// Carillon · EdgeRequests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import HTTPTypes
+import Storage
+
+/// Rows as the scheduler's clients send them, checked.
+enum EdgeRequests {
+    /// The most rows of one call.
+    private static let mostRows = 100
+    private static let longestVersion = 64
+
+    /// What a client says of a token.
+    struct Token: Equatable {
+        var platform: Platform
+        var token: String
+        var deviceID: String?
+        var appVersion: String?
+        var locale: String?
+    }
+
+    /// What a client tells of a notification.
+    struct Event: Equatable {
+        enum Kind: String, CaseIterable {
+            case delivered, opened
+        }
+
+        var id: NotificationID
+        var kind: Kind
+    }
+
+    /// New tokens, or old ones that are seen again; times and ids are the server's.
+    ///
+    /// - Throws: `Problem` 400 with every fault, or 403 for another user's row.
+    static func tokens(_ body: JSONValue?, user: String) throws -> [Token] {
+        try self.rows(body) { fields in
+            try self.requireOwner(&fields, user: user)
+            let platform = fields.choice("platform", of: Platform.self, isRequired: true)
+            if platform == .web || platform == .webhook { fields.fault("platform", "must be ios or android") }
+            let token = fields.newToken("token")
+            let deviceID = fields.text("device_id", limit: DeviceKeeper.longestName)
+            let appVersion = fields.text("app_version", limit: Self.longestVersion)
+            let locale = self.locale(&fields)
+            guard let platform, let token else { return nil }
+            if platform == .ios, !Device.isAPNSToken(token) { fields.fault("token", Device.noAPNSToken) }
+            return Token(
+                platform: platform, token: token, deviceID: deviceID, appVersion: appVersion, locale: locale)
+        }
+    }
+
+    /// A change of tokens that are there; whatever it names, they are seen.
+    ///
+    /// - Throws: `Problem` 400 with every fault, or 403 for another user's row.
+    static func change(_ body: JSONValue?, user: String) throws -> DeviceStore.Change {
+        let changes = try self.rows(body) { fields in
+            try self.requireOwner(&fields, user: user)
+            var change = DeviceStore.Change(token: fields.newToken("token", isRequired: false))
+            func isSaid(_ name: String) -> Bool { fields.value[name] != nil }
+            if isSaid("device_id") { change.deviceID = fields.text("device_id", limit: DeviceKeeper.longestName) }
+            if isSaid("app_version") { change.appVersion = fields.text("app_version", limit: Self.longestVersion) }
+            if isSaid("locale") { change.locale = self.locale(&fields) }
+            return change
+        }
+        guard changes.count == 1, let change = changes.first else {
+            throw Problem(.badRequest, "the body must be one JSON object")
+        }
+        return change
+    }
+
+    /// - Throws: `Problem` 400 with every fault.
+    static func events(_ body: JSONValue?) throws -> [Event] {
+        try self.rows(body) { fields in
+            let text = fields.text("notification_id", limit: 36, isRequired: true)
+            let id = text.flatMap { NotificationID($0) }
+            if text != nil, id == nil { fields.fault("notification_id", "must be a notification's id") }
+            let kind = fields.choice("event", of: Event.Kind.self, isRequired: true)
+            guard let id, let kind else { return nil }
+            return Event(id: id, kind: kind)
+        }
+    }
+
+    private static func locale(_ fields: inout RequestFields) -> String? {
+        let text = fields.text("locale", limit: UserFields.longestLocale)
+        if let text, !UserFields.isLanguageTag(text) { fields.fault("locale", UserFields.noLanguageTag) }
+        return text
+    }
+
+    /// PostgreSQL's code, which PostgREST passes on: a column without a value, or one that a check refuses.
+    private static func code(of faults: [JobFault]) -> String {
+        faults.contains { $0.reason == "is missing" } ? "23502" : "23514"
+    }
+
+    /// - Throws: `Problem` 400 for a token that APNs cannot have given.
+    static func requireAPNSToken(_ token: String) throws {
+        guard !Device.isAPNSToken(token) else { return }
+        let faults = [JobFault("token", Device.noAPNSToken)]
+        throw Problem(.badRequest, "some fields are at fault", faults: faults, code: self.code(of: faults))
+    }
+
+    private static func requireOwner(_ fields: inout RequestFields, user: String) throws {
+        guard let named = fields.text("user_id", limit: JobLimits.user), named != user else { return }
+        throw Problem(.forbidden, "a row of user_push_tokens belongs to its user")
+    }
+
+    /// Reads one object, or an array of them.
+    private static func rows<Row>(_ body: JSONValue?, _ read: (inout RequestFields) throws -> Row?) throws -> [Row] {
+        let values = body?.array ?? body.map { [$0] } ?? []
+        guard (1...Self.mostRows).contains(values.count), values.allSatisfy({ $0.object != nil }) else {
+            throw Problem(.badRequest, "the body must be a JSON object, or an array of 1 to \(Self.mostRows) of them")
+        }
+        var rows: [Row] = []
+        var faults: [JobFault] = []
+        for (index, value) in values.enumerated() {
+            var fields = RequestFields(value, at: body?.array == nil ? "" : "[\(index)].")
+            if let row = try read(&fields) { rows.append(row) }
+            faults += fields.faults
+        }
+        guard faults.isEmpty else {
+            throw Problem(.badRequest, "some fields are at fault", faults: faults, code: self.code(of: faults))
+        }
+        return rows
+    }
+}

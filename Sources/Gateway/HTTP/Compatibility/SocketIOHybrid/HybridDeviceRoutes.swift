@@ -1,0 +1,69 @@
+// Carillon · HybridDeviceRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import HTTPTypes
+import Hummingbird
+import Protocols
+import Storage
+
+/// The accounting app's `/api/push`; its tokens are FCM's on every platform.
+struct HybridDeviceRoutes {
+    let devices: DeviceKeeper
+
+    func add(to groups: CompatibilityGroups) {
+        let group = groups.group("api/push")
+        group.post("register", use: self.register)
+        group.delete("unregister", use: self.unregister)
+        group.post("unregister", use: self.unregister)
+        group.get("devices", use: self.list)
+    }
+
+    private func register(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        var fields = try await RequestFields.read(request)
+        let token = fields.newToken("fcm_token")
+        let platform = fields.choice("platform", of: Platform.self, isRequired: true)
+        if platform == .webhook { fields.fault("platform", "must be one of ios, android, web") }
+        let deviceID = fields.text("device_id", limit: DeviceKeeper.longestName)
+        try fields.finish()
+        guard let token, let platform else { throw Problem(.badRequest, "fields are missing") }
+        let device = try await self.devices.register(
+            DeviceKeeper.Registration(platform: platform, provider: .fcm, token: token, deviceID: deviceID),
+            user: user
+        )
+        return Response.object { writer in
+            writer.member("status", "registered")
+            writer.key("device")
+            HybridShape.write(device, to: &writer)
+        }
+    }
+
+    /// Removes the token that the body names, or the query where a proxy drops the body of a DELETE.
+    ///
+    /// One that is not known is gone already, so that logging out twice is no error.
+    private func unregister(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        var fields = try await RequestFields.read(request)
+        if !fields.isPresent, let token = try RequestQuery(of: request)["fcm_token"] {
+            fields = RequestFields(.object([JSONMember("fcm_token", .string(token))]))
+        }
+        let token = fields.token("fcm_token")
+        try fields.finish()
+        let isRemoved = try await self.devices.services.devices.remove(user: user, token: token ?? "")
+        return Response.object { writer in
+            writer.member("status", "unregistered")
+            writer.member("removed", isRemoved ? 1 : 0)
+        }
+    }
+
+    private func list(_ request: Request, _ context: APIContext) async throws -> Response {
+        let devices = try await self.devices.active(user: try context.user())
+        return Response.object { writer in
+            writer.key("devices")
+            writer.beginArray()
+            for device in devices where device.provider == .fcm { HybridShape.write(device, to: &writer) }
+            writer.endArray()
+        }
+    }
+}

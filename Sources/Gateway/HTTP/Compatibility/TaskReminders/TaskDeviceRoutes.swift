@@ -1,0 +1,117 @@
+// Carillon · TaskDeviceRoutes.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import HTTPTypes
+import Hummingbird
+import Protocols
+import Storage
+
+/// The household-task app's `/api/push/apns`, `/api/push/gcm` and `/api/push/test`.
+struct TaskDeviceRoutes {
+    /// The type of test sends; without it in the catalog there are none.
+    private static let testType = "push_test"
+
+    let devices: DeviceKeeper
+    private var services: APIServices { self.devices.services }
+
+    /// One provider's paths.
+    private struct Endpoint {
+        let provider: Provider
+        let platform: Platform
+    }
+
+    func add(to groups: CompatibilityGroups) {
+        let endpoints = [
+            ("apns", Endpoint(provider: .apns, platform: .ios)), ("gcm", Endpoint(provider: .fcm, platform: .android)),
+        ]
+        for (path, endpoint) in endpoints {
+            let group = groups.group("api/push/\(path)")
+            group.post { try await self.register($0, $1, endpoint) }
+            group.get { try await self.list($0, $1, endpoint) }
+            group.delete { try await self.removeNamed($0, $1, endpoint) }
+            group.delete(":key") { try await self.remove($0, $1, endpoint) }
+        }
+        groups.group("api/push/test").post(use: self.sendTest)
+    }
+
+    private func register(
+        _ request: Request,
+        _ context: APIContext,
+        _ endpoint: Endpoint
+    ) async throws -> Response {
+        let user = try context.user()
+        var fields = try await RequestFields.read(request)
+        let registration = TaskShape.registration(
+            &fields,
+            platform: endpoint.platform,
+            provider: endpoint.provider
+        )
+        try fields.finish()
+        let device = try await self.devices.register(registration, user: user)
+        var writer = JSONWriter()
+        TaskShape.write(device, to: &writer)
+        return Response.json(writer, status: .created)
+    }
+
+    private func own(_ user: String, _ endpoint: Endpoint) async throws -> [Device] {
+        try await self.services.devices.list(user: user).filter { $0.provider == endpoint.provider }
+    }
+
+    private func list(_ request: Request, _ context: APIContext, _ endpoint: Endpoint) async throws -> Response {
+        let devices = try await self.own(try context.user(), endpoint)
+        var writer = JSONWriter()
+        writer.beginArray()
+        for device in devices { TaskShape.write(device, to: &writer) }
+        writer.endArray()
+        return Response.json(writer)
+    }
+
+    /// Removes the device that the path names by its token or its id.
+    private func remove(_ request: Request, _ context: APIContext, _ endpoint: Endpoint) async throws -> Response {
+        let user = try context.user()
+        guard let key = PercentCoding.decode(try context.parameters.require("key")) else { throw Answer.notFound }
+        return try await self.remove(key, user, endpoint)
+    }
+
+    /// Removes the device whose token the body or the query names.
+    private func removeNamed(
+        _ request: Request,
+        _ context: APIContext,
+        _ endpoint: Endpoint
+    ) async throws -> Response {
+        let user = try context.user()
+        var fields = try await RequestFields.read(request)
+        if !fields.isPresent, let token = try RequestQuery(of: request)["registration_id"] {
+            fields = RequestFields(.object([JSONMember("registration_id", .string(token))]))
+        }
+        let token = fields.token("registration_id")
+        try fields.finish()
+        return try await self.remove(token ?? "", user, endpoint)
+    }
+
+    private func remove(_ key: String, _ user: String, _ endpoint: Endpoint) async throws -> Response {
+        guard let device = TaskDeviceNumber.find(key, in: try await self.own(user, endpoint)),
+            try await self.services.devices.remove(user: user, id: device.id)
+        else { throw Answer.notFound }
+        return Answer.noContent
+    }
+
+    /// Sends a push to the caller's own devices.
+    private func sendTest(_ request: Request, _ context: APIContext) async throws -> Response {
+        let user = try context.user()
+        guard let type = self.services.catalog[Self.testType] else {
+            throw Problem(.notFound, "test sends are off: the catalog has no type \(Self.testType)")
+        }
+        var fields = try await RequestFields.read(request)
+        let title = fields.text("title", limit: JobLimits.title, isRequired: true)
+        let message = fields.text("message", limit: JobLimits.body, isRequired: true)
+        try fields.finish()
+        let id = try await JobSender(services: self.services)
+            .send(type, [("user", user), ("title", title ?? ""), ("body", message ?? ""), ("channels", #"["push"]"#)])
+        return Response.object { writer in
+            writer.member("message", "Test notification sent")
+            writer.member("id", id)
+        }
+    }
+}

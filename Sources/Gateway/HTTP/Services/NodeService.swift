@@ -1,0 +1,166 @@
+// Carillon · NodeService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Logging
+import NIOCore
+import ServiceLifecycle
+import Sockets
+import Storage
+import Synchronization
+
+/// Keeps a node known: its lease, its subscription, and the repair of what both missed.
+package struct NodeService: Service {
+    private let node: String
+    private let configuration: RedisConfiguration
+    private let connection: RedisConnection
+    private let keys: Keyspace
+    private let hub: SocketHub
+    private let revocations: RevocationRegister
+    private let eventLoop: any EventLoop
+    private let now: @Sendable () -> ContinuousClock.Instant
+    private let logger: Logger
+
+    package init(
+        node: String,
+        configuration: RedisConfiguration,
+        connection: RedisConnection,
+        keys: Keyspace,
+        hub: SocketHub,
+        revocations: RevocationRegister,
+        eventLoop: any EventLoop,
+        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        logger: Logger
+    ) {
+        self.node = node
+        self.configuration = configuration
+        self.connection = connection
+        self.keys = keys
+        self.hub = hub
+        self.revocations = revocations
+        self.eventLoop = eventLoop
+        self.now = now
+        self.logger = logger
+    }
+
+    package func run() async throws {
+        let lease = Lease(key: self.keys.nodeLease(self.node), value: "gateway", connection: self.connection)
+        let window = LeaseWindow()
+        let start = self.now()
+        if (try? await lease.renew()) != nil { window.begin(at: start) }
+        let hub = self.hub
+        let now = self.now
+        let revocations = self.revocations
+        let revocationsChannel = self.keys.revocationsChannel
+        let logger = self.logger
+        let subscription = try RedisSubscription(
+            self.configuration,
+            channels: [self.keys.nodeChannel(self.node), self.keys.allNodesChannel, revocationsChannel],
+            on: self.eventLoop,
+            logger: self.logger
+        ) { event in
+            switch event {
+            case .subscribed:
+                hub.repair()
+                revocations.wake()
+            case .lost: break
+            case .message(revocationsChannel, _): revocations.wake()
+            case .message(_, let payload):
+                guard let frames = NodeFrameBatch.decode(payload) else {
+                    logger.error("frames of an unknown format were passed over")
+                    return
+                }
+                guard window.admits(at: now()) else { return hub.passOver(frames.count) }
+                hub.deliver(frames.map { NodeChange($0) })
+            }
+        }
+        // The lease outlives the drain: frames still reach the sockets that are left.
+        while !Task.isCancelled, !Task.isShuttingDownGracefully || hub.count > 0 {
+            do {
+                let start = self.now()
+                let isHeld = try await lease.renew(showing: "gateway \(hub.count)")
+                if isHeld, window.isWhole(at: self.now()) {
+                    window.extend(from: start)
+                } else {
+                    // Drops the frames that wait; the hub repairs once it is subscribed again.
+                    await subscription.restart("the lease had lapsed")
+                    window.begin(at: start)
+                }
+            } catch {
+                self.logger.warning("lease not renewed", metadata: ["error": "\(error)"])
+            }
+            for step in 0..<50 where !Task.isShuttingDownGracefully || hub.count > 0 {
+                // Sleeps in steps: a lapse ends the wait, and so does the last socket to leave.
+                guard step < 5 || window.isWhole(at: self.now()) else { break }
+                try await Task.sleep(for: Lease.renewal / 50)
+            }
+        }
+        await subscription.close()
+        try? await lease.release()
+    }
+}
+
+/// For how long a node is sure to hold its lease, by its own clock.
+///
+/// Publishers pass over a node whose lease lapsed. So a node shows no frames that waited while it
+/// stood still: their cancellation may never have been sent here.
+private final class LeaseWindow: Sendable {
+    private struct State {
+        /// Nil before the lease was taken.
+        var end: ContinuousClock.Instant?
+        /// Whether frames were passed over since the beginning.
+        var hasGap = false
+    }
+
+    private let state = Mutex(State())
+
+    /// Whether frames that come now may be shown.
+    func admits(at now: ContinuousClock.Instant) -> Bool {
+        self.state.withLock { state in
+            if let end = state.end, now < end { return true }
+            state.hasGap = true
+            return false
+        }
+    }
+
+    /// Whether the lease has been held without a gap, and no frame was passed over.
+    func isWhole(at now: ContinuousClock.Instant) -> Bool {
+        self.state.withLock { state in !state.hasGap && state.end.map { now < $0 } ?? false }
+    }
+
+    /// The lease was renewed by a call that began at a moment.
+    func extend(from start: ContinuousClock.Instant) {
+        self.state.withLock { $0.end = start + Lease.lifetime }
+    }
+
+    /// The lease was taken by a call that began at a moment, and nothing from before waits.
+    func begin(at start: ContinuousClock.Instant) {
+        self.state.withLock { $0 = State(end: start + Lease.lifetime) }
+    }
+}
+
+extension NodeChange {
+    init(_ frame: NodeFrame) {
+        let kind: NodeChange.Kind =
+            switch frame.kind {
+            case .notification: .notification
+            case .read: .read
+            case .deleted: .deleted
+            case .event, .eventForEveryone: .event
+            }
+        let isForEveryone = frame.kind == .eventForEveryone
+        let excepted = isForEveryone ? (try? JSONParser.parse(frame.camelCaseBody))?.strings ?? [] : []
+        self.init(
+            kind: kind,
+            user: frame.user,
+            previous: frame.previous,
+            version: frame.version,
+            unread: frame.unread,
+            id: frame.id,
+            awaitingLane: frame.awaitingLane,
+            body: NodeChange.Body(canonical: frame.body, camelCase: isForEveryone ? [] : frame.camelCaseBody),
+            everyoneBut: isForEveryone ? Set(excepted.map { ExactText($0) }) : nil
+        )
+    }
+}

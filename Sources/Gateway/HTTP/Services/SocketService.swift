@@ -1,0 +1,366 @@
+// Carillon · SocketService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import CoreMetrics
+import Metrics
+import Sockets
+import Storage
+
+/// What sockets need, over the stores and the streams.
+package struct SocketService: SocketBackend {
+    /// A first sync holds the newest unread, bounded by number and by size.
+    private static let syncCount = 100
+    private static let syncBytes = 256 * 1024
+    /// A client that is further behind starts afresh.
+    private static let longestGap = 500
+    /// How many inboxes' changes are read in one round trip, each with ``longestGap`` rows at most.
+    private static let usersPerRead = 32
+
+    /// Users of whom it could not be noted that they were last here now.
+    private static let unseen = Counter(label: "carillon.presence.unseen")
+
+    private let node: String
+    private let credentials: CredentialResolver
+    private let inbox: InboxStore
+    private let inboxService: InboxService
+    private let notifications: NotificationStore
+    private let presence: PresenceRegistry
+    private let bookmarks: Bookmarks
+    private let users: UserStore
+    private let unconfirmed: UnconfirmedSet
+    private let events: EventTeller
+    private let redis: RedisConnection
+    private let catalogs: CatalogRegister
+    private let messageRate: UserRate?
+    private let now: @Sendable () -> Timestamp
+
+    package init(
+        node: String,
+        credentials: CredentialResolver,
+        inbox: InboxStore,
+        inboxService: InboxService,
+        notifications: NotificationStore,
+        presence: PresenceRegistry,
+        bookmarks: Bookmarks,
+        users: UserStore,
+        unconfirmed: UnconfirmedSet,
+        events: EventTeller = EventTeller(),
+        redis: RedisConnection,
+        catalogs: CatalogRegister,
+        messageRate: UserRate? = nil,
+        now: @escaping @Sendable () -> Timestamp
+    ) {
+        self.node = node
+        self.credentials = credentials
+        self.inbox = inbox
+        self.inboxService = inboxService
+        self.notifications = notifications
+        self.presence = presence
+        self.bookmarks = bookmarks
+        self.users = users
+        self.unconfirmed = unconfirmed
+        self.events = events
+        self.redis = redis
+        self.catalogs = catalogs
+        self.messageRate = messageRate
+        self.now = now
+    }
+
+    package func authenticate(token: String) async throws -> SocketIdentity {
+        do throws(TokenFault) {
+            return SocketIdentity(try await self.credentials.caller(token: token))
+        } catch {
+            throw SocketRefusal(error)
+        }
+    }
+
+    package func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? {
+        do throws(TokenFault) {
+            let caller = try await self.credentials.caller(PresentedCredentials(credentials), accepting: .socket)
+            return caller.map { SocketIdentity($0) }
+        } catch {
+            throw SocketRefusal(error)
+        }
+    }
+
+    package func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot] {
+        let now = self.now()
+        // Presence before the inbox: what is stored from now on is published here, what was stored before is read below.
+        try await self.presence.register(
+            openings.map { opening in
+                (
+                    opening.user,
+                    ConnectionPresence(
+                        connection: opening.connection,
+                        node: self.node,
+                        dialect: opening.dialect,
+                        state: .active,
+                        since: now
+                    )
+                )
+            }
+        )
+        let returns = try await self.returns(openings, at: now)
+        return try await self.snapshots(
+            zip(openings, returns).map { opening, seen in
+                Request(
+                    user: opening.user, dialect: opening.dialect, since: opening.since ?? seen,
+                    isReturn: opening.since == nil && seen != nil)
+            }
+        )
+    }
+
+    /// From where each client that came back without a word is to be told what it missed.
+    private func returns(_ openings: [SocketOpening], at now: Timestamp) async throws -> [Int64?] {
+        var versions = [Int64?](repeating: nil, count: openings.count)
+        let places = openings.indices.filter { openings[$0].since == nil && openings[$0].client != nil }
+        let presence = self.presence
+        let claimed = try await self.bookmarks.claim(
+            places.map { (openings[$0].user, openings[$0].connection, openings[$0].client ?? "") },
+            at: now
+        ) { (users: [String]) async throws(RedisError) -> [Set<String>] in
+            try await presence.lookUp(users).map { presence -> Set<String> in
+                guard case .online(let connections) = presence else { return [] }
+                return Set(connections.map(\.connection))
+            }
+        }
+        for (place, version) in zip(places, claimed) { versions[place] = version }
+        return versions
+    }
+
+    package func note(_ bookmarks: [SocketBookmark]) async throws {
+        try await self.bookmarks.note(
+            bookmarks.map { bookmark in
+                (
+                    bookmark.user, bookmark.connection,
+                    Bookmark(client: bookmark.client, version: bookmark.version, hasLeft: bookmark.hasLeft)
+                )
+            },
+            at: self.now()
+        )
+    }
+
+    package func close(_ connections: [(user: String, connection: String)]) async throws {
+        try await self.presence.remove(connections)
+        // They are gone now, whether or not it can be noted when they were last here.
+        let users = ExactText.distinct(connections.map(\.user))
+        do {
+            let presences = try await self.presence.lookUp(users)
+            let gone = zip(users, presences).filter { $1 == .offline }.map(\.0)
+            try await self.users.markSeen(gone, at: self.now())
+        } catch {
+            Self.unseen.increment(by: users.count)
+        }
+    }
+
+    package func registered(user: String) async throws -> [String] {
+        guard case .online(let connections) = try await self.presence.lookUp([user]).first else { return [] }
+        return connections.filter { $0.node == self.node }.map(\.connection)
+    }
+
+    package func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool] {
+        try await self.presence.areRegistered(connections)
+    }
+
+    package func register(
+        _ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]
+    ) async throws {
+        try await self.presence.register(
+            connections.map { connection in
+                (
+                    connection.user,
+                    ConnectionPresence(
+                        connection: connection.connection,
+                        node: self.node,
+                        dialect: connection.dialect,
+                        state: .active,
+                        since: connection.since
+                    )
+                )
+            }
+        )
+    }
+
+    package func setStates(_ changes: [PresenceChange]) async throws {
+        try await self.presence.setStates(changes.map { ($0.user, $0.connection, $0.state) }, at: self.now())
+    }
+
+    package func admits(messages: Int, of user: String) -> Bool {
+        self.messageRate?.delay(user, count: messages) == nil
+    }
+
+    package func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] {
+        let snapshots = try await self.snapshots(
+            questions.map { Request(user: $0.user, dialect: $0.dialect, since: $0.since) })
+        return zip(questions, snapshots).map { question, snapshot in
+            let isUnchanged = question.since == snapshot.version && !snapshot.isReset
+            return isUnchanged && !question.wantsAnswer ? nil : snapshot
+        }
+    }
+
+    package func confirm(_ proofs: [ReceiptProof]) async throws {
+        // The row first: if this process dies in between, the deadline lapses and the gate finds it delivered.
+        let delivered = try await self.notifications.markDelivered(
+            proofs.map { ($0.user, $0.id, $0.at) }, via: "socket")
+        var batch = RedisBatch()
+        for proof in proofs {
+            guard let lane = proof.awaitingLane else { continue }
+            let waiting = UnconfirmedNotification(id: proof.id, user: proof.user, lane: lane)
+            self.unconfirmed.remove(waiting, in: &batch)
+        }
+        let waits = batch.count
+        self.events.add(delivered.map { LifecycleEvent(.delivered, $0.label, at: $0.at, channel: .inApp) }, in: &batch)
+        let replies = try await self.redis.send(batch)
+        self.events.note(replies.dropFirst(waits))
+        for reply in replies.prefix(waits) { _ = try reply.checked() }
+    }
+
+    package func markRead(_ reading: Reading) async throws -> Int32 {
+        try await self.inboxService.markRead(user: reading.user, ids: reading.ids, isBulk: reading.isBulk).unread
+    }
+
+    package func unreadCount(user: String) async throws -> Int32 {
+        try await self.inbox.states([user]).first?.unread ?? 0
+    }
+
+    // MARK: Snapshots
+
+    /// An inbox of which a client is to know how it stands.
+    private struct Request {
+        let user: String
+        let dialect: Dialect
+        let since: Int64?
+        /// Whether it is told what it missed since, within the bounds of a first sync.
+        var isReturn = false
+    }
+
+    /// How each inbox stands: what changed since a version, or the newest unread where there is none.
+    ///
+    /// Whoever is below the floor or too far behind gets the newest unread too, and begins anew.
+    private func snapshots(
+        _ requests: [Request]
+    ) async throws -> [InboxSnapshot] {
+        var snapshots = [InboxSnapshot?](repeating: nil, count: requests.count)
+        let resuming = requests.indices.filter { requests[$0].since != nil }
+        let states = resuming.isEmpty ? [] : try await self.inbox.states(resuming.map { requests[$0].user })
+        var behind: [(index: Int, since: Int64)] = []
+        for (index, state) in zip(resuming, states) {
+            guard let since = requests[index].since else { continue }
+            if since == state.version {
+                var snapshot = InboxSnapshot(version: state.version, unread: state.unread, total: state.total)
+                snapshot.isReturn = requests[index].isReturn
+                snapshots[index] = snapshot
+            } else if since >= state.floor, since < state.version {
+                behind.append((index, since))
+            }
+        }
+        var rest = behind[...]
+        while !rest.isEmpty {
+            let batch = rest.prefix(Self.usersPerRead)
+            rest = rest.dropFirst(batch.count)
+            let changes = try await self.inbox.changes(
+                batch.map { (requests[$0.index].user, $0.since) },
+                limit: Self.longestGap + 1
+            )
+            for (item, change) in zip(batch, changes) where change.changed.count <= Self.longestGap {
+                // The changes belong to their own state: the inbox may have moved on, or begun anew, since it was read above.
+                let state = change.state
+                guard state.floor <= item.since, item.since <= state.version else { continue }
+                var snapshot = self.snapshot(state, changed: change.changed, requests[item.index].dialect.shape)
+                if requests[item.index].isReturn {
+                    let bytes = snapshot.items.reduce(0) { $0 + $1.json.count }
+                    guard change.changed.count <= Self.syncCount, bytes <= Self.syncBytes else { continue }
+                    snapshot.isReturn = true
+                }
+                snapshots[item.index] = snapshot
+            }
+        }
+        let afresh = requests.indices.filter { snapshots[$0] == nil }
+        guard !afresh.isEmpty else { return snapshots.compactMap(\.self) }
+        let (newest, unread) = try await self.inbox.newestUnread(
+            afresh.map { requests[$0].user },
+            limit: Self.syncCount
+        )
+        for (index, state) in zip(afresh, newest) {
+            let newest = unread[ExactText(requests[index].user)] ?? []
+            var snapshot = self.snapshot(state, newest, requests[index].dialect.shape)
+            if let since = requests[index].since, requests[index].isReturn {
+                snapshot = Self.missed(snapshot, since: since)
+            } else {
+                snapshot.isReset = requests[index].since != nil
+            }
+            snapshots[index] = snapshot
+        }
+        return snapshots.compactMap(\.self)
+    }
+
+    /// The newest unread that a client has missed, oldest first, if it was away for more changes
+    /// than fit.
+    private static func missed(_ snapshot: InboxSnapshot, since: Int64) -> InboxSnapshot {
+        // The inbox has begun anew: the bookmark is of another.
+        guard since <= snapshot.version else { return snapshot }
+        var missed = snapshot
+        missed.items = snapshot.items.reversed().filter { $0.version > since }
+        missed.isReturn = true
+        return missed
+    }
+
+    private func snapshot(
+        _ state: InboxStore.State,
+        changed: [Notification],
+        _ shape: NotificationShape
+    ) -> InboxSnapshot {
+        InboxSnapshot(
+            version: state.version,
+            unread: state.unread,
+            total: state.total,
+            items: changed.filter { $0.deletedAt == nil }.map { self.item($0, shape) },
+            deleted: changed.filter { $0.deletedAt != nil }.map { .init(id: $0.id, version: $0.version) }
+        )
+    }
+
+    private func snapshot(
+        _ state: InboxStore.State,
+        _ unread: [Notification],
+        _ shape: NotificationShape
+    ) -> InboxSnapshot {
+        var snapshot = InboxSnapshot(version: state.version, unread: state.unread, total: state.total)
+        var bytes = 0
+        for notification in unread {
+            let item = self.item(notification, shape)
+            bytes += item.json.count
+            guard bytes <= Self.syncBytes || snapshot.items.isEmpty else { break }
+            snapshot.items.append(item)
+        }
+        snapshot.hasMore = Int(state.unread) > snapshot.items.count
+        return snapshot
+    }
+
+    private func item(_ notification: Notification, _ shape: NotificationShape) -> InboxSnapshot.Item {
+        let json =
+            switch shape {
+            case .canonical: CanonicalShape.encode(notification)
+            case .camelCase:
+                CamelCaseShape.encode(
+                    notification,
+                    code: self.catalogs.current[notification.type]?.code,
+                    now: self.now()
+                )
+            }
+        // What was settled beside its way to sockets, or rests in the inbox instead of a push, may still be proven.
+        let isSettledUnproven =
+            notification.status == .sent
+            && (notification.statusReason == "unproven"
+                || notification.decision != nil && notification.statusReason == notification.decision)
+        return InboxSnapshot.Item(
+            id: notification.id,
+            version: notification.version,
+            json: json,
+            awaitsProof: notification.status == .pending || isSettledUnproven,
+            lane: notification.lane,
+            isRead: notification.readAt != nil
+        )
+    }
+}

@@ -1,0 +1,104 @@
+// Carillon · SurveyService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import CoreMetrics
+import Logging
+import ServiceLifecycle
+import Storage
+
+/// Looks now and then at which providers there are, how much waits where and who works: for what reads bodies, and for the
+/// metrics of a gateway, which are there also where no dispatcher is.
+package struct SurveyService: Service {
+    private static let interval: Duration = .seconds(15)
+
+    private let survey: StreamSurvey
+    private let connection: RedisConnection
+    private let providers: KnownProviders
+    private let now: @Sendable () -> Timestamp
+    private let logger: Logger
+    private let metrics = SurveyMetrics()
+
+    /// - Parameter providers: are told of those that were announced.
+    package init(
+        survey: StreamSurvey,
+        connection: RedisConnection,
+        providers: KnownProviders,
+        now: @escaping @Sendable () -> Timestamp,
+        logger: Logger
+    ) {
+        self.survey = survey
+        self.connection = connection
+        self.providers = providers
+        self.now = now
+        self.logger = logger
+    }
+
+    package func run() async {
+        await cancelWhenGracefulShutdown {
+            var isFailing = false
+            var faults: [String] = []
+            while !Task.isCancelled {
+                do throws(RedisError) {
+                    self.providers.add(try await self.survey.providers())
+                    try await self.lookAtStreams()
+                    self.metrics.dispatchers.record(try await self.survey.dispatchers().count(where: \.isAlive))
+                    self.metrics.gateways.record(try await self.survey.nodes().count(where: \.isAlive))
+                    let found = try await self.lookAtRedis()
+                    if !found.isEmpty, found != faults {
+                        self.logger.warning(
+                            "Redis may lose what it was given", metadata: ["reason": "\(found.joined(separator: "; "))"]
+                        )
+                    }
+                    faults = found
+                    isFailing = false
+                } catch {
+                    if !isFailing, !Task.isCancelled {
+                        self.logger.warning("Redis cannot be surveyed", metadata: ["error": "\(error)"])
+                    }
+                    isFailing = true
+                }
+                // What waits changes all the time and tells nobody.
+                try? await Task.sleep(for: Self.interval)
+            }
+        }
+    }
+
+    private func lookAtStreams() async throws(RedisError) {
+        let now = self.now()
+        for stream in try await self.survey.streams(of: self.providers.all) {
+            let gauges = self.metrics.gauges(of: stream)
+            gauges.length.record(stream.length)
+            gauges.pending.record(stream.pending)
+            gauges.lag.record(stream.lag ?? max(0, stream.length - stream.pending))
+            gauges.retries.record(stream.retries)
+            gauges.oldest.record(stream.waitingSince.map { max(0, (now - $0) / .seconds(1)) } ?? 0)
+        }
+    }
+
+    /// - Returns: what is wrong with its settings.
+    private func lookAtRedis() async throws(RedisError) -> [String] {
+        let memory = Self.facts(try await self.connection.send("INFO", "memory").string())
+        let persistence = Self.facts(try await self.connection.send("INFO", "persistence").string())
+        self.metrics.memory.record(memory["used_memory"].flatMap { Double($0) } ?? 0)
+        self.metrics.memoryLimit.record(memory["maxmemory"].flatMap { Double($0) } ?? 0)
+        var faults: [String] = []
+        if persistence["aof_enabled"] != "1" { faults.append("appendonly is off") }
+        if let policy = memory["maxmemory_policy"], policy != "noeviction" {
+            faults.append("maxmemory-policy is \(policy), not noeviction")
+        }
+        self.metrics.durable.record(faults.isEmpty ? 1 : 0)
+        return faults
+    }
+
+    /// The lines `name:value` of an answer to INFO.
+    static func facts(_ text: String?) -> [String: String] {
+        var facts: [String: String] = [:]
+        for line in (text ?? "").split(whereSeparator: \.isNewline) {
+            guard let colon = line.firstIndex(of: ":") else { continue }
+            facts[String(line[..<colon])] = String(line[line.index(after: colon)...])
+        }
+        return facts
+    }
+}

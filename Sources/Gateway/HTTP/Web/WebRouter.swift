@@ -1,0 +1,72 @@
+// Carillon · WebRouter.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Hummingbird
+
+/// What browsers load: the inbox, the element for other pages, the service worker, the operator's page.
+///
+/// None of it needs a token and none of it is secret; the calls that the pages make carry their user's token.
+package enum WebRouter {
+    private static let html = "text/html; charset=utf-8"
+    private static let script = "text/javascript; charset=utf-8"
+    private static let style = "text/css; charset=utf-8"
+    private static let picture = "image/svg+xml"
+    private static let bitmap = "image/png"
+
+    /// Adds the routes.
+    package static func add<Context: RequestContext>(to router: Router<Context>) {
+        let files = Self.pages + Self.parts.map { ("web/\($0.name)", $0.bytes, $0.type) }
+        for (path, bytes, type) in files {
+            let file = WebFile(bytes, type: type)
+            router.get("\(path)") { request, _ in file.response(to: request) }
+        }
+    }
+
+    private static var pages: [(path: String, bytes: [UInt8], type: String)] {
+        [
+            ("", PackageResources.index_html, Self.html),
+            ("admin", PackageResources.admin_html, Self.html),
+            ("carillon.js", PackageResources.carillon_js, Self.script),
+            // At the root, as a service worker is in charge of what stands below it.
+            ("sw.js", PackageResources.sw_js, Self.script),
+            ("manifest.webmanifest", PackageResources.manifest_webmanifest, "application/manifest+json"),
+        ]
+    }
+
+    /// What the pages are made of, below `/web/`.
+    private static var parts: [(name: String, bytes: [UInt8], type: String)] {
+        [
+            ("icon.svg", PackageResources.icon_svg, Self.picture),
+            ("icon-192.png", PackageResources.icon_192_png, Self.bitmap),
+            ("icon-512.png", PackageResources.icon_512_png, Self.bitmap),
+            ("badge.png", PackageResources.badge_png, Self.bitmap),
+            ("page.css", PackageResources.page_css, Self.style),
+            ("admin.css", PackageResources.admin_css, Self.style),
+            ("dom.js", PackageResources.dom_js, Self.script),
+            ("time.js", PackageResources.time_js, Self.script),
+            ("texts.js", PackageResources.texts_js, Self.script),
+            ("session.js", PackageResources.session_js, Self.script),
+            ("index.js", PackageResources.index_js, Self.script),
+            ("inbox.js", PackageResources.inbox_js, Self.script),
+            ("inbox-client.js", PackageResources.inbox_client_js, Self.script),
+            ("inbox-connection.js", PackageResources.inbox_connection_js, Self.script),
+            ("inbox-item.js", PackageResources.inbox_item_js, Self.script),
+            ("inbox-list.js", PackageResources.inbox_list_js, Self.script),
+            ("inbox-panel.js", PackageResources.inbox_panel_js, Self.script),
+            ("inbox-push.js", PackageResources.inbox_push_js, Self.script),
+            ("inbox-settings.js", PackageResources.inbox_settings_js, Self.script),
+            ("inbox-store.js", PackageResources.inbox_store_js, Self.script),
+            ("inbox-styles.js", PackageResources.inbox_styles_js, Self.script),
+            ("admin.js", PackageResources.admin_js, Self.script),
+            ("admin-broadcasts.js", PackageResources.admin_broadcasts_js, Self.script),
+            ("admin-catalog.js", PackageResources.admin_catalog_js, Self.script),
+            ("admin-charts.js", PackageResources.admin_charts_js, Self.script),
+            ("admin-dead-letters.js", PackageResources.admin_dead_letters_js, Self.script),
+            ("admin-deliveries.js", PackageResources.admin_deliveries_js, Self.script),
+            ("admin-overview.js", PackageResources.admin_overview_js, Self.script),
+            ("admin-parts.js", PackageResources.admin_parts_js, Self.script),
+            ("admin-simulate.js", PackageResources.admin_simulate_js, Self.script),
+            ("admin-trace.js", PackageResources.admin_trace_js, Self.script),
+        ]
+    }
+}

@@ -1,0 +1,417 @@
+// Carillon · SignalRSession.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import CoreMetrics
+import NIOCore
+import Protocols
+
+/// One connection of a client to a hub, whatever its transport; confined to the event loop of its first request.
+///
+/// With stateful reconnect it outlives its WebSocket and may go on over one of another loop.
+package final class SignalRSession {
+    /// What the client is reached by.
+    enum Link {
+        /// Not yet, or not any more.
+        case none
+        case webSocket(LoopReference<SignalRSocket>, number: UInt64)
+        case eventStream(HTTPExchange)
+        case longPolling
+    }
+
+    /// A client may delay its first messages with this many requests; one more releases them.
+    private static let mostEarlyRequests = 8
+
+    /// Secret: who has it and the right credential can speak on the connection.
+    let id: String
+    /// What it is called elsewhere.
+    package let connectionID: String
+    package let transport: SignalRTransport
+    let node: SignalRNode
+    package let eventLoop: any EventLoop
+    var connection: SignalRConnection
+    private(set) var application: (any SignalRApplication)?
+    var link = Link.none
+    /// Of long polling, and who waits for an answer.
+    var polling: SignalRPollingState?
+    var polls: [UInt64: SignalRReply] = [:]
+    /// Proofs that wait for a poll: what has to be there for each.
+    var marks: [(records: UInt64, number: UInt64)] = []
+    private var outbound = ByteBuffer()
+    private var lastProof: UInt64 = 0
+    private var provenProof: UInt64 = 0
+    /// The one client that speaks version 0 takes a WebSocket's pings for messages, and breaks.
+    private var answersPings = true
+    private var closeCode = WebSocketCloseCode.normal
+    private var isEnding = false
+    private var invocations = 0
+    /// Whether the WebSocket is not read, as too many calls wait.
+    private var isPaused = false
+    /// Releases ``heldRecords``; nil unless the client may still be in its `start()`.
+    private var release: Scheduled<Void>?
+    private var heldRecords: [[UInt8]] = []
+    private var heldBytes = 0
+    /// Requests since the handshake, while records are held.
+    private var earlyRequests = 0
+
+    init(
+        id: String,
+        offer: SignalRDirectory.Offer,
+        transport: SignalRTransport,
+        node: SignalRNode,
+        eventLoop: any EventLoop
+    ) {
+        self.id = id
+        self.connectionID = offer.connectionID
+        self.transport = transport
+        self.node = node
+        self.eventLoop = eventLoop
+        let now = SignalRLoop.now
+        self.connection = SignalRConnection(
+            configuration: node.configuration.connection,
+            offersStatefulReconnect: offer.usesStatefulReconnect && transport == .webSockets,
+            hasInherentKeepAlive: transport == .longPolling,
+            now: now
+        )
+        if transport == .longPolling {
+            self.link = .longPolling
+            self.polling = SignalRPollingState(limits: node.configuration.polling, now: now)
+        }
+    }
+
+    func begin(_ application: any SignalRApplication) { self.application = application }
+
+    /// Its owner has sent a credential that is good.
+    func renew(_ permit: SignalRPermit) {
+        if let application { permit.renew(application) }
+    }
+
+    // MARK: What the application says
+
+    /// Answers a call; nothing happens if it is not running any more.
+    package func complete(_ call: UInt64, _ outcome: SignalRCompletion.Outcome) {
+        self.perform(self.connection.complete(call, outcome, now: SignalRLoop.now))
+    }
+
+    /// Sends an item of a call that is a stream.
+    package func sendItem(_ item: JSONValue, of call: UInt64) {
+        self.perform(self.connection.sendItem(item, of: call, now: SignalRLoop.now))
+    }
+
+    /// Sends a record, which leaves with the next ``flush()``.
+    package func send(_ record: SignalRRecord) {
+        if self.admits(record) { self.write(record.bytes) }
+    }
+
+    /// Sends records that other connections share.
+    package func send(_ bundle: SignalRBundle) {
+        guard case .webSocket(let socket, _) = self.link else { return bundle.records.forEach { self.send($0) } }
+        let admitted = bundle.records.filter { self.admits($0) }
+        guard admitted.count == bundle.records.count else { return admitted.forEach { self.write($0.bytes) } }
+        let frame = bundle.frame
+        socket.call { $0.send(frame: frame) }
+    }
+
+    private func admits(_ record: SignalRRecord) -> Bool {
+        switch self.connection.push(record, now: SignalRLoop.now) {
+        case .write: return true
+        case .refused(.resendBufferFull):
+            self.tooSlow()
+            return false
+        case .held, .refused: return false
+        }
+    }
+
+    /// Whether the application should produce no more until the client acknowledges.
+    package var isBackPressured: Bool { self.connection.isBackPressured }
+
+    /// Whether ``requestProof(_:)`` is ever answered.
+    package var provesReceipt: Bool {
+        switch self.transport {
+        case .webSockets: self.answersPings
+        case .longPolling: true
+        case .serverSentEvents: false
+        }
+    }
+
+    /// Has the transport prove that the client has all that was said so far.
+    ///
+    /// A WebSocket's pong does, and the poll after the one that brought it; Server-Sent Events and clients
+    /// of version 0 prove nothing.
+    package func requestProof(_ number: UInt64) {
+        self.lastProof = number
+        // Asked for again when the held records are written.
+        guard self.release == nil else { return }
+        switch self.link {
+        case .webSocket(let socket, _):
+            if self.answersPings { socket.call { $0.requestProof(number) } }
+        case .longPolling:
+            guard let records = self.polling?.recordsTaken else { return }
+            // One for all that no answer divides.
+            if self.marks.last?.records == records { self.marks.removeLast() }
+            self.marks.append((records, number))
+        case .eventStream, .none: break
+        }
+    }
+
+    /// Writes all that has gathered.
+    package func flush() {
+        switch self.link {
+        case .none: break
+        case .webSocket(let socket, _): socket.call { $0.flush() }
+        case .eventStream(let exchange):
+            guard self.outbound.readableBytes > 0 else { return }
+            exchange.write(self.outbound)
+            self.outbound = ByteBuffer()
+            if exchange.backlog > self.node.configuration.webSocket.maximumOutbound { self.tooSlow() }
+        case .longPolling: self.performPolling { $0.flush(now: SignalRLoop.now) }
+        }
+    }
+
+    /// Says why, and ends the connection.
+    ///
+    /// - Parameters:
+    ///   - error: Nil for a regular end.
+    ///   - allowReconnect: Whether a client that reconnects by itself shall do so.
+    ///   - code: What a WebSocket is closed with.
+    package func close(error: String? = nil, allowReconnect: Bool = false, code: WebSocketCloseCode = .normal) {
+        self.closeCode = code
+        self.perform(self.connection.close(error: error, allowReconnect: allowReconnect, now: SignalRLoop.now))
+    }
+
+    /// Answers the poll that waits with 401, so that its client comes back with a fresh credential;
+    /// without a poll by then the connection ends at the limit of silence.
+    ///
+    /// - Returns: false if the connection does not poll.
+    package func refusePolls() -> Bool {
+        guard case .longPolling = self.link, !self.isEnding else { return false }
+        self.performPolling { $0.refuse(now: SignalRLoop.now) }
+        return true
+    }
+
+    /// Cuts the transport; the connection goes on only if its client can come back to it.
+    package func cut() {
+        switch self.link {
+        case .none: break
+        case .webSocket(let socket, _): socket.call { $0.drop() }
+        case .eventStream(let exchange):
+            exchange.onAbort = nil
+            exchange.end()
+            self.transportLost()
+        case .longPolling: self.performPolling { $0.delete() }
+        }
+    }
+
+    /// Ends the connection at once.
+    package func drop() {
+        if !self.connection.isClosed { self.close() }
+        self.cut()
+        self.finish()
+    }
+
+    // MARK: What the transport says
+
+    func attach(_ socket: LoopReference<SignalRSocket>, _ number: UInt64) {
+        self.link = .webSocket(socket, number: number)
+    }
+
+    /// Goes on over another WebSocket; false if it cannot.
+    func reattach(_ socket: LoopReference<SignalRSocket>, _ number: UInt64) -> Bool {
+        guard !self.isEnding, let actions = self.connection.reattach(now: SignalRLoop.now) else { return false }
+        let old = self.link
+        // First, so that the end of the old one is not taken for the loss of the client.
+        self.link = .webSocket(socket, number: number)
+        self.isPaused = false
+        if case .webSocket(let old, _) = old { old.call { $0.drop() } }
+        self.perform(actions)
+        SignalRMetrics.returned.increment()
+        if self.lastProof > self.provenProof { self.requestProof(self.lastProof) }
+        self.flush()
+        return true
+    }
+
+    /// A WebSocket brought bytes; those of one that was replaced are not read.
+    func receive(_ bytes: [UInt8], from number: UInt64) {
+        guard case .webSocket(_, number) = self.link else { return }
+        self.receive(bytes)
+    }
+
+    func receive(_ bytes: [UInt8]) {
+        self.invocations = 0
+        self.delayRelease()
+        self.perform(self.connection.receive(bytes, now: SignalRLoop.now))
+        if self.invocations == 0 { self.heard() }
+    }
+
+    func heard() {
+        if self.connection.isOpen { self.application?.signalRHeard() }
+    }
+
+    func readComplete() {
+        self.application?.signalRReadComplete()
+        self.flush()
+    }
+
+    func proven(_ number: UInt64) {
+        guard number > self.provenProof, number <= self.lastProof else { return }
+        self.provenProof = number
+        self.application?.signalRProven(number)
+    }
+
+    func tooSlow() {
+        guard !self.isEnding else { return }
+        self.application?.signalRIsTooSlow()
+    }
+
+    func socketClosed(_ number: UInt64) {
+        guard case .webSocket(_, number) = self.link else { return }
+        self.transportLost()
+    }
+
+    func transportLost() {
+        self.link = .none
+        guard !self.isEnding else { return self.finish() }
+        self.perform(self.connection.transportLost(now: SignalRLoop.now))
+    }
+
+    func tick() {
+        guard !self.isEnding else {
+            if case .webSocket(let socket, _) = self.link { socket.call { $0.tick() } }
+            self.performPolling { $0.tick(now: SignalRLoop.now) }
+            return
+        }
+        self.perform(self.connection.tick(now: SignalRLoop.now))
+        self.flush()
+        self.performPolling { $0.tick(now: SignalRLoop.now) }
+    }
+
+    // MARK: Actions
+
+    func perform(_ actions: [SignalRAction]) {
+        for action in actions {
+            switch action {
+            case .write(let bytes): self.write(bytes)
+            case .opened(let version):
+                self.answersPings = version > 0
+                if self.transport != .webSockets { self.holdRecords() }
+                self.application?.signalROpened(self)
+            case .invoke(let call):
+                self.invocations += 1
+                // A client that calls has finished its start.
+                self.releaseRecords()
+                self.application?.signalRInvoked(call)
+            case .cancel(let call): self.application?.signalRCancelled(call)
+            case .uploadedItem, .uploadEnded, .clientResult: break
+            case .end(let end): self.conclude(end)
+            }
+        }
+        self.adjustReading()
+    }
+
+    /// Reads no more from a WebSocket while too many calls wait.
+    private func adjustReading() {
+        guard case .webSocket(let socket, _) = self.link, self.connection.isCongested != self.isPaused else { return }
+        let isPaused = !self.isPaused
+        self.isPaused = isPaused
+        if isPaused { SignalRMetrics.paused.increment() }
+        socket.call { $0.setReading(!isPaused) }
+    }
+
+    // MARK: The start
+
+    /// Holds back what the server says until the client's `start()` has returned.
+    ///
+    /// Clients finish their start when they have the handshake's answer and their own requests are
+    /// answered: the handshake, and a ping that some send after it. Over HTTP the server's messages
+    /// travel apart from these answers and could overtake them, before the app has registered its
+    /// handlers. So they wait until no request came for a while.
+    private func holdRecords() {
+        let reference = LoopReference(self, eventLoop: self.eventLoop)
+        self.release?.cancel()
+        self.release = self.eventLoop.scheduleTask(in: self.node.configuration.openingQuiet) {
+            reference.call { session in
+                // The client has not fetched the handshake's answer yet.
+                let isUnanswered = session.polling.map { $0.recordsAnswered == 0 } ?? false
+                if isUnanswered { session.holdRecords() } else { session.releaseRecords() }
+            }
+        }
+    }
+
+    private func delayRelease() {
+        guard self.release != nil else { return }
+        self.earlyRequests += 1
+        if self.earlyRequests > Self.mostEarlyRequests { self.releaseRecords() } else { self.holdRecords() }
+    }
+
+    private func releaseRecords() {
+        guard let release else { return }
+        release.cancel()
+        self.release = nil
+        let records = self.heldRecords
+        self.heldRecords = []
+        self.heldBytes = 0
+        for record in records { self.write(record) }
+        if self.lastProof > self.provenProof { self.requestProof(self.lastProof) }
+        self.flush()
+    }
+
+    /// Whether something that was sent waits for the end of the client's start.
+    package var holdsRecords: Bool { !self.heldRecords.isEmpty }
+
+    private func hold(_ bytes: [UInt8]) {
+        self.heldRecords.append(bytes)
+        self.heldBytes += bytes.count
+        if self.heldBytes > self.node.configuration.webSocket.maximumOutbound { self.tooSlow() }
+    }
+
+    private func write(_ bytes: [UInt8]) {
+        guard self.release == nil else { return self.hold(bytes) }
+        switch self.link {
+        case .none: break
+        case .webSocket(let socket, _): socket.call { $0.send(bytes) }
+        case .eventStream: self.outbound.writeBytes(SignalREventStream.event(bytes))
+        case .longPolling: self.performPolling { $0.write(bytes) }
+        }
+    }
+
+    /// The connection is over; the transport ends behind what was written.
+    private func conclude(_ end: SignalREnd) {
+        guard !self.isEnding else { return }
+        self.isEnding = true
+        self.releaseRecords()
+        switch self.link {
+        case .none: self.finish()
+        case .webSocket(let socket, _):
+            let code = end.isFault ? WebSocketCloseCode.policyViolation : self.closeCode
+            socket.call { $0.close(code) }
+        case .eventStream(let exchange):
+            self.flush()
+            exchange.onAbort = nil
+            exchange.end()
+            self.finish()
+        case .longPolling: self.performPolling { $0.close(now: SignalRLoop.now) }
+        }
+    }
+
+    /// Nothing is left of the connection.
+    func finish() {
+        guard let application else { return }
+        self.isEnding = true
+        self.release?.cancel()
+        self.release = nil
+        self.application = nil
+        self.link = .none
+        self.polling = nil
+        self.node.end(self, on: self.eventLoop)
+        application.signalRClosed()
+    }
+}
+
+extension SignalREnd {
+    fileprivate var isFault: Bool {
+        switch self {
+        case .fault, .handshakeRefused, .handshakeTimeout: true
+        case .client, .server, .clientTimeout, .transportLost, .detachedTooLong: false
+        }
+    }
+}

@@ -1,0 +1,87 @@
+// Carillon · SignalRSocket.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import NIOCore
+import Protocols
+
+/// A WebSocket of a connection; its session may live on another event loop after it moved.
+final class SignalRSocket: WebSocketApplication {
+    let number: UInt64
+    private let session: LoopReference<SignalRSession>
+    private let eventLoop: any EventLoop
+    /// By what it takes the place of a socket that was lost; nil if it does not.
+    private let renewal: SignalRPermit?
+    private var socket: WebSocketHandler?
+
+    init(
+        number: UInt64,
+        session: LoopReference<SignalRSession>,
+        eventLoop: any EventLoop,
+        renewal: SignalRPermit? = nil
+    ) {
+        self.number = number
+        self.session = session
+        self.eventLoop = eventLoop
+        self.renewal = renewal
+    }
+
+    // MARK: From the client
+
+    func webSocketOpened(_ socket: WebSocketHandler) {
+        self.socket = socket
+        let reference = LoopReference(self, eventLoop: self.eventLoop)
+        let number = self.number
+        guard let renewal else { return self.session.call { $0.attach(reference, number) } }
+        self.session.ask { session in
+            guard session.reattach(reference, number) else { return false }
+            session.renew(renewal)
+            return true
+        }.whenComplete { result in
+            // The connection ended meanwhile.
+            if (try? result.get()) != true { reference.call { $0.drop() } }
+        }
+    }
+
+    func webSocketReceived(text: String) { self.receive(Array(text.utf8)) }
+    func webSocketReceived(binary: [UInt8]) { self.receive(binary) }
+
+    private func receive(_ bytes: [UInt8]) {
+        let number = self.number
+        self.session.call { $0.receive(bytes, from: number) }
+    }
+
+    func webSocketReceivedPing() -> Bool {
+        self.session.call { $0.heard() }
+        return true
+    }
+
+    func webSocketReceived(pong: [UInt8]) {
+        guard pong.count == 8 else { return }
+        let proof = pong.reduce(0) { $0 << 8 | UInt64($1) }
+        self.session.call { $0.proven(proof) }
+    }
+
+    func webSocketReadComplete() { self.session.call { $0.readComplete() } }
+    func webSocketIsTooSlow() { self.session.call { $0.tooSlow() } }
+
+    func webSocketClosed() {
+        self.socket = nil
+        let number = self.number
+        self.session.call { $0.socketClosed(number) }
+    }
+
+    // MARK: To the client
+
+    func send(_ bytes: [UInt8]) { self.socket?.send(text: bytes) }
+    func send(frame: ByteBuffer) { self.socket?.send(frame: frame) }
+    func requestProof(_ number: UInt64) { self.socket?.requestProof(number) }
+    func flush() { self.socket?.flush() }
+    func setReading(_ isOn: Bool) { self.socket?.setReading(isOn) }
+    func drop() { self.socket?.drop() }
+    func tick() { self.socket?.tick(now: .now()) }
+
+    func close(_ code: WebSocketCloseCode) {
+        self.socket?.close(code, reason: "")
+        self.socket?.flush()
+    }
+}

@@ -1,0 +1,329 @@
+// Carillon · EngineIOConnection.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import NIOCore
+import Protocols
+
+/// One client's connection of Engine.IO: does what its session wants done on requests and WebSockets.
+///
+/// Confined to the event loop of its first request; what comes on other loops is brought here. No task, and no timer but
+/// for what is due within a second.
+package final class EngineIOConnection {
+    /// A proof that a polling client owes: it has so many messages.
+    private struct Debt {
+        let sequence: UInt64
+        let messages: UInt64
+    }
+
+    package var eventLoop: any EventLoop { self.roster.eventLoop }
+    let sid: String
+    private let server: EngineIOServer
+    private let roster: EngineIORoster
+    private var session: EngineIOSession
+    private var application: (any EngineIOApplication)?
+    private var exchanges: [EngineIOExchange] = []
+    private var outlets: [EngineIOOutlet] = []
+    private var debts: [Debt] = []
+    private var pending: [EngineIOAction] = []
+    private var isPerforming = false
+    /// Whether the application knows whose connection it is.
+    private var isWelcome = false
+    /// The address for which it counts until then.
+    private var stranger: ClientAddress?
+    /// When the next task of its own comes.
+    private var scheduled: Milliseconds = .max
+
+    /// Opens a connection by a poll.
+    ///
+    /// - Parameter stranger: The client's address, for which the connection is counted already.
+    init(
+        _ server: EngineIOServer,
+        _ roster: EngineIORoster,
+        sid: String,
+        polling exchange: EngineIOExchange,
+        stranger: ClientAddress?
+    ) {
+        self.server = server
+        self.stranger = stranger
+        self.roster = roster
+        self.sid = sid
+        self.exchanges = [exchange]
+        self.session = EngineIOSession(
+            sid: sid,
+            polling: exchange.carrier,
+            configuration: server.configuration,
+            now: EngineIORoster.now(),
+            into: &self.pending
+        )
+    }
+
+    /// Opens a connection on a WebSocket.
+    init(_ server: EngineIOServer, _ roster: EngineIORoster, outlet: EngineIOOutlet) {
+        self.server = server
+        self.roster = roster
+        self.sid = server.makeSid()
+        self.outlets = [outlet]
+        self.session = EngineIOSession(
+            sid: self.sid,
+            webSocket: outlet.carrier,
+            configuration: server.configuration,
+            now: EngineIORoster.now(),
+            into: &self.pending
+        )
+    }
+
+    /// Says hello, and hands the connection to the application.
+    func begin(_ application: any EngineIOApplication) {
+        self.application = application
+        self.roster.add(self)
+        self.perform()
+        application.engineIOOpened(self)
+        self.flush()
+    }
+
+    // MARK: For the application
+
+    package var transport: EngineIOTransport? { self.session.transport }
+
+    /// Says that the application knows whose connection it is: it counts for its address no more, and when it is closed over
+    /// polling it waits until the client has learnt that.
+    package func welcome() {
+        self.isWelcome = true
+        self.settle()
+    }
+
+    private func settle() {
+        guard let stranger = self.stranger else { return }
+        self.stranger = nil
+        self.server.strangers.giveBack(stranger)
+    }
+
+    /// Sends messages, which stay together and in order.
+    package func send(_ messages: [EngineIOMessage]) {
+        self.run { session, _, actions in session.send(messages, into: &actions) }
+    }
+
+    /// Sends one message whose WebSocket frame, with the packet's type in it, connections share.
+    package func send(frame: ByteBuffer) {
+        // What waits for its turn goes first.
+        if self.pending.isEmpty, let carrier = self.session.writing(messages: 1), let outlet = self.outlet(carrier) {
+            return outlet.say(.frame(frame))
+        }
+        self.send([.text(Array(WebSocketFraming.payload(of: frame).readableBytesView.dropFirst()))])
+    }
+
+    /// Has the client prove that it has all that was sent so far: by a WebSocket's pong, or by its next poll.
+    package func requestProof(_ sequence: UInt64) {
+        if self.session.transport == .webSocket {
+            self.outlets.last?.say(.proof(sequence))
+        } else {
+            self.debts.append(Debt(sequence: sequence, messages: self.session.messagesSent))
+        }
+    }
+
+    /// Writes what has gathered.
+    package func flush() {
+        for outlet in self.outlets { outlet.flush() }
+    }
+
+    /// Closes the connection; over polling a client that is welcome learns it by its next request.
+    package func close(_ reason: EngineIOCloseReason) {
+        // Nothing is kept for strangers, or a flood of them would fill the node.
+        let lingers = self.isWelcome
+        self.run { session, now, actions in
+            session.close(reason, lingers: lingers, now: now, into: &actions)
+        }
+        self.flush()
+    }
+
+    /// Ends the connection at once.
+    package func drop() {
+        for outlet in self.outlets { outlet.say(.drop) }
+        self.close(.forcedClose)
+        self.end(.forcedClose)
+    }
+
+    // MARK: Requests
+
+    func poll(_ exchange: EngineIOExchange) {
+        self.exchanges.append(exchange)
+        self.run { session, now, actions in session.pollRequested(exchange.carrier, now: now, into: &actions) }
+        self.flush()
+    }
+
+    func pollAborted(_ carrier: EngineIOCarrier) {
+        self.exchanges.removeAll { $0.carrier == carrier }
+        self.run { session, now, actions in session.pollAborted(carrier, now: now, into: &actions) }
+        self.flush()
+    }
+
+    /// A POST's head is here; its body comes by ``postCompleted(_:body:)``.
+    func postStarted(_ exchange: EngineIOExchange, contentType: String?, contentLength: Int?) {
+        self.exchanges.append(exchange)
+        self.run { session, now, actions in
+            // Whether the body is wanted is in the actions, too.
+            _ = session.postStarted(
+                exchange.carrier, contentType: contentType, contentLength: contentLength, now: now, into: &actions)
+        }
+        self.flush()
+    }
+
+    func postCompleted(_ carrier: EngineIOCarrier, body: [UInt8]) {
+        // As on a WebSocket; whoever closes the connection for it leaves nobody who would hear the rest.
+        for _ in 0..<EngineIOPayload.countWithoutMessage(in: body) {
+            guard self.receivedPing() else { break }
+        }
+        self.run { session, now, actions in session.postCompleted(carrier, body: body, now: now, into: &actions) }
+        self.readComplete()
+    }
+
+    func postAborted(_ carrier: EngineIOCarrier) {
+        self.exchanges.removeAll { $0.carrier == carrier }
+        self.run { session, now, actions in session.postAborted(carrier, now: now, into: &actions) }
+        self.flush()
+    }
+
+    // MARK: WebSockets
+
+    func attach(_ outlet: EngineIOOutlet) {
+        self.outlets.append(outlet)
+        self.run { session, now, actions in session.webSocketOpened(outlet.carrier, now: now, into: &actions) }
+        self.flush()
+    }
+
+    func received(text: [UInt8], on carrier: EngineIOCarrier) {
+        // What carries no message counts as the WebSocket's own pings do, or it could be sent without end.
+        guard text.first == UInt8(ascii: "4") || self.receivedPing() else { return }
+        self.run { session, now, actions in session.webSocketText(carrier, text, now: now, into: &actions) }
+    }
+
+    func received(binary: [UInt8], on carrier: EngineIOCarrier) {
+        self.run { session, now, actions in session.webSocketBinary(carrier, binary, now: now, into: &actions) }
+    }
+
+    func receivedPing() -> Bool { self.application?.engineIOReceivedPing() ?? false }
+
+    func received(pong: UInt64) { self.application?.engineIOProven(pong) }
+
+    func readComplete() {
+        self.application?.engineIOReadComplete()
+        self.flush()
+    }
+
+    func isTooSlow() { self.application?.engineIOIsTooSlow() }
+
+    func shouldQuiesce() { self.application?.engineIOShouldQuiesce() }
+
+    func closed(_ carrier: EngineIOCarrier, failed: Bool) {
+        self.outlets.removeAll { $0.carrier == carrier }
+        self.run { session, now, actions in
+            session.webSocketClosed(carrier, failed: failed, now: now, into: &actions)
+        }
+        self.flush()
+    }
+
+    // MARK: Time
+
+    private var deadline: Milliseconds {
+        min(self.session.nextDeadline ?? .max, self.application?.engineIODeadline ?? .max)
+    }
+
+    func isDue(_ now: Milliseconds) -> Bool { self.deadline <= now }
+
+    func tick(_ now: Milliseconds) {
+        self.run { session, _, actions in session.tick(now: now, into: &actions) }
+        if let application, application.engineIODeadline ?? .max <= now {
+            application.engineIOTick(now: now)
+            self.schedule()
+        }
+        self.flush()
+    }
+
+    /// What is due before the roster's next look gets a task of its own.
+    private func schedule() {
+        let next = self.deadline
+        let now = EngineIORoster.now()
+        guard next < now + EngineIORoster.interval, next < self.scheduled else { return }
+        self.scheduled = next
+        let reference = LoopReference(self, eventLoop: self.eventLoop)
+        self.eventLoop.scheduleTask(in: .milliseconds(max(0, next - now))) {
+            reference.call { connection in
+                connection.scheduled = .max
+                connection.tick(EngineIORoster.now())
+                connection.schedule()
+            }
+        }
+    }
+
+    // MARK: Actions
+
+    private func run(_ step: (inout EngineIOSession, Milliseconds, inout [EngineIOAction]) -> Void) {
+        var actions: [EngineIOAction] = []
+        step(&self.session, EngineIORoster.now(), &actions)
+        self.pending += actions
+        self.perform()
+    }
+
+    /// Does what is wanted in its order; what it brings about comes after it.
+    private func perform() {
+        guard !self.isPerforming else { return }
+        self.isPerforming = true
+        var next = 0
+        while next < self.pending.count {
+            let action = self.pending[next]
+            next += 1
+            self.perform(action)
+        }
+        // An idle connection keeps no storage.
+        self.pending = []
+        self.isPerforming = false
+        self.settleDebts()
+        self.schedule()
+    }
+
+    private func perform(_ action: EngineIOAction) {
+        switch action {
+        case .respond(let carrier, let response):
+            guard let index = self.exchanges.firstIndex(where: { $0.carrier == carrier }) else { return }
+            self.exchanges.remove(at: index).respond(response)
+            if self.exchanges.isEmpty { self.exchanges = [] }
+        case .sendText(let carrier, let text): self.outlet(carrier)?.say(.text(text))
+        case .sendBinary(let carrier, let bytes): self.outlet(carrier)?.say(.binary(bytes))
+        case .closeWebSocket(let carrier, let code):
+            guard let index = self.outlets.firstIndex(where: { $0.carrier == carrier }) else { return }
+            let outlet = self.outlets.remove(at: index)
+            outlet.say(.close(WebSocketCloseCode(rawValue: code) ?? .normal))
+            outlet.flush()
+        case .upgraded(let carrier): self.upgraded(carrier)
+        case .deliver(let message): self.application?.engineIOReceived(message)
+        case .closed(let reason): self.end(reason)
+        }
+    }
+
+    private func outlet(_ carrier: EngineIOCarrier) -> EngineIOOutlet? { self.outlets.first { $0.carrier == carrier } }
+
+    /// What polling has not proven, the WebSocket's pong does.
+    private func upgraded(_ carrier: EngineIOCarrier) {
+        self.settleDebts()
+        if let last = self.debts.last { self.outlet(carrier)?.say(.proof(last.sequence)) }
+        self.debts = []
+    }
+
+    private func settleDebts() {
+        let proven = self.session.messagesProven
+        guard let first = self.debts.first, first.messages <= proven else { return }
+        let settled = self.debts.prefix { $0.messages <= proven }
+        let last = settled.last?.sequence
+        if settled.count == self.debts.count { self.debts = [] } else { self.debts.removeFirst(settled.count) }
+        if let last { self.application?.engineIOProven(last) }
+    }
+
+    private func end(_ reason: EngineIOCloseReason) {
+        guard let application else { return }
+        self.application = nil
+        self.settle()
+        self.server.directory.remove(self.sid)
+        self.roster.remove(self)
+        application.engineIOClosed(reason)
+    }
+}

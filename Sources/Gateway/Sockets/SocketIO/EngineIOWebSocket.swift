@@ -1,0 +1,104 @@
+// Carillon · EngineIOWebSocket.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import NIOCore
+import Protocols
+
+/// A client's WebSocket: brings what it hears to its connection, which may live on another event loop.
+final class EngineIOWebSocket: WebSocketApplication {
+    enum Purpose {
+        case open(EngineIOOpening, any EngineIOApplication)
+        /// Take over a session that polls.
+        case takeOver(LoopReference<EngineIOConnection>)
+    }
+
+    private let server: EngineIOServer
+    private let eventLoop: any EventLoop
+    private let carrier: EngineIOCarrier
+    private var purpose: Purpose?
+    private var near: EngineIOConnection?
+    private var far: LoopReference<EngineIOConnection>?
+    private var hasFailed = false
+
+    init(_ server: EngineIOServer, _ purpose: Purpose, eventLoop: any EventLoop) {
+        self.server = server
+        self.eventLoop = eventLoop
+        self.carrier = server.carrier()
+        self.purpose = purpose
+    }
+
+    func webSocketOpened(_ socket: WebSocketHandler) {
+        guard let purpose else { return }
+        self.purpose = nil
+        let eventLoop = self.eventLoop
+        let carrier = self.carrier
+        switch purpose {
+        case .open(_, let application):
+            let outlet = EngineIOOutlet(carrier: carrier, target: .near(socket), eventLoop: eventLoop)
+            let connection = EngineIOConnection(self.server, self.server.roster(on: eventLoop), outlet: outlet)
+            self.near = connection
+            connection.begin(application)
+        case .takeOver(let reference):
+            self.far = reference
+            let handler = LoopReference(socket, eventLoop: eventLoop)
+            reference.call { connection in
+                connection.attach(EngineIOOutlet(carrier: carrier, target: .far(handler), eventLoop: eventLoop))
+            } ifGone: {
+                EngineIOOutlet.close(handler, eventLoop)
+            }
+        }
+    }
+
+    func webSocketReceived(text: String) {
+        let text = Array(text.utf8)
+        if let near { return near.received(text: text, on: self.carrier) }
+        let carrier = self.carrier
+        self.far?.call { $0.received(text: text, on: carrier) }
+    }
+
+    func webSocketReceived(binary: [UInt8]) {
+        if let near { return near.received(binary: binary, on: self.carrier) }
+        let carrier = self.carrier
+        self.far?.call { $0.received(binary: binary, on: carrier) }
+    }
+
+    func webSocketReceivedPing() -> Bool {
+        if let near { return near.receivedPing() }
+        // Answered at once; whoever sends too many is closed by the session when it hears of them.
+        self.far?.call { _ = $0.receivedPing() }
+        return true
+    }
+
+    func webSocketReceived(pong: [UInt8]) {
+        guard pong.count == 8 else { return }
+        let sequence = pong.reduce(0) { $0 << 8 | UInt64($1) }
+        if let near { return near.received(pong: sequence) }
+        self.far?.call { $0.received(pong: sequence) }
+    }
+
+    func webSocketReadComplete() {
+        if let near { return near.readComplete() }
+        self.far?.call { $0.readComplete() }
+    }
+
+    func webSocketIsTooSlow() {
+        if let near { return near.isTooSlow() }
+        self.far?.call { $0.isTooSlow() }
+    }
+
+    func webSocketShouldQuiesce() {
+        if let near { return near.shouldQuiesce() }
+        self.far?.call { $0.shouldQuiesce() }
+    }
+
+    func webSocketFailed(_ code: WebSocketCloseCode, reason: String) { self.hasFailed = true }
+
+    func webSocketClosed() {
+        let carrier = self.carrier
+        let hasFailed = self.hasFailed
+        self.near?.closed(carrier, failed: hasFailed)
+        self.far?.call { $0.closed(carrier, failed: hasFailed) }
+        self.near = nil
+        self.far = nil
+    }
+}

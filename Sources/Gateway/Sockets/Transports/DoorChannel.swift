@@ -1,0 +1,122 @@
+// Carillon · DoorChannel.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import Glibc
+import HummingbirdCore
+import Logging
+import NIOCore
+import NIOHTTP1
+import NIOHTTPTypes
+
+/// A server channel whose requests go to the endpoints that claim them; the rest is the HTTP server's.
+///
+/// The server's task for a connection begins with the first request that is its own, and ends early with a socket.
+package struct DoorChannel: HTTPChannelHandler {
+    package enum Outcome: Sendable {
+        case http(NIOAsyncChannel<HTTPRequestPart, HTTPResponsePart>)
+        /// The connection will never need the server.
+        case taken
+    }
+
+    package struct Value: ServerChildChannelValue {
+        let outcome: EventLoopFuture<Outcome>
+        package let channel: any Channel
+    }
+
+    package let responder: HTTPChannelHandler.Responder
+    private let endpoints: [any TransportEndpoint]
+    private let timeouts: DoorTimeouts
+    private let policy: DoorPolicy
+    private let http: HTTP1Channel.Configuration
+
+    package init(
+        responder: @escaping HTTPChannelHandler.Responder,
+        endpoints: [any TransportEndpoint],
+        timeouts: DoorTimeouts = DoorTimeouts(),
+        policy: DoorPolicy = DoorPolicy(),
+        http: HTTP1Channel.Configuration
+    ) {
+        self.responder = responder
+        self.endpoints = endpoints
+        self.timeouts = timeouts
+        self.policy = policy
+        self.http = http
+    }
+
+    package func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
+        guard self.count(channel) else {
+            DoorMetrics.refusedFiles.increment()
+            channel.close(promise: nil)
+            let outcome = channel.eventLoop.makeSucceededFuture(Outcome.taken)
+            return channel.eventLoop.makeSucceededFuture(Value(outcome: outcome, channel: channel))
+        }
+        return channel.eventLoop.makeCompletedFuture {
+            // Small receive buffers: an idle socket keeps its last one. The first holds most
+            // requests.
+            try channel.syncOptions?.setOption(
+                .recvAllocator,
+                value: AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 1_024, maximum: 16_384)
+            )
+            // One buffer a turn, so that little comes in after the request that ends the reading.
+            try channel.syncOptions?.setOption(.maxMessagesPerRead, value: 1)
+            // A peer that is gone without a word would else be there until TCP gives up, a quarter of an hour later.
+            let patience = TimeAmount(self.timeouts.acknowledgement).nanoseconds / 1_000_000
+            try? channel.syncOptions?.setOption(
+                .tcpOption(NIOBSDSocket.Option(rawValue: TCP_USER_TIMEOUT)), value: SocketOptionValue(patience))
+            var limits = NIOHTTPDecoderLimitConfiguration()
+            limits.maxHeaderFieldSize = self.http.httpDecoder.maxHeaderFieldSize
+            limits.maxHeaderListSize = self.http.httpDecoder.maxHeaderListSize
+            limits.maxHeaderFieldCount = self.http.httpDecoder.maxHeaderFieldCount
+            let encoder = HTTPResponseEncoder()
+            let decoder = ByteToMessageHandler(
+                HTTPRequestDecoder(leftOverBytesStrategy: .forwardBytes, limitConfiguration: limits)
+            )
+            let promise = channel.eventLoop.makePromise(of: Outcome.self)
+            let handler = DoorHandler(
+                endpoints: self.endpoints,
+                timeouts: self.timeouts,
+                policy: self.policy,
+                http: self.http,
+                encoder: encoder,
+                decoder: decoder,
+                outcome: promise,
+                logger: logger
+            )
+            try channel.pipeline.syncOperations.addHandlers([encoder, decoder, handler])
+            return Value(outcome: promise.futureResult, channel: channel)
+        }
+    }
+
+    /// Counts a connection as long as it lasts; false if there are too many.
+    ///
+    /// A process that has used up its files would get no further one for its stores, and turn in circles on connections
+    /// that it cannot take.
+    private func count(_ channel: any Channel) -> Bool {
+        guard let tally = self.policy.connections else { return true }
+        guard tally.take() else { return false }
+        channel.closeFuture.whenComplete { _ in tally.giveBack() }
+        return true
+    }
+
+    package func handle(value: Value, logger: Logger) async {
+        guard let outcome = try? await value.outcome.get() else { return }
+        if case .http(let channel) = outcome { await self.handleHTTP(asyncChannel: channel, logger: logger) }
+    }
+}
+
+/// How long connections may take.
+package struct DoorTimeouts: Sendable {
+    /// Until the first request is there.
+    package var firstRequest: Duration = .seconds(10)
+    /// Until the body of a request is there.
+    package var body: Duration = .seconds(20)
+    /// For a client that has its connection full to read any of it.
+    package var stall: Duration = .seconds(30)
+    /// For a client's system to acknowledge what was sent to it (TCP_USER_TIMEOUT, RFC 5482).
+    package var acknowledgement: Duration = .seconds(60)
+    /// Between two requests.
+    package var idle: Duration = .seconds(75)
+
+    package init() {}
+}

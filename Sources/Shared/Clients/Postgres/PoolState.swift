@@ -1,0 +1,216 @@
+// Carillon · PoolState.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CLibpq
+import Core
+import DequeModule
+import Logging
+
+/// The connections of a pool and who waits for them.
+///
+/// `@unchecked Sendable` is sound: everything here is touched on the database thread alone, which the pool reaches by
+/// ``PollingThread/run(_:)``.
+final class PoolState: PollingThread.Owner, @unchecked Sendable {
+    private let configuration: PostgresConfiguration
+    private let logger: Logger
+    private let thread: PollingThread
+    private let clock = ContinuousClock()
+
+    private var connections: [CInt: ServerConnection] = [:]
+    private var opening = 0
+    private var waiting: Deque<Segment> = []
+    private var retryAt: ContinuousClock.Instant?
+    private var attempt = 0
+    private var lastFailure: String?
+    private var isClosed = false
+
+    init(_ configuration: PostgresConfiguration, thread: PollingThread, logger: Logger) {
+        self.configuration = configuration
+        self.thread = thread
+        self.logger = logger
+    }
+
+    // MARK: Calls
+
+    /// Takes a segment: sends it, or lets it wait its turn.
+    func submit(_ segment: Segment) {
+        if self.isClosed { return self.fail(segment, PostgresError(.closed)) }
+        if case .held(let key, _) = segment.lease {
+            guard let connection = self.connections.values.first(where: { $0.holder == key }) else {
+                return self.fail(segment, PostgresError(.connectionLost, "the transaction's connection is gone"))
+            }
+            return self.send(segment, on: connection)
+        }
+        guard self.waiting.count < self.configuration.maximumWaiting else {
+            return self.fail(segment, PostgresError(.overloaded, "too many calls wait for a connection"))
+        }
+        self.waiting.append(segment)
+        self.dispatch()
+    }
+
+    /// The caller no longer waits.
+    func cancel(_ identifier: UInt64) {
+        if let index = self.waiting.firstIndex(where: { $0.identifier == identifier }) {
+            let segment = self.waiting.remove(at: index)
+            return self.fail(segment, PostgresError(.cancelled))
+        }
+        // A cancel request names a session, not a statement: it is only sent where it can hit nothing else, and the
+        // connection takes no other work until the server has the request.
+        let running = self.connections.values.first { $0.firstSegment == identifier && $0.inFlight == 1 }
+        guard let running, running.cancelled == nil, let handle = running.cancelHandle() else { return }
+        running.cancelled = identifier
+        let isStarted = DetachedThread.run(name: "pg-cancel") { [self] in
+            handle.cancel()
+            self.thread.run { self.cancelWasSent(identifier) }
+        }
+        if !isStarted { running.cancelled = nil }
+    }
+
+    private func cancelWasSent(_ identifier: UInt64) {
+        self.connections.values.first { $0.cancelled == identifier }?.cancelled = nil
+        self.dispatch()
+    }
+
+    /// Gives a transaction's connection up without a last statement, since its state is not known.
+    func discard(_ key: TransactionKey) {
+        for connection in self.connections.values where connection.holder == key {
+            self.drop(connection, PostgresError(.connectionLost, "the transaction was given up"))
+        }
+    }
+
+    func close() {
+        self.isClosed = true
+        let error = PostgresError(.closed, "the pool was closed")
+        for connection in self.connections.values { self.drop(connection, error) }
+        while let segment = self.waiting.popFirst() { self.fail(segment, error) }
+        self.thread.stop()
+    }
+
+    private func fail(_ segment: Segment, _ error: PostgresError) {
+        segment.waiter.resume(returning: .failure(error))
+    }
+
+    // MARK: Scheduling
+
+    /// First come, first served: whoever is at the head is sent before anyone behind it.
+    private func dispatch() {
+        while let segment = self.waiting.first {
+            guard let connection = self.connection(for: segment.lease) else { break }
+            self.waiting.removeFirst()
+            if case .acquire(let key) = segment.lease { connection.holder = key }
+            self.send(segment, on: connection)
+        }
+        self.openMissing()
+    }
+
+    private func connection(for lease: Segment.Lease) -> ServerConnection? {
+        let free = self.connections.values.filter { $0.holder == nil && $0.cancelled == nil && !$0.isBroken }
+        guard let least = free.min(by: { $0.inFlight < $1.inFlight }) else { return nil }
+        switch lease {
+        case .shared: return least.inFlight < self.configuration.pipelineDepth ? least : nil
+        case .acquire, .held: return least.inFlight == 0 ? least : nil
+        }
+    }
+
+    private func send(_ segment: Segment, on connection: ServerConnection) {
+        let wantedWrite = connection.wantsWrite
+        connection.send(segment)
+        self.settle(connection, wantedWrite: wantedWrite)
+    }
+
+    private func settle(_ connection: ServerConnection, wantedWrite: Bool) {
+        if connection.isBroken {
+            self.drop(connection, PostgresError(.connectionLost))
+        } else if connection.wantsWrite != wantedWrite {
+            self.thread.rewatch(connection.socket, forWriting: connection.wantsWrite)
+        }
+    }
+
+    private func drop(_ connection: ServerConnection, _ error: PostgresError) {
+        guard self.connections.removeValue(forKey: connection.socket) != nil else { return }
+        self.thread.unwatch(connection.socket)
+        for segment in connection.abandon() { self.fail(segment, error) }
+    }
+
+    // MARK: The thread's calls
+
+    func socketIsReady(_ socket: CInt) {
+        guard let connection = self.connections[socket] else { return }
+        let wantedWrite = connection.wantsWrite
+        connection.read { segment, result in
+            if case .held(_, release: true) = segment.lease { connection.holder = nil }
+            if case .acquire = segment.lease, case .failure = result { connection.holder = nil }
+            segment.waiter.resume(returning: result)
+        }
+        self.settle(connection, wantedWrite: wantedWrite)
+        self.dispatch()
+    }
+
+    func tick() {
+        let now = self.clock.now
+        for connection in self.connections.values {
+            // A transaction's connection carries one segment at a time, so these are all of other callers.
+            for segment in connection.giveUpOverdue(now) {
+                self.fail(segment, PostgresError(.timeout, "no answer in time"))
+            }
+            guard let deadline = connection.firstDeadline(grace: self.configuration.timeout), deadline <= now else {
+                continue
+            }
+            // The server did not give up by itself: it stalls or is out of reach.
+            if let handle = connection.cancelHandle() {
+                _ = DetachedThread.run(name: "pg-cancel") { handle.cancel() }
+            }
+            self.drop(connection, PostgresError(.timeout, "no answer in time"))
+        }
+        let late = self.waiting.filter { $0.deadline <= now }
+        if !late.isEmpty {
+            self.waiting.removeAll { $0.deadline <= now }
+            let reason = self.lastFailure.map { "no connection: \($0)" } ?? "every connection is busy"
+            for segment in late { self.fail(segment, PostgresError(.unavailable, reason)) }
+        }
+        self.openMissing()
+    }
+
+    // MARK: Opening
+
+    private func openMissing() {
+        guard !self.isClosed else { return }
+        if let retryAt, retryAt > self.clock.now { return }
+        let wanted = max(1, min(self.configuration.connections, self.connections.count + self.waiting.count))
+        while self.connections.count + self.opening < wanted {
+            self.opening += 1
+            let configuration = self.configuration
+            let isStarted = DetachedThread.run(name: "pg-connect") { [self] in
+                let outcome = BlockingConnection.open(configuration)
+                self.thread.run { self.opened(outcome) }
+            }
+            guard isStarted else {
+                self.opening -= 1
+                return
+            }
+        }
+    }
+
+    private func opened(_ outcome: Result<BlockingConnection, PostgresError>) {
+        self.opening -= 1
+        switch outcome {
+        case .success(let blocking):
+            guard !self.isClosed, let connection = ServerConnection(blocking.take()) else { return }
+            if self.lastFailure != nil { self.logger.info("postgres connected") }
+            self.attempt = 0
+            self.retryAt = nil
+            self.lastFailure = nil
+            self.connections[connection.socket] = connection
+            self.thread.watch(connection.socket, forWriting: false)
+            self.dispatch()
+        case .failure(let error):
+            let reason = error.message ?? error.code.rawValue
+            if self.lastFailure != reason {
+                self.logger.warning("postgres connection failed", metadata: ["error": "\(reason)"])
+            }
+            self.lastFailure = reason
+            self.retryAt = self.clock.now + self.configuration.reconnect.delay(attempt: self.attempt)
+            self.attempt += 1
+        }
+    }
+}

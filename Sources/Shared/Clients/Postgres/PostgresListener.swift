@@ -1,0 +1,163 @@
+// Carillon · PostgresListener.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CLibpq
+import Core
+import Logging
+
+/// LISTEN on a connection of its own, opened again after every loss.
+package final class PostgresListener: Sendable {
+    /// What the listener hears, on the listener's thread.
+    package enum Event: Sendable {
+        /// Listening from now on; what was notified before, also during a loss, is not repeated.
+        case listening
+        case lost
+        case notification(channel: String, payload: String)
+    }
+
+    private let thread: PollingThread
+    private let state: ListenerState
+
+    /// Starts to listen, until ``close()``, or until nobody holds the listener any more.
+    ///
+    /// - Parameter channels: names of the project's own, put into the statement as they are.
+    package init(
+        _ configuration: PostgresConfiguration,
+        channels: [StaticString],
+        logger: Logger,
+        handle: @escaping @Sendable (Event) -> Void
+    ) throws(PostgresError) {
+        guard let thread = PollingThread() else { throw PostgresError(.unavailable, "no descriptor for epoll") }
+        self.thread = thread
+        self.state = ListenerState(
+            configuration,
+            channels: channels.map { "\($0)" },
+            thread: self.thread,
+            logger: logger,
+            handle: handle
+        )
+        guard thread.start(name: "pg-listen", owner: self.state) else {
+            throw PostgresError(.unavailable, "no thread for the listener")
+        }
+    }
+
+    deinit {
+        self.close()
+    }
+
+    /// Ends it.
+    package func close() {
+        self.thread.run { [state] in state.close() }
+    }
+}
+
+/// The listener's connection.
+///
+/// `@unchecked Sendable` is sound: everything here is touched on the listener's thread alone.
+final class ListenerState: PollingThread.Owner, @unchecked Sendable {
+    /// Starts a thread of a name; false if there is none to be had.
+    typealias StartThread = @Sendable (_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool
+
+    private let configuration: PostgresConfiguration
+    private let channels: [String]
+    private let thread: PollingThread
+    private let logger: Logger
+    private let startThread: StartThread
+    private let handle: @Sendable (PostgresListener.Event) -> Void
+    private let clock = ContinuousClock()
+
+    private var connection: OpaquePointer?
+    private var isOpening = false
+    private var isClosed = false
+    private var attempt = 0
+    private var retryAt: ContinuousClock.Instant?
+
+    init(
+        _ configuration: PostgresConfiguration,
+        channels: [String],
+        thread: PollingThread,
+        logger: Logger,
+        startThread: @escaping StartThread = { DetachedThread.run(name: $0, $1) },
+        handle: @escaping @Sendable (PostgresListener.Event) -> Void
+    ) {
+        self.configuration = configuration
+        self.channels = channels
+        self.thread = thread
+        self.logger = logger
+        self.startThread = startThread
+        self.handle = handle
+    }
+
+    deinit {
+        if let connection { PQfinish(connection) }
+    }
+
+    func close() {
+        self.isClosed = true
+        self.drop()
+        self.thread.stop()
+    }
+
+    func tick() {
+        guard !self.isClosed, self.connection == nil, !self.isOpening else { return }
+        if let retryAt, retryAt > self.clock.now { return }
+        self.isOpening = true
+        let configuration = self.configuration
+        let script = self.channels.map { "LISTEN \($0)" }.joined(separator: ";")
+        let isStarted = self.startThread("pg-connect") { [self] in
+            let outcome = BlockingConnection.open(configuration)
+            do throws(PostgresError) {
+                let connection = try outcome.get()
+                try connection.execute(script)
+                self.thread.run { self.opened(connection.take()) }
+            } catch {
+                let reason = error
+                self.thread.run { self.failed(reason) }
+            }
+        }
+        if !isStarted { self.failed(PostgresError(.unavailable, "no thread to connect on")) }
+    }
+
+    private func opened(_ pointer: OpaquePointer) {
+        self.isOpening = false
+        // The listener was closed while this connection was opened.
+        guard !self.isClosed else { return PQfinish(pointer) }
+        self.attempt = 0
+        self.connection = pointer
+        PQsetnonblocking(pointer, 1)
+        self.thread.watch(PQsocket(pointer), forWriting: false)
+        self.handle(.listening)
+        self.socketIsReady(PQsocket(pointer))
+    }
+
+    private func failed(_ error: PostgresError) {
+        self.isOpening = false
+        guard !self.isClosed else { return }
+        self.logger.warning("postgres listener failed", metadata: ["error": "\(error)"])
+        self.retryAt = self.clock.now + self.configuration.reconnect.delay(attempt: self.attempt)
+        self.attempt += 1
+    }
+
+    func socketIsReady(_ socket: CInt) {
+        guard let connection else { return }
+        guard PQconsumeInput(connection) == 1 else {
+            self.drop()
+            self.handle(.lost)
+            return
+        }
+        while let notification = PQnotifies(connection) {
+            // Freed below; its two strings are copied first.
+            let channel = String(cString: notification.pointee.relname)
+            let payload = String(cString: notification.pointee.extra)
+            PQfreemem(notification)
+            self.handle(.notification(channel: channel, payload: payload))
+        }
+    }
+
+    private func drop() {
+        guard let connection else { return }
+        self.thread.unwatch(PQsocket(connection))
+        PQfinish(connection)
+        self.connection = nil
+    }
+}

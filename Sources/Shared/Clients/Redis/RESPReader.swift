@@ -1,0 +1,153 @@
+// Carillon · RESPReader.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CHiredis
+import NIOCore
+
+/// hiredis's reader as a RESP2 parser that builds ``RedisReply`` values.
+///
+/// The reader calls back for each element, heads before their elements; the callbacks only note them in a ``ReplyBuilder``.
+/// Not thread-safe: one owner, which is the connection on its event loop.
+package final class RESPReader {
+    // hiredis moves the rest of its buffer to the front every kilobyte that is consumed; small meals keep that cheap.
+    private static let mealSize = 16 * 1024
+
+    private let reader: UnsafeMutablePointer<redisReader>
+    // Allocated once and freed with the reader, which keeps the pointer for its whole life.
+    private let functions: UnsafeMutablePointer<redisReplyObjectFunctions>
+    private let builder = ReplyBuilder()
+
+    /// - Throws: `malformedReply` if there is no memory for it.
+    package init() throws(RedisError) {
+        self.functions = .allocate(capacity: 1)
+        self.functions.initialize(
+            to: redisReplyObjectFunctions(
+                createString: respCreateString,
+                createArray: respCreateArray,
+                createInteger: respCreateInteger,
+                createNil: respCreateNil,
+                freeObject: respFreeObject
+            )
+        )
+        guard let reader = redisReaderCreateWithFunctions(self.functions) else {
+            self.functions.deallocate()
+            throw RedisError(.malformedReply, "no memory for a reader")
+        }
+        self.reader = reader
+        // Unretained is sound: the builder lives exactly as long as this object, which frees the reader first.
+        reader.pointee.privdata = Unmanaged.passUnretained(self.builder).toOpaque()
+    }
+
+    deinit {
+        redisReaderFree(self.reader)
+        self.functions.deallocate()
+    }
+
+    /// Parses what `buffer` holds and hands over every reply that is complete.
+    ///
+    /// - Throws: `malformedReply`; the connection is of no use after that.
+    package func read(_ buffer: ByteBuffer, _ deliver: (RedisReply) -> Void) throws(RedisError) {
+        var rest = buffer.readableBytesView
+        while !rest.isEmpty {
+            let meal = rest.prefix(Self.mealSize)
+            rest = rest.dropFirst(meal.count)
+            let fed = meal.withUnsafeBytes { bytes in
+                redisReaderFeed(self.reader, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count)
+            }
+            guard fed == REDIS_OK else { throw self.failure() }
+            while true {
+                var object: UnsafeMutableRawPointer?
+                guard redisReaderGetReply(self.reader, &object) == REDIS_OK else { throw self.failure() }
+                guard object != nil else { break }
+                deliver(self.builder.finish())
+            }
+        }
+    }
+
+    private func failure() -> RedisError {
+        let text = withUnsafeBytes(of: &self.reader.pointee.errstr) { bytes in
+            String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+        }
+        return RedisError(.malformedReply, text)
+    }
+}
+
+/// Notes the elements of the reply that is being read.
+private final class ReplyBuilder {
+    private static let maximumElements = 1_000_000
+
+    private var nodes: [RedisArray.Node] = []
+    private var text: [UInt8] = []
+
+    func note(_ kind: RedisArray.Node.Kind, value: Int64 = 0, count: Int = 0) -> UnsafeMutableRawPointer? {
+        guard kind != .array || count <= Self.maximumElements else { return nil }
+        self.nodes.append(RedisArray.Node(kind: kind, value: value, count: count))
+        // hiredis only asks whether the object is there.
+        return UnsafeMutableRawPointer(bitPattern: self.nodes.count)
+    }
+
+    func note(_ kind: RedisArray.Node.Kind, text: UnsafeRawBufferPointer) -> UnsafeMutableRawPointer? {
+        let start = self.text.count
+        self.text.append(contentsOf: text)
+        return self.note(kind, value: Int64(start), count: text.count)
+    }
+
+    func finish() -> RedisReply {
+        defer {
+            self.nodes.removeAll(keepingCapacity: true)
+            self.text.removeAll(keepingCapacity: true)
+        }
+        guard let head = self.nodes.first else { return .null }
+        switch head.kind {
+        case .null: return .null
+        case .integer: return .integer(head.value)
+        case .status: return .status(String(decoding: self.text, as: UTF8.self))
+        case .bytes: return .bytes(Array(self.text))
+        case .error: return .error(RedisError(.server, String(decoding: self.text, as: UTF8.self)))
+        case .array:
+            let array = RedisArray(nodes: self.nodes, text: self.text)
+            self.nodes = []
+            self.text = []
+            return .array(array)
+        }
+    }
+}
+
+// The callbacks: top-level functions, so that they inherit no isolation. hiredis passes a valid task whose `privdata` is
+// the builder set in `RESPReader.init`, and text that is valid during the call.
+
+private func builder(_ task: UnsafePointer<redisReadTask>?) -> ReplyBuilder? {
+    guard let context = task?.pointee.privdata else { return nil }
+    return Unmanaged<ReplyBuilder>.fromOpaque(context).takeUnretainedValue()
+}
+
+private func respCreateString(
+    _ task: UnsafePointer<redisReadTask>?,
+    _ text: UnsafeMutablePointer<CChar>?,
+    _ count: Int
+) -> UnsafeMutableRawPointer? {
+    let kind: RedisArray.Node.Kind =
+        switch task?.pointee.type {
+        case REDIS_REPLY_STATUS: .status
+        case REDIS_REPLY_ERROR: .error
+        default: .bytes
+        }
+    return builder(task)?.note(kind, text: UnsafeRawBufferPointer(start: text, count: count))
+}
+
+private func respCreateArray(_ task: UnsafePointer<redisReadTask>?, _ count: CInt) -> UnsafeMutableRawPointer? {
+    builder(task)?.note(.array, count: Int(count))
+}
+
+private func respCreateInteger(
+    _ task: UnsafePointer<redisReadTask>?,
+    _ value: CLongLong
+) -> UnsafeMutableRawPointer? {
+    builder(task)?.note(.integer, value: value)
+}
+
+private func respCreateNil(_ task: UnsafePointer<redisReadTask>?) -> UnsafeMutableRawPointer? {
+    builder(task)?.note(.null)
+}
+
+private func respFreeObject(_ object: UnsafeMutableRawPointer?) {}

@@ -1,0 +1,152 @@
+// Carillon · RedisBatch.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import NIOCore
+
+/// An argument of a Redis command.
+package enum RedisArgument: Sendable, ExpressibleByStringLiteral, ExpressibleByIntegerLiteral,
+    ExpressibleByStringInterpolation
+{
+    case text(String)
+    case bytes([UInt8])
+    case slice(ArraySlice<UInt8>)
+    case buffer(ByteBuffer)
+    case integer(Int64)
+
+    package init(stringLiteral value: String) {
+        self = .text(value)
+    }
+
+    package init(integerLiteral value: Int64) {
+        self = .integer(value)
+    }
+}
+
+/// Commands in their wire form, encoded once by the caller, sent in one write and answered in order.
+package struct RedisBatch: Sendable {
+    /// How many commands it holds, which is how many replies it gets.
+    package private(set) var count = 0
+    private(set) var bytes = ByteBuffer()
+    /// The scripts among the commands, in their order, so that a `NOSCRIPT` can be mended.
+    private(set) var scripts: [(position: Int, call: ScriptCall)] = []
+
+    /// What it takes to send a script call again with its source.
+    struct ScriptCall: Sendable {
+        let script: RedisScript
+        let keys: [RedisArgument]
+        let arguments: [RedisArgument]
+    }
+
+    package init() {}
+
+    package var isEmpty: Bool { self.count == 0 }
+
+    /// Adds a command.
+    package mutating func append(_ arguments: RedisArgument...) {
+        self.append(arguments)
+    }
+
+    /// Adds a command.
+    package mutating func append(_ arguments: [RedisArgument]) {
+        self.begin(argumentCount: arguments.count)
+        for argument in arguments { self.bytes.writeRedisArgument(argument) }
+    }
+
+    /// Starts a command whose `argumentCount` arguments follow by ``argument(_:)``, the command's name first.
+    package mutating func begin(argumentCount: Int) {
+        self.count += 1
+        self.bytes.writeRedisHead(argumentCount: argumentCount)
+    }
+
+    /// Adds the next argument of the command that was begun.
+    package mutating func argument(_ argument: RedisArgument) {
+        self.bytes.writeRedisArgument(argument)
+    }
+
+    /// Arguments in their wire form, to be encoded once and added often.
+    package static func encoded(_ arguments: RedisArgument...) -> [UInt8] {
+        var buffer = ByteBuffer()
+        for argument in arguments { buffer.writeRedisArgument(argument) }
+        return Array(buffer.readableBytesView)
+    }
+
+    /// Appends a text as an argument in its wire form.
+    package static func encode(_ text: String, to bytes: inout [UInt8]) {
+        let count = text.utf8.count
+        bytes.append(UInt8(ascii: "$"))
+        if count < 10 {
+            bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: count))
+        } else if count < 100 {
+            bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: count / 10))
+            bytes.append(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: count % 10))
+        } else {
+            bytes.append(contentsOf: String(count).utf8)
+        }
+        bytes.append(UInt8(ascii: "\r"))
+        bytes.append(UInt8(ascii: "\n"))
+        bytes.append(contentsOf: text.utf8)
+        bytes.append(UInt8(ascii: "\r"))
+        bytes.append(UInt8(ascii: "\n"))
+    }
+
+    /// Adds the next arguments of the command that was begun, in their wire form.
+    package mutating func arguments(encoded bytes: [UInt8]) {
+        self.bytes.writeBytes(bytes)
+    }
+
+    /// Adds a script call.
+    package mutating func append(
+        _ script: RedisScript,
+        keys: [RedisArgument],
+        arguments: [RedisArgument] = []
+    ) {
+        self.scripts.append((self.count, ScriptCall(script: script, keys: keys, arguments: arguments)))
+        self.append(["EVALSHA", .text(script.digest), .integer(Int64(keys.count))] + keys + arguments)
+    }
+}
+
+extension ByteBuffer {
+    private static let lineEnd: StaticString = "\r\n"
+
+    mutating func writeRedisHead(argumentCount: Int) {
+        self.writeInteger(UInt8(ascii: "*"))
+        self.writeDecimal(argumentCount)
+        self.writeStaticString(Self.lineEnd)
+    }
+
+    mutating func writeRedisArgument(_ argument: RedisArgument) {
+        switch argument {
+        case .text(let text):
+            self.writeRedisLength(text.utf8.count)
+            self.writeString(text)
+        case .bytes(let bytes):
+            self.writeRedisLength(bytes.count)
+            self.writeBytes(bytes)
+        case .slice(let bytes):
+            self.writeRedisLength(bytes.count)
+            self.writeBytes(bytes)
+        case .buffer(let buffer):
+            self.writeRedisLength(buffer.readableBytes)
+            self.writeImmutableBuffer(buffer)
+        case .integer(let value):
+            let text = String(value)
+            self.writeRedisLength(text.utf8.count)
+            self.writeString(text)
+        }
+        self.writeStaticString(Self.lineEnd)
+    }
+
+    private mutating func writeRedisLength(_ count: Int) {
+        self.writeInteger(UInt8(ascii: "$"))
+        self.writeDecimal(count)
+        self.writeStaticString(Self.lineEnd)
+    }
+
+    private mutating func writeDecimal(_ value: Int) {
+        if value < 10 {
+            self.writeInteger(UInt8(ascii: "0") + UInt8(truncatingIfNeeded: value))
+        } else {
+            self.writeString(String(value))
+        }
+    }
+}

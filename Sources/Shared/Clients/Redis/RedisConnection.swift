@@ -1,0 +1,343 @@
+// Carillon · RedisConnection.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import DequeModule
+import Logging
+import NIOCore
+import Synchronization
+
+/// One Redis connection that mends itself.
+///
+/// An actor on its event loop. Callers put commands into a mailbox from any thread; the loop writes all that has gathered
+/// in one flush a turn, so that concurrent calls pipeline by themselves. Replies come in order and resume their callers.
+/// While there is no connection, commands wait until their deadline. A command whose caller is cancelled still runs; its
+/// deadline bounds the wait.
+///
+/// Blocking commands need a connection of their own, as all else would wait behind them.
+package actor RedisConnection {
+    private enum Phase {
+        case idle
+        case connecting
+        case loggingIn(any Channel)
+        case ready(any Channel)
+        case closed
+    }
+
+    private let eventLoop: any EventLoop
+    private let configuration: RedisConfiguration
+    private let connector: RedisConnector
+    private let logger: Logger
+    private nonisolated let mailbox: CommandMailbox
+    private nonisolated let logins = Atomic<Int>(0)
+
+    private var phase = Phase.idle
+    private var reader: RESPReader?
+    private var owed = OwedReplies()
+    private var attempt = 0
+    private var lastFailure: String?
+    /// Counts the channels, so that what an abandoned one still says is told from its successor's words.
+    private var generation = 0
+    /// What went wrong on the channel before it closed.
+    private var channelFault: String?
+    private var deadlineTimer: RepeatedTask?
+
+    package nonisolated var unownedExecutor: UnownedSerialExecutor {
+        self.eventLoop.executor.asUnownedSerialExecutor()
+    }
+
+    /// Makes a connection, which opens itself at once and whenever it is lost, until ``close()``, or until nobody holds it
+    /// any more.
+    ///
+    /// - Throws: ``RedisError`` with code `configuration`.
+    package init(
+        _ configuration: RedisConfiguration,
+        on eventLoop: any EventLoop,
+        logger: Logger
+    ) throws(RedisError) {
+        self.eventLoop = eventLoop
+        self.configuration = configuration
+        self.connector = try RedisConnector(configuration)
+        self.logger = logger
+        self.mailbox = CommandMailbox(
+            maximumCommands: configuration.maximumWaitingCommands,
+            maximumBytes: configuration.maximumWaitingBytes
+        )
+        eventLoop.execute { self.assumeIsolated { $0.start() } }
+    }
+
+    deinit {
+        // Nobody can be waiting: whoever waits holds the connection.
+        self.deadlineTimer?.cancel()
+        switch self.phase {
+        case .ready(let channel), .loggingIn(let channel): channel.close(promise: nil)
+        case .idle, .connecting, .closed: break
+        }
+    }
+
+    /// How often it has logged in: another number than before says that the server may have been
+    /// restarted since.
+    package nonisolated var session: Int { self.logins.load(ordering: .acquiring) }
+
+    // MARK: Calls, from any thread
+
+    /// Sends one command and awaits its reply; an error reply is thrown.
+    ///
+    /// - Parameter timeout: how long it may take; the configuration's if nil.
+    @discardableResult
+    package nonisolated func send(
+        _ arguments: RedisArgument...,
+        timeout: Duration? = nil
+    ) async throws(RedisError) -> RedisReply {
+        try await self.send(arguments, timeout: timeout)
+    }
+
+    /// Sends one command and awaits its reply; an error reply is thrown.
+    ///
+    /// - Parameter timeout: how long it may take; the configuration's if nil.
+    @discardableResult
+    package nonisolated func send(
+        _ arguments: [RedisArgument],
+        timeout: Duration? = nil
+    ) async throws(RedisError) -> RedisReply {
+        let deadline = self.deadline(timeout)
+        let result = await withUnsafeContinuation { (continuation: ReplyWaiter.One) in
+            self.submit(.one(continuation), deadline: deadline) { buffer in
+                buffer.writeRedisHead(argumentCount: arguments.count)
+                for argument in arguments { buffer.writeRedisArgument(argument) }
+            }
+        }
+        return try result.get().checked()
+    }
+
+    /// Sends the batch in one write and awaits all replies; error replies stand among them.
+    ///
+    /// Scripts that Redis has forgotten are sent again with their source, in their order, after the rest of the batch.
+    ///
+    /// - Parameter timeout: how long it may take; the configuration's if nil.
+    @discardableResult
+    package nonisolated func send(
+        _ batch: RedisBatch,
+        timeout: Duration? = nil
+    ) async throws(RedisError) -> [RedisReply] {
+        guard !batch.isEmpty else { return [] }
+        let deadline = self.deadline(timeout)
+        let result = await withUnsafeContinuation { (continuation: ReplyWaiter.Many) in
+            self.submit(.many(continuation, count: batch.count), deadline: deadline) { buffer in
+                buffer.writeImmutableBuffer(batch.bytes)
+            }
+        }
+        var replies = try result.get()
+        for (position, call) in batch.scripts {
+            guard case .error(let error) = replies[position], error.serverCode == "NOSCRIPT" else { continue }
+            do throws(RedisError) {
+                let count = RedisArgument.integer(Int64(call.keys.count))
+                replies[position] = try await self.send(
+                    ["EVAL", .text(call.script.source), count] + call.keys + call.arguments,
+                    timeout: timeout
+                )
+            } catch {
+                replies[position] = .error(error)
+            }
+        }
+        return replies
+    }
+
+    /// Runs a script, loading it first where Redis has not got it.
+    @discardableResult
+    package nonisolated func run(
+        _ script: RedisScript,
+        keys: [RedisArgument],
+        arguments: [RedisArgument] = [],
+        timeout: Duration? = nil
+    ) async throws(RedisError) -> RedisReply {
+        var batch = RedisBatch()
+        batch.append(script, keys: keys, arguments: arguments)
+        guard let reply = try await self.send(batch, timeout: timeout).first else { return .null }
+        return try reply.checked()
+    }
+
+    /// Closes for good; what waits fails with `closed`.
+    package func close() {
+        let error = RedisError(.closed, "the client was closed")
+        let before = self.phase
+        // First, as closing a channel reports its end at once.
+        self.phase = .closed
+        switch before {
+        case .ready(let channel), .loggingIn(let channel): channel.close(promise: nil)
+        case .idle, .connecting, .closed: break
+        }
+        self.deadlineTimer?.cancel()
+        for call in self.mailbox.close(error) { call.waiter.fail(error) }
+        self.failOwed(error)
+    }
+
+    private nonisolated func deadline(_ timeout: Duration?) -> NIODeadline {
+        .now() + TimeAmount(timeout ?? self.configuration.commandTimeout)
+    }
+
+    private nonisolated func submit(
+        _ waiter: ReplyWaiter,
+        deadline: NIODeadline,
+        write: (inout ByteBuffer) -> Void
+    ) {
+        guard self.mailbox.add(waiter, deadline: deadline, write: write) == true else { return }
+        self.eventLoop.execute { self.assumeIsolated { $0.flush() } }
+    }
+
+    // MARK: On the event loop
+
+    private func start() {
+        guard case .idle = self.phase else { return }
+        // Several ticks a deadline keep it accurate to some milliseconds without a timer a command.
+        self.deadlineTimer = self.eventLoop.scheduleRepeatedTask(
+            initialDelay: .milliseconds(50),
+            delay: .milliseconds(50)
+        ) { [weak self] _ in
+            self?.assumeIsolated { $0.checkDeadlines() }
+        }
+        self.connect()
+    }
+
+    private func connect() {
+        self.phase = .connecting
+        self.generation += 1
+        self.channelFault = nil
+        let generation = self.generation
+        self.connector.connect(on: self.eventLoop) {
+            RedisChannelHandler { [weak self] event in
+                self?.assumeIsolated { $0.receive(event, from: generation) }
+            }
+        }.whenComplete { [weak self] result in
+            guard let self else { return Self.close(result) }
+            self.assumeIsolated { $0.connected(result) }
+        }
+    }
+
+    /// Closes a channel that was opened for nobody.
+    private static func close(_ result: Result<any Channel, any Error>) {
+        if case .success(let channel) = result { channel.close(promise: nil) }
+    }
+
+    private func connected(_ result: Result<any Channel, any Error>) {
+        guard case .connecting = self.phase else { return Self.close(result) }
+        do {
+            let channel = try result.get()
+            self.reader = try RESPReader()
+            self.phase = .loggingIn(channel)
+            let login = self.connector.login()
+            self.owed.add(
+                WaitingCall(waiter: .login(count: login.count), deadline: self.deadline(nil), byteCount: 0)
+            )
+            channel.writeAndFlush(login.bytes, promise: nil)
+        } catch {
+            self.retry(NetworkFault.words(error))
+        }
+    }
+
+    private func retry(_ reason: String) {
+        if self.lastFailure != reason {
+            self.logger.warning(
+                "redis connection lost",
+                metadata: ["redis.address": "\(self.configuration.address)", "error": "\(reason)"]
+            )
+        }
+        self.lastFailure = reason
+        self.phase = .connecting
+        let delay = self.configuration.reconnect.delay(attempt: self.attempt)
+        self.attempt += 1
+        self.eventLoop.scheduleTask(in: TimeAmount(delay)) { [weak self] in
+            self?.assumeIsolated { connection in
+                if case .connecting = connection.phase { connection.connect() }
+            }
+        }
+    }
+
+    private func flush() {
+        guard case .ready(let channel) = self.phase else {
+            self.mailbox.postponeDrain()
+            return
+        }
+        let (bytes, calls) = self.mailbox.drain()
+        guard !calls.isEmpty else { return }
+        for call in calls { self.owed.add(call) }
+        channel.writeAndFlush(bytes, promise: nil)
+    }
+
+    private func receive(_ event: RedisChannelEvent, from generation: Int) {
+        // A TLS channel takes seconds to close where its peer is silent, and may hear of old commands until then.
+        guard generation == self.generation else { return }
+        switch event {
+        case .bytes(let buffer):
+            do throws(RedisError) {
+                // A local copy of the reference, as the callback below changes the actor's own state.
+                try self.reader?.read(buffer) { reply in self.deliver(reply) }
+            } catch {
+                self.disconnect(error)
+            }
+        case .failed(let reason):
+            self.channelFault = self.channelFault ?? reason
+        case .closed:
+            self.lost(RedisError(.connectionLost, self.channelFault ?? "the connection was closed"))
+        }
+    }
+
+    private func deliver(_ reply: RedisReply) {
+        guard let settled = self.owed.take(reply) else { return }
+        switch settled {
+        case .waiting: break
+        case .answered(let count): self.mailbox.release(replies: count)
+        case .login(let failure): self.loggedIn(failure)
+        }
+    }
+
+    private func loggedIn(_ failure: RedisError?) {
+        guard case .loggingIn(let channel) = self.phase else { return }
+        if let failure {
+            self.disconnect(RedisError(.server, "login refused: \(failure.message ?? "")"))
+            return
+        }
+        if self.lastFailure != nil {
+            self.logger.info("redis connected", metadata: ["redis.address": "\(self.configuration.address)"])
+        }
+        self.attempt = 0
+        self.lastFailure = nil
+        self.logins.add(1, ordering: .acquiringAndReleasing)
+        self.phase = .ready(channel)
+        self.flush()
+    }
+
+    private func disconnect(_ error: RedisError) {
+        switch self.phase {
+        case .ready(let channel), .loggingIn(let channel):
+            self.lost(error)
+            channel.close(promise: nil)
+        case .idle, .connecting, .closed: break
+        }
+    }
+
+    private func lost(_ error: RedisError) {
+        switch self.phase {
+        case .ready, .loggingIn:
+            self.failOwed(error)
+            self.mailbox.postponeDrain()
+            self.retry(error.message ?? error.code.rawValue)
+        case .idle, .connecting, .closed: break
+        }
+    }
+
+    private func failOwed(_ error: RedisError) {
+        self.mailbox.release(replies: self.owed.failAll(error))
+        self.reader = nil
+    }
+
+    private func checkDeadlines() {
+        let now = NIODeadline.now()
+        if self.owed.giveUp(now, grace: TimeAmount(self.configuration.commandTimeout)) {
+            // Replies come in order, so whatever is behind the late one is late too: start afresh.
+            self.disconnect(RedisError(.timeout, "no reply in time"))
+        }
+        let reason = self.lastFailure.map { "no connection: \($0)" } ?? "no connection yet"
+        for call in self.mailbox.expire(now: now) { call.waiter.fail(RedisError(.unavailable, reason)) }
+    }
+}

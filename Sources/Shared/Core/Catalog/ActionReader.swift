@@ -1,0 +1,116 @@
+// Carillon · ActionReader.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Yams
+
+/// Reads one entry of `actions:`: buttons, and the rules that pick them by an entity's state.
+struct ActionReader {
+    private static let mostButtons = 10
+
+    private let reader: NodeReader
+    private let name: Node
+    private let entry: Node
+
+    init(_ reader: NodeReader, name: Node, entry: Node) {
+        self.reader = reader.of("actions \(name.string ?? "?")")
+        self.name = name
+        self.entry = entry
+    }
+
+    func read() -> ActionSet? {
+        guard let name = self.reader.name(self.name) else { return nil }
+        var buttons: [String: ActionSet.Button] = [:]
+        var set = ActionSet(name: name)
+        let settings = self.reader.entries(self.entry, "buttons and rules")
+        for setting in settings where setting.name == "buttons" {
+            for entry in self.reader.entries(setting.value, "buttons with an entry for each") {
+                guard let id = self.reader.name(entry.key, "a button's id") else { continue }
+                buttons[id] = self.button(id, entry.value)
+            }
+        }
+        for setting in settings {
+            switch setting.name {
+            case "buttons": break
+            case "rules":
+                guard let rules = setting.value.sequence, !rules.isEmpty else {
+                    self.reader.fault(setting.value, "rules must be a list of {states: …, category: …, buttons: …}")
+                    continue
+                }
+                for rule in rules { self.rule(rule, buttons, needsStates: true, into: &set) }
+            case "default": self.rule(setting.value, buttons, needsStates: false, into: &set)
+            default: self.reader.fault(setting.key, "unknown setting \(setting.name)")
+            }
+        }
+        return set
+    }
+
+    private func button(_ id: String, _ node: Node) -> ActionSet.Button {
+        var button = ActionSet.Button(id: id)
+        for setting in self.reader.entries(node, "button \(id) as {title: {en: …}}") {
+            let key = "button \(id).\(setting.name)"
+            switch setting.name {
+            case "title": button.titles = self.titles(setting.value, key)
+            case "foreground": button.isForeground = self.reader.bool(setting.value, key) ?? false
+            case "destructive": button.isDestructive = self.reader.bool(setting.value, key) ?? false
+            case "authentication": button.needsAuthentication = self.reader.bool(setting.value, key) ?? false
+            default: self.reader.fault(setting.key, "unknown setting \(key)")
+            }
+        }
+        return button
+    }
+
+    private func titles(_ node: Node, _ key: String) -> [String: String] {
+        var titles: [String: String] = [:]
+        for entry in self.reader.entries(node, "\(key) with an entry for each locale") {
+            guard let locale = LocaleTag(entry.name) else {
+                self.reader.fault(entry.key, "\(key): \(entry.name) is no locale such as en, pt-BR or zh-Hant")
+                continue
+            }
+            guard let text = self.reader.text(entry.value, key) else { continue }
+            guard text.unicodeScalars.count <= JobLimits.name else {
+                self.reader.fault(entry.value, "\(key) has more than \(JobLimits.name) characters")
+                continue
+            }
+            titles[locale.key] = text
+        }
+        return titles
+    }
+
+    private func rule(
+        _ node: Node,
+        _ buttons: [String: ActionSet.Button],
+        needsStates: Bool,
+        into set: inout ActionSet
+    ) {
+        var rule = ActionSet.Rule()
+        var states: [String] = []
+        for setting in self.reader.entries(node, "a rule as {states: …, category: …, buttons: …}") {
+            switch setting.name {
+            case "states" where needsStates: states = self.reader.texts(setting.value, "states") ?? []
+            case "category": rule.category = self.reader.name(setting.value, "a category")
+            case "buttons": rule.buttons = self.pick(setting.value, buttons)
+            default: self.reader.fault(setting.key, "unknown setting \(setting.name) of a rule")
+            }
+        }
+        guard let settings = node.mapping else { return }
+        if needsStates, settings["states"] == nil { self.reader.fault(node, "a rule needs states") }
+        for state in needsStates ? states.map({ Optional($0) }) : [nil] where !set.set(rule, for: state) {
+            self.reader.fault(node, "state \(state ?? "") has two rules")
+        }
+    }
+
+    private func pick(_ node: Node, _ buttons: [String: ActionSet.Button]) -> [ActionSet.Button] {
+        guard let elements = node.sequence else {
+            self.reader.fault(node, "buttons must be a list of ids")
+            return []
+        }
+        if elements.count > Self.mostButtons {
+            self.reader.fault(node, "a rule has more than \(Self.mostButtons) buttons")
+        }
+        return elements.compactMap { element in
+            if let button = element.string.flatMap({ buttons[$0] }) { return button }
+            self.reader.fault(element, "button \(element.string ?? "?") is not among the buttons")
+            return nil
+        }
+    }
+}

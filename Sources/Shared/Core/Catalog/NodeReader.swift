@@ -1,0 +1,141 @@
+// Carillon · NodeReader.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Yams
+
+/// Reads values of one entry and notes what is wrong with them, each with file and line.
+struct NodeReader {
+    let file: String
+    /// What the values belong to, such as `type payment_received`; empty at the top.
+    var owner = ""
+    let log: CatalogFaultLog
+
+    /// The same for something else.
+    func of(_ owner: String) -> NodeReader { NodeReader(file: self.file, owner: owner, log: self.log) }
+
+    func place(_ node: Node) -> CatalogPlace { CatalogPlace(file: self.file, line: node.mark?.line) }
+
+    func fault(_ node: Node, _ reason: String) {
+        self.fault(at: self.place(node), reason)
+    }
+
+    func fault(at place: CatalogPlace, _ reason: String) {
+        self.log.add(self.owner.isEmpty ? "\(place): \(reason)" : "\(place): \(self.owner): \(reason)")
+    }
+
+    // MARK: Kinds of value
+
+    /// The entries of a mapping; none, and a fault, if it is no mapping.
+    func entries(_ node: Node, _ expected: String) -> [(key: Node, name: String, value: Node)] {
+        guard let mapping = node.mapping else {
+            self.fault(node, "expected \(expected)")
+            return []
+        }
+        return mapping.map { ($0.key, $0.key.string ?? "?", $0.value) }
+    }
+
+    /// A name of an entry: 1 to 128 characters.
+    func name(_ node: Node, _ what: String = "a name") -> String? {
+        guard let name = node.string, (1...JobLimits.name).contains(name.unicodeScalars.count) else {
+            self.fault(node, "\(what) has 1 to \(JobLimits.name) characters")
+            return nil
+        }
+        return name
+    }
+
+    func text(_ node: Node, _ key: String) -> String? {
+        if let text = node.string, !text.isEmpty { return text }
+        self.fault(node, "\(key) must be text")
+        return nil
+    }
+
+    func bool(_ node: Node, _ key: String) -> Bool? {
+        if let value = node.bool { return value }
+        self.fault(node, "\(key) must be true or false")
+        return nil
+    }
+
+    func integer(_ node: Node, _ key: String) -> Int? {
+        if let value = node.int { return value }
+        self.fault(node, "\(key) must be a whole number")
+        return nil
+    }
+
+    func integer(_ node: Node, _ key: String, in range: ClosedRange<Int>) -> Int? {
+        if let value = node.int, range.contains(value) { return value }
+        self.fault(node, "\(key) must be a whole number from \(range.lowerBound) to \(range.upperBound)")
+        return nil
+    }
+
+    /// `true` for the count, `false` for none, or a number that is always shown.
+    func badge(_ node: Node, _ key: String) -> BadgeRule? {
+        if let hasCount = node.bool { return hasCount ? .unseen : .absent }
+        if let number = node.int, (0...JobLimits.badge).contains(number) { return .number(Int64(number)) }
+        self.fault(node, "\(key) must be true, false or a whole number from 0 to \(JobLimits.badge)")
+        return nil
+    }
+
+    func choice<Value: RawRepresentable<String> & CaseIterable>(_ node: Node, _ key: String) -> Value? {
+        if let value = node.string.flatMap({ Value(rawValue: $0) }) { return value }
+        let allowed = Value.allCases.map(\.rawValue).joined(separator: ", ")
+        self.fault(node, "\(key) must be one of \(allowed)")
+        return nil
+    }
+
+    func channels(_ node: Node) -> Channels? {
+        guard let elements = node.sequence, !elements.isEmpty else {
+            self.fault(node, "channels must be a list out of in_app, push, email")
+            return nil
+        }
+        var channels = Channels()
+        for element in elements {
+            guard let channel: DeliveryChannel = self.choice(element, "channels") else { return nil }
+            channels.insert(Channels(channel))
+        }
+        return channels
+    }
+
+    /// A number and its unit: `90s`, `15m`, `24h` or `30d`.
+    func duration(_ node: Node, _ key: String) -> Duration? {
+        let units: [Character: Int] = ["s": 1, "m": 60, "h": 3_600, "d": 86_400]
+        guard let text = node.string, let unit = text.last.flatMap({ units[$0] }),
+            let number = Int(text.dropLast()), (1...31_536_000).contains(number)
+        else {
+            self.fault(node, "\(key) must be a number and a unit, such as 90s, 15m, 24h or 30d")
+            return nil
+        }
+        return .seconds(number * unit)
+    }
+
+    /// Texts of a list, at least one.
+    func texts(_ node: Node, _ key: String) -> [String]? {
+        guard let elements = node.sequence, !elements.isEmpty else {
+            self.fault(node, "\(key) must be a list of texts")
+            return nil
+        }
+        var texts: [String] = []
+        for element in elements {
+            guard let text = self.text(element, key) else { return nil }
+            texts.append(text)
+        }
+        return texts
+    }
+
+    /// `{count: 3, per: 1h}`.
+    func cap(_ node: Node, _ key: String) -> FrequencyCap? {
+        var count: Int?
+        var window: Duration?
+        for entry in self.entries(node, "\(key) as {count: 3, per: 1h}") {
+            switch entry.name {
+            case "count": count = self.integer(entry.value, "\(key).count", in: 1...10_000)
+            case "per": window = self.duration(entry.value, "\(key).per")
+            default: self.fault(entry.key, "unknown setting \(key).\(entry.name)")
+            }
+        }
+        if let count, let window { return FrequencyCap(count: count, window: window) }
+        if node.mapping?["count"] == nil || node.mapping?["per"] == nil, node.mapping != nil {
+            self.fault(node, "\(key) needs count and per")
+        }
+        return nil
+    }
+}

@@ -1,0 +1,79 @@
+// Carillon · TemplateReader.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Yams
+
+/// Reads texts by locale.
+struct TemplateReader {
+    private static let longestSource = 65_536
+    private static let mostLocales = 100
+
+    private let reader: NodeReader
+
+    init(_ reader: NodeReader) {
+        self.reader = reader
+    }
+
+    /// Entries such as `en: {title: …, body: …}`.
+    func locales(_ node: Node, _ key: String) -> TemplateSet {
+        var set = TemplateSet(owner: self.reader.owner)
+        let entries = self.reader.entries(node, "\(key) with an entry for each locale")
+        if entries.isEmpty, node.mapping != nil { self.reader.fault(node, "\(key) needs a locale") }
+        if entries.count > Self.mostLocales {
+            self.reader.fault(node, "\(key) has more than \(Self.mostLocales) locales")
+        }
+        for entry in entries {
+            guard let locale = LocaleTag(entry.name) else {
+                self.reader.fault(entry.key, "\(key): \(entry.name) is no locale such as en, pt-BR or zh-Hant")
+                continue
+            }
+            guard let template = self.template(entry.value, "\(key).\(entry.name)") else { continue }
+            if !set.add(template, for: locale) {
+                self.reader.fault(entry.key, "\(key).\(entry.name) is there twice")
+            }
+        }
+        return set
+    }
+
+    private func template(_ node: Node, _ key: String) -> MessageTemplate? {
+        var template: MessageTemplate?
+        var others: [(WritableKeyPath<MessageTemplate, TemplateText?>, TemplateText)] = []
+        for entry in self.reader.entries(node, "\(key) as {title: …, body: …}") {
+            let form: TemplateText.Form = entry.name == "email_html" ? .html : .text
+            var part: WritableKeyPath<MessageTemplate, TemplateText?>?
+            switch entry.name {
+            case "title": break
+            case "body": part = \.body
+            case "email_subject": part = \.emailSubject
+            case "email_text": part = \.emailText
+            case "email_html": part = \.emailHTML
+            default:
+                self.reader.fault(entry.key, "unknown setting \(key).\(entry.name)")
+                continue
+            }
+            guard let text = self.text(entry.value, "\(key).\(entry.name)", form) else { continue }
+            if let part { others.append((part, text)) } else { template = MessageTemplate(title: text) }
+        }
+        if let settings = node.mapping, settings["title"] == nil { self.reader.fault(node, "\(key) needs a title") }
+        for (part, text) in others { template?[keyPath: part] = text }
+        return template
+    }
+
+    private func text(_ node: Node, _ key: String, _ form: TemplateText.Form) -> TemplateText? {
+        guard let source = self.reader.text(node, key) else { return nil }
+        guard source.utf8.count <= Self.longestSource, !source.utf8.contains(0) else {
+            self.reader.fault(node, "\(key) is longer than \(Self.longestSource) bytes or holds U+0000")
+            return nil
+        }
+        do throws(TemplateSyntaxFault) {
+            return try TemplateText(source, form)
+        } catch {
+            let place = self.reader.place(node)
+            // Only a literal block has the lines of its text; it begins below its mark.
+            let isLiteral = node.scalar?.style == .literal
+            let line = isLiteral ? place.line.map { $0 + error.line } : place.line
+            self.reader.fault(at: CatalogPlace(file: place.file, line: line), "\(key): \(error.reason)")
+            return nil
+        }
+    }
+}

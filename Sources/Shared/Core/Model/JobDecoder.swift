@@ -1,0 +1,285 @@
+// Carillon · JobDecoder.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// Reads a job from the flat fields of a stream entry and names everything that is wrong with it.
+package struct JobDecoder {
+    /// What has not been read yet; few, so that they are looked through.
+    private var fields: [(name: String, value: ArraySlice<UInt8>)] = []
+    /// The marks of all names in ``fields``; most of the names that a job may have are not in it.
+    private var marks: UInt64 = 0
+    private var faults: [JobFault] = []
+    private let providers: [Provider]
+
+    private init(providers: [Provider]) {
+        self.providers = providers
+    }
+
+    /// Decodes the fields of one entry.
+    ///
+    /// - Parameters:
+    ///   - entry: names and values in their order.
+    ///   - providers: those that `platform` may name.
+    ///   - isKnown: whether the catalog has a type.
+    ///   - check: what else of a notification's content the catalog faults.
+    /// - Throws: ``JobFaults`` with every fault.
+    package static func decode(
+        _ entry: [(name: String, value: ArraySlice<UInt8>)],
+        providers: [Provider] = Provider.wellKnown,
+        isKnown: (_ type: String) -> Bool = { _ in true },
+        check: (_ content: JobContent) -> [JobFault] = { _ in [] }
+    ) throws(JobFaults) -> Job {
+        guard entry.count <= JobLimits.fields else {
+            throw JobFaults([JobFault("fields", "are more than \(JobLimits.fields)")])
+        }
+        var decoder = JobDecoder(providers: providers)
+        decoder.fields.reserveCapacity(entry.count)
+        for (name, value) in entry {
+            if decoder.take(name) != nil { decoder.fault(name, "occurs twice") }
+            decoder.fields.append((name, value))
+            decoder.marks |= Self.mark(name)
+        }
+        let job = decoder.job()
+        if case .notification(let content) = job?.payload, !content.type.isEmpty, !isKnown(content.type) {
+            decoder.fault("type", "is not in the catalog")
+        }
+        if case .notification(let content) = job?.payload { decoder.faults += check(content) }
+        for name in decoder.fields.map(\.name).sorted() {
+            decoder.fault(name, "is not a field of a job")
+        }
+        guard decoder.faults.isEmpty, let job else { throw JobFaults(decoder.faults) }
+        return job
+    }
+
+    private mutating func job() -> Job? {
+        let audience = self.audience()
+        let payload = self.payload()
+        let id = self.text("id", limit: JobLimits.id)
+        let org = self.text("org", limit: JobLimits.org)
+        let except = self.users("except")
+        guard let audience, let payload else { return nil }
+        var job = Job(audience: audience, payload: payload)
+        job.id = id
+        job.org = org ?? ""
+        job.except = except ?? []
+        return job
+    }
+
+    private mutating func audience() -> Audience? {
+        let named = Self.audiences.filter { self.has($0) }
+        guard named.count == 1 else {
+            for name in named { _ = self.take(name) }
+            let reason = named.isEmpty ? "give one of user, users, topic, all" : "give only one of \(named)"
+            self.fault(named.first ?? "user", reason)
+            return nil
+        }
+        switch named[0] {
+        case "user":
+            guard let user = self.text("user", limit: JobLimits.user) else { return nil }
+            return .users([user])
+        case "users":
+            return self.users("users").map { .users($0) }
+        case "topic":
+            return self.text("topic", limit: JobLimits.name).map { .topic($0) }
+        default:
+            guard let flag = self.text("all", limit: JobLimits.name) else { return nil }
+            guard flag == "true" || flag == "1" else {
+                self.fault("all", "must be true")
+                return nil
+            }
+            return .everyone
+        }
+    }
+
+    private mutating func payload() -> Job.Payload? {
+        // One that is malformed counts as none, as the W3C wants it: nobody loses a notification over it.
+        let trace = self.text("traceparent", limit: JobLimits.name).flatMap { TraceContext($0) }
+        guard !self.has("event") else {
+            let name = self.text("event", limit: JobLimits.name)
+            let arguments = self.json("args", limit: JobLimits.json)
+            if let arguments, arguments.value.array == nil { self.fault("args", "must be a JSON array") }
+            if self.take("type") != nil { self.fault("type", "does not go with event") }
+            return name.map { .event(name: $0, arguments: arguments.map { Array($0.text) } ?? Array("[]".utf8)) }
+        }
+        if !self.has("type") { self.fault("type", "is missing") }
+        var content = JobContent(type: self.text("type", limit: JobLimits.name) ?? "")
+        content.title = self.text("title", limit: JobLimits.title, allowsEmpty: true) ?? ""
+        content.body = self.text("body", limit: JobLimits.body, allowsEmpty: true) ?? ""
+        content.data = self.object("data")
+        content.entityType = self.text("entity_type", limit: JobLimits.name)
+        content.entityID = self.text("entity_id", limit: JobLimits.name)
+        content.category = self.text("category", limit: JobLimits.name)
+        content.collapseKey = self.text("collapse_key", limit: 64)
+        content.severity = self.choice("severity", of: Severity.self)
+        content.delivery = self.choice("delivery", of: DeliveryClass.self)
+        content.lane = self.choice("lane", of: Lane.self)
+        content.channels = self.channels()
+        content.expiresAt = self.moment("expires_at")
+        content.keepUntil = self.moment("keep_until")
+        content.template = self.text("template", limit: JobLimits.name)
+        content.variables = self.members("vars")
+        content.deliverAt = self.moment("deliver_at")
+        content.deliverLocal = self.wallTime("deliver_local")
+        if content.deliverAt != nil, content.deliverLocal != nil { self.fault("deliver_local", "excludes deliver_at") }
+        content.digest = self.text("digest", limit: JobLimits.name)
+        content.extras.url = self.link("url") { LinkRule.fault(ofLink: $0) }
+        content.extras.image = self.link("image") { LinkRule.fault(ofImage: $0) }
+        content.extras.sound = self.text("sound", limit: JobLimits.name)
+        content.extras.state = self.text("state", limit: JobLimits.name)
+        content.extras.badge = self.integer("badge", in: 0...Int64(JobLimits.badge))
+        content.extras.pushPriority = self.choice("push_priority", of: PushPriority.self)
+        content.extras.platform = self.platform()
+        content.extras.traceParent = trace?.traceParent
+        return .notification(content)
+    }
+
+    // MARK: Fields
+
+    private static let audiences = ["user", "users", "topic", "all"]
+
+    /// One bit out of 64, by how a name begins and how long it is.
+    private static func mark(_ name: String) -> UInt64 {
+        1 << ((UInt64(name.utf8.first ?? 0) &* 5 &+ UInt64(name.utf8.count)) & 63)
+    }
+
+    private func place(_ name: String) -> Int? {
+        guard self.marks & Self.mark(name) != 0 else { return nil }
+        return self.fields.firstIndex { $0.name == name }
+    }
+
+    private func has(_ name: String) -> Bool { self.place(name) != nil }
+
+    private mutating func take(_ name: String) -> ArraySlice<UInt8>? {
+        self.place(name).map { self.fields.remove(at: $0).value }
+    }
+
+    // MARK: Kinds of field
+
+    private mutating func fault(_ field: String, _ reason: String) {
+        // A stranger's field name may be as long as a value.
+        self.faults.append(JobFault(String(field.unicodeScalars.prefix(64)), reason))
+    }
+
+    private mutating func text(_ name: String, limit: Int, allowsEmpty: Bool = false) -> String? {
+        guard let bytes = self.take(name) else { return nil }
+        guard let text = String(validating: bytes, as: UTF8.self) else {
+            self.fault(name, "is not valid UTF-8")
+            return nil
+        }
+        return self.checked(text, name, limit: limit, allowsEmpty: allowsEmpty)
+    }
+
+    private mutating func checked(_ text: String, _ name: String, limit: Int, allowsEmpty: Bool = false) -> String? {
+        if text.isEmpty, !allowsEmpty {
+            self.fault(name, "is empty")
+        } else if text.utf8.contains(0) {
+            self.fault(name, "holds the character U+0000")
+        } else if text.utf8.count > limit, text.unicodeScalars.count > limit {
+            self.fault(name, "is longer than \(limit) characters")
+        } else {
+            return text
+        }
+        return nil
+    }
+
+    private mutating func json(_ name: String, limit: Int) -> (value: JSONValue, text: ArraySlice<UInt8>)? {
+        guard let bytes = self.take(name) else { return nil }
+        guard bytes.count <= limit else {
+            self.fault(name, "is longer than \(limit) bytes")
+            return nil
+        }
+        do throws(JSONFault) {
+            return (try JSONParser.parse(bytes), bytes)
+        } catch {
+            self.fault(name, "is \(error)")
+            return nil
+        }
+    }
+
+    private mutating func object(_ name: String) -> [UInt8]? {
+        guard let json = self.json(name, limit: JobLimits.json) else { return nil }
+        return self.members(json.value, name) == nil ? nil : Array(json.text)
+    }
+
+    private mutating func members(_ name: String) -> [JSONMember]? {
+        self.json(name, limit: JobLimits.json).flatMap { self.members($0.value, name) }
+    }
+
+    private mutating func members(_ value: JSONValue, _ name: String) -> [JSONMember]? {
+        if let members = value.object { return members }
+        self.fault(name, "must be a JSON object")
+        return nil
+    }
+
+    private mutating func users(_ name: String) -> [String]? {
+        guard let json = self.json(name, limit: JobLimits.usersJSON) else { return nil }
+        guard let users = json.value.strings, !users.isEmpty, users.count <= JobLimits.users else {
+            self.fault(name, "must be a JSON array of 1 to \(JobLimits.users) strings")
+            return nil
+        }
+        var seen: Set<ExactText> = []
+        var distinct: [String] = []
+        for user in users {
+            guard let user = self.checked(user, name, limit: JobLimits.user) else { return nil }
+            if seen.insert(ExactText(user)).inserted { distinct.append(user) }
+        }
+        return distinct
+    }
+
+    private mutating func platform() -> [UInt8]? {
+        guard let json = self.json("platform", limit: JobLimits.json), self.members(json.value, "platform") != nil
+        else {
+            return nil
+        }
+        for fault in PlatformFields.faults(json.value, providers: self.providers) {
+            self.fault(fault.field, fault.reason)
+        }
+        return Array(json.text)
+    }
+
+    private mutating func link(_ name: String, fault: (String) -> String?) -> String? {
+        guard let text = self.text(name, limit: JobLimits.url) else { return nil }
+        if let reason = fault(text) { self.fault(name, reason) }
+        return text
+    }
+
+    private mutating func choice<Value: RawRepresentable<String> & CaseIterable>(
+        _ name: String,
+        of type: Value.Type
+    ) -> Value? {
+        guard let text = self.text(name, limit: JobLimits.name) else { return nil }
+        if let value = Value(rawValue: text) { return value }
+        self.fault(name, "must be one of " + Value.allCases.map(\.rawValue).joined(separator: ", "))
+        return nil
+    }
+
+    private mutating func channels() -> Channels? {
+        guard let json = self.json("channels", limit: JobLimits.json) else { return nil }
+        let named = json.value.strings?.map { DeliveryChannel(rawValue: $0) } ?? []
+        guard !named.isEmpty, named.allSatisfy({ $0 != nil }) else {
+            self.fault("channels", "must be a JSON array out of in_app, push, email")
+            return nil
+        }
+        return named.compactMap { $0 }.reduce(into: Channels()) { $0.insert(Channels($1)) }
+    }
+
+    private mutating func moment(_ name: String) -> Timestamp? {
+        guard let text = self.text(name, limit: JobLimits.name) else { return nil }
+        if let moment = Timestamp(rfc3339: text) { return moment }
+        self.fault(name, "must be an RFC 3339 time such as 2026-11-20T10:00:00Z")
+        return nil
+    }
+
+    private mutating func wallTime(_ name: String) -> WallTime? {
+        guard let text = self.text(name, limit: JobLimits.name) else { return nil }
+        if let time = WallTime(text) { return time }
+        self.fault(name, "must be a time of day such as 08:30, or a day with it such as 2027-01-01T08:30")
+        return nil
+    }
+
+    private mutating func integer(_ name: String, in range: ClosedRange<Int64>) -> Int64? {
+        guard let text = self.text(name, limit: JobLimits.name) else { return nil }
+        if let value = JSONValue.number(text).integer, range.contains(value) { return value }
+        self.fault(name, "must be a whole number from \(range.lowerBound) to \(range.upperBound)")
+        return nil
+    }
+}

@@ -1,0 +1,181 @@
+// Carillon · NotificationID.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Crypto
+
+/// A UUID that orders by time: version 8 of RFC 9562, 48 bits of Unix milliseconds, the entry's number within its
+/// millisecond in 12 bits, and 62 bits of a hash.
+///
+/// The hash covers what made the notification, so that the same stream entry taken twice gives the same id.
+package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConvertible {
+    package let high: UInt64
+    package let low: UInt64
+
+    package init(high: UInt64, low: UInt64) {
+        self.high = high
+        self.low = low
+    }
+
+    package init(_ halves: (UInt64, UInt64)) {
+        self.init(high: halves.0, low: halves.1)
+    }
+
+    /// The id of `user`'s notification from the entry that `origin` stands for.
+    package init(origin: EntryDigest, user: String) {
+        let bits = origin.hash(with: user).withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) }
+        let milliseconds = UInt64(clamping: origin.milliseconds) & 0xFFFF_FFFF_FFFF
+        self.high = milliseconds << 16 | 0x8000 | UInt64(min(origin.sequence, 0x0FFF))
+        self.low = 0x8000_0000_0000_0000 | (bits & 0x3FFF_FFFF_FFFF_FFFF)
+    }
+
+    /// Reads the usual form with hyphens, in either case; nil if it is none.
+    package init?(_ text: some StringProtocol) {
+        self.init(utf8: Array(text.utf8)[...])
+    }
+
+    /// Reads the usual form out of a text's bytes.
+    package init?(utf8 bytes: ArraySlice<UInt8>) {
+        guard bytes.count == Self.length else { return nil }
+        var halves: (UInt64, UInt64) = (0, 0)
+        var position = 0
+        for byte in bytes {
+            defer { position += 1 }
+            if position == 8 || position == 13 || position == 18 || position == 23 {
+                guard byte == UInt8(ascii: "-") else { return nil }
+                continue
+            }
+            guard let digit = Self.digit(byte) else { return nil }
+            if position < 18 {
+                halves.0 = halves.0 << 4 | digit
+            } else {
+                halves.1 = halves.1 << 4 | digit
+            }
+        }
+        self.init(halves)
+    }
+
+    private static func digit(_ byte: UInt8) -> UInt64? {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): UInt64(byte - UInt8(ascii: "0"))
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): UInt64(byte - UInt8(ascii: "a") + 10)
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): UInt64(byte - UInt8(ascii: "A") + 10)
+        default: nil
+        }
+    }
+
+    package var halves: (UInt64, UInt64) { (self.high, self.low) }
+
+    /// The same bits with version 4 and the variant of RFC 9562 put in, for ids made of random bits.
+    package var asRandomUUID: NotificationID {
+        NotificationID(
+            high: self.high & 0xFFFF_FFFF_FFFF_0FFF | 0x4000,
+            low: self.low & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
+        )
+    }
+
+    /// The same bits with version 8 and the variant of RFC 9562 put in, for ids made of a hash.
+    package var asHashUUID: NotificationID {
+        NotificationID(
+            high: self.high & 0xFFFF_FFFF_FFFF_0FFF | 0x8000,
+            low: self.low & 0x3FFF_FFFF_FFFF_FFFF | 0x8000_0000_0000_0000
+        )
+    }
+
+    /// When the stream entry was added, in Unix milliseconds; meaningless for ids that others made.
+    package var milliseconds: Int64 { Int64(self.high >> 16) }
+
+    package var description: String {
+        String(unsafeUninitializedCapacity: Self.length) { self.fill($0) }
+    }
+
+    /// Writes the usual form as a JSON string.
+    package func write(to writer: inout JSONWriter) {
+        withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Self.length) { buffer in
+            _ = self.fill(buffer)
+            writer.string(utf8: UnsafeRawBufferPointer(buffer))
+        }
+    }
+
+    private static let length = 36
+
+    /// Puts the usual form into a buffer of its length, and returns the length.
+    private func fill(_ buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
+        let digits: StaticString = "0123456789abcdef"
+        // The static string holds sixteen bytes and every index below is under sixteen; the buffer holds 36.
+        let table = digits.utf8Start
+        var position = 0
+        for place in 0..<32 {
+            if place == 8 || place == 12 || place == 16 || place == 20 {
+                buffer[position] = UInt8(ascii: "-")
+                position += 1
+            }
+            let half = place < 16 ? self.high : self.low
+            buffer[position] = table[Int(half >> UInt64(60 - place % 16 * 4) & 0xF)]
+            position += 1
+        }
+        return position
+    }
+
+    package static func < (left: NotificationID, right: NotificationID) -> Bool {
+        (left.high, left.low) < (right.high, right.low)
+    }
+}
+
+/// What stands for a stream entry in the ids of its notifications: its stream, its id and its fields.
+///
+/// The fields count too, because a failed-over Redis may give an entry id a second time.
+package struct EntryDigest: Sendable {
+    /// Up to so many bytes are hashed anew for each user, which is faster than to copy the state of a hash.
+    private static let fewBytes = 1_024
+
+    /// What is hashed before the user, or else the hash of it.
+    private let bytes: [UInt8]
+    private let hash: SHA256?
+    fileprivate let milliseconds: Int64
+    /// The entry's number within its millisecond.
+    fileprivate let sequence: UInt32
+
+    /// - Parameters:
+    ///   - stream: the stream's key.
+    ///   - entry: the entry's id, `milliseconds-sequence`.
+    ///   - fields: its fields in their order.
+    package init(stream: String, entry: String, fields: [(name: String, value: ArraySlice<UInt8>)]) {
+        let parts = entry.utf8.split(separator: UInt8(ascii: "-"))
+        self.milliseconds = parts.first.flatMap { Int64(Substring($0)) } ?? 0
+        self.sequence = parts.count > 1 ? UInt32(Substring(parts[1])) ?? .max : 0
+        let length = fields.reduce(stream.utf8.count + entry.utf8.count + 2) { length, field in
+            length + field.name.utf8.count + field.value.count + 2
+        }
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(length)
+        for text in [stream, entry] {
+            bytes += text.utf8
+            bytes.append(0xFF)
+        }
+        for field in fields {
+            bytes += field.name.utf8
+            bytes.append(0xFF)
+            bytes += field.value
+            bytes.append(0xFF)
+        }
+        if bytes.count <= Self.fewBytes {
+            self.bytes = bytes
+            self.hash = nil
+        } else {
+            var hash = SHA256()
+            hash.update(data: bytes)
+            self.bytes = []
+            self.hash = hash
+        }
+    }
+
+    fileprivate func hash(with user: String) -> SHA256Digest {
+        guard var hash else {
+            var bytes = self.bytes
+            bytes += user.utf8
+            return SHA256.hash(data: bytes)
+        }
+        hash.update(data: Array(user.utf8))
+        return hash.finalize()
+    }
+}

@@ -1,0 +1,89 @@
+// Carillon · LaneQueue.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import DequeModule
+import Synchronization
+
+/// Hands elements from readers to workers, the urgent lanes first but none starved.
+///
+/// Each lane holds a bounded number of elements; whoever sends more waits. Lanes that have something are served by their
+/// weights: sixteen of critical and four of normal to one of bulk.
+package final class LaneQueue<Element: Sendable>: Sendable {
+    private struct State {
+        var slots: [Lane: Deque<Element>] = [:]
+        var credits = LaneCredits()
+        var senders: [Lane: Deque<UnsafeContinuation<Void, Never>>] = [:]
+        var receivers: Deque<UnsafeContinuation<Element?, Never>> = []
+        var isFinished = false
+
+        mutating func take() -> (element: Element, sender: UnsafeContinuation<Void, Never>?)? {
+            let filled = Lane.allCases.filter { !(self.slots[$0]?.isEmpty ?? true) }
+            guard let lane = self.credits.next(among: filled), let element = self.slots[lane]?.popFirst() else {
+                return nil
+            }
+            return (element, self.senders[lane]?.popFirst())
+        }
+    }
+
+    private let state = Mutex(State())
+    private let capacity: Int
+
+    /// - Parameter capacity: how many elements a lane holds.
+    package init(capacity: Int) {
+        self.capacity = capacity
+    }
+
+    /// Adds an element, waiting while its lane is full.
+    ///
+    /// After ``finish()`` the element is dropped.
+    package func send(_ element: Element, lane: Lane) async {
+        await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
+            // Unsafe continuations are sound here: each is in one deque until it is taken out and resumed, once.
+            let (receiver, isDone) = self.state.withLock {
+                state -> (UnsafeContinuation<Element?, Never>?, Bool) in
+                if state.isFinished { return (nil, true) }
+                if let receiver = state.receivers.popFirst() { return (receiver, true) }
+                state.slots[lane, default: []].append(element)
+                guard state.slots[lane, default: []].count > self.capacity else { return (nil, true) }
+                state.senders[lane, default: []].append(continuation)
+                return (nil, false)
+            }
+            receiver?.resume(returning: element)
+            if isDone { continuation.resume() }
+        }
+    }
+
+    /// Takes the next element, waiting for one; nil when the queue is finished and empty.
+    package func receive() async -> Element? {
+        await withUnsafeContinuation { continuation in
+            let outcome = self.state.withLock { state -> (Element?, UnsafeContinuation<Void, Never>?)? in
+                if let (element, sender) = state.take() { return (element, sender) }
+                if state.isFinished { return (nil, nil) }
+                state.receivers.append(continuation)
+                return nil
+            }
+            guard let (element, sender) = outcome else { return }
+            sender?.resume()
+            continuation.resume(returning: element)
+        }
+    }
+
+    /// How many elements wait.
+    package var count: Int {
+        self.state.withLock { $0.slots.values.reduce(0) { $0 + $1.count } }
+    }
+
+    /// Takes nothing more; what is held is still handed out.
+    package func finish() {
+        let (receivers, senders) = self.state.withLock { state in
+            state.isFinished = true
+            defer {
+                state.receivers = []
+                state.senders = [:]
+            }
+            return (state.receivers, state.senders.values.flatMap { $0 })
+        }
+        for receiver in receivers { receiver.resume(returning: nil) }
+        for sender in senders { sender.resume() }
+    }
+}

@@ -1,0 +1,106 @@
+// Carillon · ZoneRules.swift
+// SPDX-License-Identifier: Apache-2.0
+
+/// How a zone's clocks stand to UTC, at every moment.
+package struct ZoneRules: Sendable {
+    /// No offset is larger, so a wall clock's moment is this near to the same figures in UTC.
+    private static let reach = 100_000
+    /// Days that a moment can say, either way.
+    private static let mostDays = 100_000_000
+
+    private let transitions: [Int64]
+    private let offsets: [Int32]
+    private let first: Int
+    private let rule: RecurringRule?
+
+    /// Universal time: no offset, ever.
+    package static let utc = ZoneRules(transitions: [], offsets: [], first: 0, rule: nil)
+
+    /// Reads a TZif file, versions 1 to 4 (RFC 9636).
+    package init(_ bytes: [UInt8]) throws(ZoneFault) {
+        let file = try ZoneFile(bytes)
+        self.init(transitions: file.transitions, offsets: file.offsets, first: Int(file.first), rule: file.rule)
+    }
+
+    private init(transitions: [Int64], offsets: [Int32], first: Int, rule: RecurringRule?) {
+        self.transitions = transitions
+        self.offsets = offsets
+        self.first = first
+        self.rule = rule
+    }
+
+    /// Seconds east of UTC.
+    package func offset(at moment: Timestamp) -> Int {
+        self.offset(atSeconds: Self.seconds(moment))
+    }
+
+    /// What calendar and clock show: the day, and seconds after midnight.
+    package func local(at moment: Timestamp) -> (date: CivilDate, seconds: Int) {
+        let seconds = Self.seconds(moment)
+        let (days, rest) = Self.floorDivide(seconds + self.offset(atSeconds: seconds), 86_400)
+        return (CivilDate(daysSinceEpoch: days), rest)
+    }
+
+    /// The moment at which a wall clock shows a day and so many minutes after midnight.
+    ///
+    /// In a gap the first moment after it, in an overlap the first of the two. Minutes below 0 or from 1,440 on are those
+    /// of the days before or after.
+    package func instant(_ date: CivilDate, minutes: Int) -> Timestamp {
+        let (carried, rest) = Self.floorDivide(minutes, 1_440)
+        let limited = min(max(carried, -Self.mostDays), Self.mostDays)
+        let days = min(max(date.daysSinceEpoch + limited, -Self.mostDays), Self.mostDays)
+        return Timestamp(seconds: Int64(self.first(atOrAfterWall: days * 86_400 + rest * 60)))
+    }
+
+    /// The first change of the offset after a moment; nil if there is none.
+    package func change(after moment: Timestamp) -> Timestamp? {
+        self.change(afterSeconds: Self.seconds(moment)).flatMap {
+            abs($0) <= Self.mostDays * 86_400 ? Timestamp(seconds: Int64($0)) : nil
+        }
+    }
+
+    // MARK: Seconds
+
+    /// The least moment at which the wall clock is at or past a figure.
+    private func first(atOrAfterWall wall: Int) -> Int {
+        var begin = wall - Self.reach
+        while true {
+            let offset = self.offset(atSeconds: begin)
+            let candidate = max(begin, wall - offset)
+            guard let end = self.change(afterSeconds: begin), end <= candidate else { return candidate }
+            begin = end
+        }
+    }
+
+    private func offset(atSeconds seconds: Int) -> Int {
+        let index = self.index(after: seconds)
+        if index == self.transitions.count, let rule = self.rule { return rule.offset(at: seconds) }
+        return index == 0 ? self.first : Int(self.offsets[index - 1])
+    }
+
+    private func change(afterSeconds seconds: Int) -> Int? {
+        let index = self.index(after: seconds)
+        guard index == self.transitions.count else { return Int(self.transitions[index]) }
+        return self.rule?.change(after: seconds)
+    }
+
+    /// The index of the first transition after a moment.
+    private func index(after seconds: Int) -> Int {
+        var low = 0
+        var high = self.transitions.count
+        while low < high {
+            let middle = (low + high) / 2
+            if self.transitions[middle] <= seconds { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+
+    private static func seconds(_ moment: Timestamp) -> Int {
+        Self.floorDivide(Int(moment.microseconds), 1_000_000).0
+    }
+
+    private static func floorDivide(_ value: Int, _ divisor: Int) -> (Int, Int) {
+        let (quotient, remainder) = value.quotientAndRemainder(dividingBy: divisor)
+        return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)
+    }
+}

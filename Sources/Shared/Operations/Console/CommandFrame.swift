@@ -1,0 +1,148 @@
+// Carillon · CommandFrame.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import Clients
+import Glibc
+
+/// What every command of both programs does around its work.
+package enum CommandFrame {
+    /// The release that this is: the newest of the changelog, or with `-dev` the one that comes
+    /// next.
+    package static let version = "1.0.0-dev"
+
+    /// Parses the command line and runs a program; an error shows the usage of the subcommand that
+    /// it is about.
+    package static func main(_ program: (some AsyncParsableCommand).Type) async {
+        let arguments = Array(CommandLine.arguments.dropFirst())
+        do {
+            var command = try await program.asyncParseAsRoot(arguments)
+            do {
+                if var command = command as? any AsyncParsableCommand {
+                    try await command.run()
+                } else {
+                    try command.run()
+                }
+            } catch let error as ValidationError {
+                Self.refuse(error.message, usage: program.usageString(for: type(of: command)))
+            }
+        } catch {
+            if program.exitCode(for: error) == .validationFailure,
+                let (message, parent) = UnknownCommand.message(arguments, of: program)
+            {
+                Self.refuse(message, usage: program.usageString(for: parent))
+            }
+            program.exit(withError: error)
+        }
+    }
+
+    /// Ends with a fault of the command line, in the same form as the argument parser's own.
+    private static func refuse(_ message: String, usage: String) -> Never {
+        let name = usage.split(separator: " ").prefix { !["<", "[", "-"].contains($0.prefix(1)) }
+            .joined(separator: " ")
+        Terminal.error("Error: \(message)\nUsage: \(usage)\n  See '\(name) --help' for more information.")
+        exit(ExitStatus.usage.rawValue)
+    }
+
+    /// Runs a command's work; what ends it early becomes a line on standard error and an exit code.
+    ///
+    /// - Parameter program: its name, which begins the line.
+    package static func run(_ program: String, _ work: () async throws -> Void) async throws {
+        // A peer that is gone shows as an error of the write, not as a signal.
+        signal(SIGPIPE, SIG_IGN)
+        do {
+            try await work()
+        } catch let faults as SettingsFaults {
+            Terminal.error("\(program): \(faults)")
+            throw ExitStatus.configuration
+        } catch let failure as CommandFailure {
+            Terminal.error("\(program): \(failure)")
+            throw failure.status
+        } catch let error as RedisError {
+            Terminal.error("\(program): \(error); see REDIS_URL")
+            throw Self.status(error)
+        } catch let error as PostgresError {
+            Terminal.error("\(program): \(error); see DATABASE_URL")
+            throw Self.status(error)
+        }
+    }
+
+    private static func status(_ error: RedisError) -> ExitCode {
+        switch error.code {
+        case .configuration: ExitStatus.configuration
+        case .server, .unexpectedReply, .malformedReply: ExitStatus.no
+        case .unavailable, .timeout, .connectionLost, .overloaded, .closed: ExitStatus.unavailable
+        }
+    }
+
+    private static func status(_ error: PostgresError) -> ExitCode {
+        switch error.code {
+        case .server, .decoding: ExitStatus.no
+        case .unavailable, .timeout, .connectionLost, .overloaded, .cancelled, .closed: ExitStatus.unavailable
+        }
+    }
+}
+
+/// A word on the command line where a subcommand should be, and the subcommand that was probably
+/// meant.
+private enum UnknownCommand {
+    /// The most letters that a mistyped word differs in.
+    private static let mostEdits = 2
+
+    /// Returns what to say about the first word that is no subcommand, and the command that has
+    /// none of that name.
+    ///
+    /// - Parameter arguments: the command line without the program's name.
+    /// - Returns: nil if each word that could be a subcommand is one.
+    static func message(
+        _ arguments: [String],
+        of program: any ParsableCommand.Type
+    ) -> (message: String, parent: any ParsableCommand.Type)? {
+        var parent = program
+        for word in arguments {
+            let subcommands = parent.configuration.subcommands
+            guard !subcommands.isEmpty, !word.hasPrefix("-") else { return nil }
+            if let next = subcommands.first(where: { Self.name($0) == word }) {
+                parent = next
+                continue
+            }
+            guard word != "help" else { return nil }
+            let names = subcommands.map { Self.name($0) }
+            let hint = Self.nearest(to: word, of: names).map { "Did you mean '\($0)'?" }
+            return ("Unknown command '\(word)'. " + (hint ?? "Known are \(names.joined(separator: ", "))."), parent)
+        }
+        return nil
+    }
+
+    private static func name(_ command: any ParsableCommand.Type) -> String {
+        command.configuration.commandName ?? "\(command)".lowercased()
+    }
+
+    /// Returns the name that a word begins, or else the one that it is closest to; nil if none is
+    /// close.
+    private static func nearest(to word: String, of names: [String]) -> String? {
+        if word.count > 1, let name = names.first(where: { $0.hasPrefix(word) }) { return name }
+        let distances = names.map { (name: $0, edits: Self.edits($0, word)) }
+        return distances.filter { $0.edits <= Self.mostEdits && $0.edits < $0.name.count - 1 }
+            .min { $0.edits < $1.edits }?.name
+    }
+
+    /// Counts the letters that must be added, removed, changed or swapped with their neighbour.
+    private static func edits(_ one: String, _ other: String) -> Int {
+        let (one, other) = (Array(one), Array(other))
+        var before: [Int] = []
+        var last = Array(0...other.count)
+        for (row, letter) in one.enumerated() {
+            var next = [row + 1]
+            for (column, another) in other.enumerated() {
+                var least = min(last[column] + (letter == another ? 0 : 1), last[column + 1] + 1, next[column] + 1)
+                if row > 0, column > 0, letter == other[column - 1], another == one[row - 1] {
+                    least = min(least, before[column - 1] + 1)
+                }
+                next.append(least)
+            }
+            (before, last) = (last, next)
+        }
+        return last[other.count]
+    }
+}

@@ -1,0 +1,96 @@
+// Carillon · DoctorReport.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import ArgumentParser
+import Core
+
+/// All that a doctor found.
+package struct DoctorReport: Sendable {
+    package private(set) var findings: [Finding] = []
+    /// Whether the settings themselves are faulty.
+    private var isConfigurationFaulty = false
+
+    package init() {}
+
+    package mutating func add(_ findings: [Finding]) { self.findings += findings }
+
+    package mutating func add(_ finding: Finding) { self.findings.append(finding) }
+
+    /// Adds what is wrong with the settings, or that nothing is.
+    package mutating func add(settingsFaults faults: [String]) {
+        guard !faults.isEmpty else { return self.add(Finding(.ok, "settings", "complete and well formed")) }
+        self.isConfigurationFaulty = true
+        for fault in faults {
+            self.add(Finding(.fail, "settings", fault, mend: "set it in the environment or in the file of --config"))
+        }
+    }
+
+    /// 78 if the settings are faulty, else 1 if anything fails; nil if nothing does.
+    package var exitCode: ExitCode? {
+        if self.isConfigurationFaulty { return ExitStatus.configuration }
+        return self.findings.contains { $0.outcome == .fail } ? ExitStatus.no : nil
+    }
+
+    /// The lines for people.
+    package func lines(style: Style) -> [String] {
+        let width = self.findings.reduce(0) { max($0, DisplayText.width($1.check)) }
+        var lines: [String] = []
+        for finding in self.findings {
+            let word = finding.outcome.rawValue.padded(to: 8)
+            let check = finding.check.padded(to: width + 2)
+            lines.append(style(word, Self.tint(finding.outcome)) + check + DisplayText.line(finding.found))
+            if let remedy = finding.remedy, finding.outcome != .ok {
+                lines.append("".padded(to: 8) + style("→ " + DisplayText.line(remedy), .bold))
+            }
+        }
+        let counts = Finding.Outcome.allCases.map { outcome in
+            "\(self.findings.count { $0.outcome == outcome }) \(outcome.rawValue)"
+        }
+        return lines + ["", counts.joined(separator: ", ")]
+    }
+
+    /// Prints it.
+    ///
+    /// - Throws: the exit code, unless all is well.
+    package func end(_ output: OutputOptions) throws {
+        if output.json {
+            Terminal.object { writer in
+                let worst = self.findings.map(\.outcome).max { Self.badness($0) < Self.badness($1) } ?? .ok
+                writer.member("outcome", (worst == .skipped ? .ok : worst).rawValue)
+                writer.key("checks")
+                writer.beginArray()
+                for finding in self.findings {
+                    writer.beginObject()
+                    writer.member("check", finding.check)
+                    writer.member("outcome", finding.outcome.rawValue)
+                    writer.member("found", finding.found)
+                    writer.member("remedy", finding.remedy)
+                    writer.endObject()
+                }
+                writer.endArray()
+            }
+        } else {
+            for line in self.lines(style: .output) { Terminal.line(line) }
+        }
+        if let exitCode { throw exitCode }
+    }
+
+    private static func badness(_ outcome: Finding.Outcome) -> Int {
+        Finding.Outcome.allCases.firstIndex(of: outcome) ?? 0
+    }
+
+    private static func tint(_ outcome: Finding.Outcome) -> Style.Tint {
+        switch outcome {
+        case .ok: .green
+        case .skipped: .faint
+        case .warn: .yellow
+        case .fail: .red
+        }
+    }
+}
+
+extension String {
+    fileprivate func padded(to width: Int) -> String {
+        self + String(repeating: " ", count: max(0, width - DisplayText.width(self)))
+    }
+}

@@ -1,0 +1,169 @@
+// Carillon · Examination.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Foundation
+import Glibc
+import Storage
+
+/// Gathers what the checks judge: the part of the doctor that asks around.
+package enum Examination {
+    /// Nobody waits long for a doctor.
+    private static let patience: Duration = .seconds(5)
+    /// Zones that every version of the data has.
+    private static let knownZones = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo"]
+
+    /// What is said of Redis, and how far its clock is ahead of the machine's.
+    ///
+    /// - Parameter authorities: a PEM file for a server that speaks TLS; nil for the system's.
+    package static func redis(
+        _ address: RedisAddress,
+        authorities: String?
+    ) async -> (findings: [Finding], clock: Duration?) {
+        var configuration = RedisConfiguration(address: address, clientName: "carillon-doctor")
+        configuration.certificateAuthorityFile = authorities
+        configuration.connectTimeout = self.patience
+        configuration.commandTimeout = self.patience
+        do {
+            return try await CommandClients.withRedis(configuration) { connection in
+                let clock = ContinuousClock()
+                let start = clock.now
+                let before = self.now()
+                let time = try await connection.send("TIME").strings().compactMap { Int64($0) }
+                let delay = clock.now - start
+                let info = try await connection.send("INFO").string() ?? ""
+                let found = Finding(.ok, "redis", "\(address), answered in \(self.text(delay))")
+                let offset: Duration? =
+                    time.count == 2
+                    ? Timestamp(microseconds: time[0] * 1_000_000 + time[1]) - (before + delay / 2) : nil
+                return ([found] + RedisFacts(info: info).findings, offset)
+            }
+        } catch {
+            let remedy = "start Redis, or correct REDIS_URL; look at firewalls and at the password"
+            return ([Finding(.fail, "redis", "\(address): \(error)", mend: remedy)], nil)
+        }
+    }
+
+    /// What is said of PostgreSQL.
+    package struct Database: Sendable {
+        package var findings: [Finding]
+        /// How far its clock is ahead of the machine's.
+        package var clock: Duration?
+        /// With which time-zone data waiting moments were computed.
+        package var zoneVersion: String?
+    }
+
+    /// - Parameter needed: connections that one more process of ours takes.
+    package static func database(_ configuration: PostgresConfiguration, needed: Int) async -> Database {
+        var configuration = configuration
+        configuration.connectTimeout = self.patience
+        configuration.timeout = self.patience
+        do {
+            return try await CommandClients.withDatabase(configuration) { pool in
+                try await self.database(pool, needed: needed)
+            }
+        } catch {
+            let remedy = "start PostgreSQL, or correct DATABASE_URL; look at pg_hba.conf, firewalls and the password"
+            return Database(findings: [Finding(.fail, "postgres", "\(error)", mend: remedy)])
+        }
+    }
+
+    private static func database(_ pool: PostgresPool, needed: Int) async throws -> Database {
+        // The first call waits for the connection.
+        _ = try await pool.query("SELECT 1")
+        let clock = ContinuousClock()
+        let start = clock.now
+        let before = self.now()
+        let time = try await pool.query("SELECT clock_timestamp()").first?.timestamptz(0)
+        let delay = clock.now - start
+        var facts = DatabaseFacts()
+        if let row = try await pool.query(self.about).first {
+            facts.version = try row.int4(0)
+            facts.isReplica = try row.bool(1)
+            facts.connections = try row.int8(2)
+            facts.maximumConnections = try row.int8(3)
+            facts.syncsToDisk = try row.bool(4)
+            facts.waitsForDisk = try row.bool(5)
+            facts.encoding = try row.text(6)
+        }
+        let state = try await Migrations.state(of: pool)
+        facts.missing = state.missing
+        facts.unknown = state.unknown
+        let found = Finding(.ok, "postgres", "answered in \(self.text(delay))")
+        return Database(
+            findings: [found] + facts.findings(needed: needed),
+            clock: time.map { Timestamp(microseconds: $0) - (before + delay / 2) },
+            zoneVersion: state.missing.isEmpty ? try await ScheduleStore(pool: pool).zoneVersion() : nil
+        )
+    }
+
+    private static let about = """
+        SELECT current_setting('server_version_num')::int4, pg_is_in_recovery(),
+            (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+            current_setting('max_connections')::int8 - current_setting('superuser_reserved_connections')::int8,
+            current_setting('fsync')::bool, current_setting('synchronous_commit') <> 'off',
+            current_setting('server_encoding')
+        """
+
+    /// What the machine allows.
+    package static func machine() -> MachineFacts {
+        var facts = MachineFacts()
+        var limit = rlimit()
+        if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 {
+            facts.openFiles = UInt64(limit.rlim_cur)
+            facts.mostOpenFiles = UInt64(limit.rlim_max)
+        }
+        facts.listenBacklog = self.numbers("/proc/sys/net/core/somaxconn").first
+        let ports = self.numbers("/proc/sys/net/ipv4/ip_local_port_range")
+        if ports.count == 2, ports[0] <= ports[1] { facts.ports = ports[0]...ports[1] }
+        let folder = "/proc/sys/net/netfilter/nf_conntrack_"
+        if let count = self.numbers(folder + "count").first, let maximum = self.numbers(folder + "max").first {
+            facts.tracked = MachineFacts.Tracked(count: count, maximum: maximum)
+        }
+        return facts
+    }
+
+    /// The machine's time-zone data.
+    package static func zones(_ zones: ZoneDatabase, stored: String?) -> ZoneFacts {
+        ZoneFacts(
+            version: zones.version,
+            missing: self.knownZones.filter { zones.rules($0) == nil },
+            stored: stored,
+            year: Int(self.now().rfc3339.prefix(4)) ?? 0
+        )
+    }
+
+    /// Whether a catalog can be read.
+    package static func catalog(path: String) -> [Finding] {
+        do throws(CatalogFaults) {
+            return [Finding(.ok, "catalog", "\(try CatalogLoader.load(path: path).all.count) types in \(path)")]
+        } catch {
+            return error.faults.map { Finding(.fail, "catalog", "\($0)", mend: "mend the file; docs/catalog.md") }
+        }
+    }
+
+    /// Whether a file of authorities is there.
+    package static func authorities(_ name: String, path: String?) -> Finding? {
+        guard let path else { return nil }
+        guard access(path, R_OK) == 0 else {
+            return Finding(.fail, name.lowercased(), "\(path) cannot be read", mend: "correct \(name)")
+        }
+        return Finding(.ok, name.lowercased(), path)
+    }
+
+    /// The machine's clock.
+    package static func now() -> Timestamp {
+        Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
+    }
+
+    private static func numbers(_ path: String) -> [Int64] {
+        guard let data = FileManager.default.contents(atPath: path) else { return [] }
+        return String(decoding: data, as: UTF8.self).split(whereSeparator: \.isWhitespace).compactMap { Int64($0) }
+    }
+
+    private static func text(_ delay: Duration) -> String {
+        let microseconds = delay.inMicroseconds
+        return "\(microseconds / 1_000).\(microseconds % 1_000 / 100) ms"
+    }
+}

@@ -1,0 +1,265 @@
+// Carillon · JobSimulation.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Storage
+
+/// What a user would get for a job, and when; nothing is stored, counted or sent.
+package struct JobSimulation: Sendable {
+    /// Presence as a caller supposes it.
+    package enum SupposedPresence: String, CaseIterable, Sendable {
+        case actual, offline, online, idle
+    }
+
+    /// What is asked.
+    package struct Question: Sendable {
+        package let user: String
+        package let org: String
+        package let audience: Audience
+        /// Users left out.
+        package let except: [String]
+        package let content: JobContent
+        package var at: Timestamp?
+        package var presence = SupposedPresence.actual
+        /// Whether sockets prove receipt, where there are any.
+        package var isProven = true
+
+        init(user: String, job: Job, content: JobContent) {
+            self.user = user
+            self.org = job.org
+            self.audience = job.audience
+            self.except = job.except
+            self.content = content
+        }
+    }
+
+    /// Why a job is not for a user.
+    private enum Absence: String {
+        case excepted
+        case notNamed = "not_named"
+        case notSubscribed = "not_subscribed"
+    }
+
+    private let catalog: Catalog
+    private let recipients: RecipientStore
+    private let topics: TopicStore
+    private let digests: DigestStore
+    private let presence: PresenceRegistry
+    private let providers: ProviderBoard
+    private let usage: UsageCaps
+    private let zones: ZoneDatabase
+    private let defaultZone: ZoneRules
+
+    package init(
+        catalog: Catalog,
+        recipients: RecipientStore,
+        topics: TopicStore,
+        digests: DigestStore,
+        presence: PresenceRegistry,
+        providers: ProviderBoard,
+        usage: UsageCaps,
+        zones: ZoneDatabase,
+        defaultZone: ZoneRules
+    ) {
+        self.catalog = catalog
+        self.recipients = recipients
+        self.topics = topics
+        self.digests = digests
+        self.presence = presence
+        self.providers = providers
+        self.usage = usage
+        self.zones = zones
+        self.defaultZone = defaultZone
+    }
+
+    /// What a job would come to for a user; its audience may be left out, and is the user then.
+    ///
+    /// - Throws: `JobFaults` with every fault.
+    package static func question(
+        of fields: [(name: String, value: [UInt8])],
+        user: String,
+        catalog: Catalog,
+        providers: [Provider] = Provider.wellKnown
+    ) throws(JobFaults) -> Question {
+        var fields = fields
+        if !fields.contains(where: { ["user", "users", "topic", "all"].contains($0.name) }) {
+            fields.append(("user", Array(user.utf8)))
+        }
+        let job = try catalog.job(fields.map { ($0.name, $0.value[...]) }, providers: providers)
+        guard case .notification(let content) = job.payload else {
+            throw JobFaults([JobFault("event", "is not stored and follows no rules")])
+        }
+        let faults = catalog.variableFaults(content)
+        guard faults.isEmpty else { throw JobFaults(faults) }
+        return Question(user: user, job: job, content: content)
+    }
+
+    /// - Throws: what the stores say; `JobFaults` if the type is not in the catalog or its words cannot be made.
+    package func answer(_ question: Question, now: Timestamp) async throws -> SimulationAnswer {
+        guard let type = self.catalog[question.content.type] else {
+            throw JobFaults([JobFault("type", "is not in the catalog")])
+        }
+        let arrival = question.at ?? now
+        let active = try await self.recipients.activeDevices([question.user])[ExactText(question.user)] ?? []
+        let devices = try await self.reach(active, now: now)
+        var facts = try await self.facts(question, type, devices, now: arrival)
+        if let absence = try await self.absence(question) {
+            let channels = DeliveryChannel.allCases.map { ChannelFate($0, isUsed: false, reason: absence.rawValue) }
+            return try self.answer(question, facts, devices, at: arrival, channels: channels, holds: [], steps: [])
+        }
+        var holds: [SimulatedHold] = []
+        if let hold = self.scheduling(question.content, facts) {
+            holds.append(hold)
+            facts = try await self.facts(question, type, devices, now: hold.until ?? arrival)
+        }
+        if let hold = try await self.gathering(question, type, facts) {
+            holds.append(hold)
+            facts = try await self.facts(question, type, devices, now: hold.until ?? facts.now)
+        } else if let key = question.content.collapseKey {
+            holds.append(SimulatedHold(kind: .replace, at: facts.now, until: nil, what: key))
+        }
+        let simulation = Simulation(facts, isProven: question.isProven)
+        let events = simulation.run()
+        return try self.answer(
+            question, facts, devices, at: arrival, channels: simulation.fates(events), holds: holds, steps: events)
+    }
+
+    private func answer(
+        _ question: Question,
+        _ facts: DecisionFacts,
+        _ devices: [SimulatedDevice],
+        at arrival: Timestamp,
+        channels: [ChannelFate],
+        holds: [SimulatedHold],
+        steps: [Simulation.Event]
+    ) throws -> SimulationAnswer {
+        let (title, body) = try self.words(question.content, locale: facts.settings.locale)
+        return SimulationAnswer(
+            user: question.user,
+            at: arrival,
+            zone: facts.settings.zone,
+            locale: facts.settings.locale,
+            title: title,
+            body: body,
+            presence: facts.presence,
+            devices: devices,
+            cap: facts.cap,
+            quietUntil: facts.quietEnd,
+            channels: channels,
+            holds: holds,
+            steps: steps
+        )
+    }
+
+    /// Why the job is not for the user at all; nil if it is.
+    private func absence(_ question: Question) async throws -> Absence? {
+        let user = ExactText(question.user)
+        if question.except.contains(where: { ExactText($0) == user }) { return .excepted }
+        switch question.audience {
+        case .users(let users): return users.contains { ExactText($0) == user } ? nil : .notNamed
+        case .topic(let topic):
+            return try await self.topics.isSubscribed(user: question.user, topic: topic) ? nil : .notSubscribed
+        case .everyone: return nil
+        }
+    }
+
+    /// What waits for its moment before anything else is asked.
+    private func scheduling(_ content: JobContent, _ facts: DecisionFacts) -> SimulatedHold? {
+        if let wall = content.deliverLocal {
+            let delivery = LocalDelivery(
+                [(user: facts.notification.user, zone: facts.settings.zone)],
+                at: wall,
+                now: facts.now,
+                defaultZone: "",
+                rules: { $0.isEmpty ? self.defaultZone : self.zones.rules($0) }
+            )
+            guard let moment = delivery.parts.first?.at, moment > facts.now else { return nil }
+            return SimulatedHold(kind: .schedule, at: facts.now, until: moment, what: "deliver_local")
+        }
+        guard let moment = content.deliverAt, moment > facts.now + JobContent.scheduleTolerance else { return nil }
+        return SimulatedHold(kind: .schedule, at: facts.now, until: moment, what: "deliver_at")
+    }
+
+    /// What a digest holds back: not what its user's wishes refuse, nor the first few of a window.
+    private func gathering(
+        _ question: Question,
+        _ type: NotificationType,
+        _ facts: DecisionFacts
+    ) async throws -> SimulatedHold? {
+        guard let key = question.content.digest, let rule = type.digest,
+            case .store(.pending, _, _)? = Simulation(facts, isProven: true).run().first?.step
+        else { return nil }
+        let now = facts.now
+        let known = try await self.digests.window(user: question.user, org: question.org, type: type.name, key: key)
+        let window = known.flatMap { $0.due > now ? $0 : nil }
+        guard (window?.count ?? 0) >= rule.singles else { return nil }
+        var until = window?.due ?? now + rule.window
+        if let window, rule.isSliding { until = min(window.last, now + rule.window) }
+        return SimulatedHold(kind: .gather, at: now, until: until, what: key)
+    }
+
+    /// Which devices dispatchers have a way to; all of them if no dispatcher says what it has.
+    private func reach(_ devices: [Device], now: Timestamp) async throws -> [SimulatedDevice] {
+        let states = try await self.providers.states(now: now)
+        return devices.map { device in
+            let hasWay = states.contains { $0.provider == device.provider && $0.app == device.app }
+            return SimulatedDevice(device: device, isReachable: states.isEmpty || hasWay)
+        }
+    }
+
+    /// What it says to someone with that locale.
+    private func words(_ content: JobContent, locale: String?) throws -> (title: String, body: String) {
+        guard var renderer = self.catalog.renderer(content) else { return (content.title, content.body) }
+        let message = try renderer.message(locale: locale)
+        return (message.title, message.body)
+    }
+
+    private func facts(
+        _ question: Question,
+        _ type: NotificationType,
+        _ devices: [SimulatedDevice],
+        now: Timestamp
+    ) async throws -> DecisionFacts {
+        let user = question.user
+        let key = RecipientStore.Key(user: user, type: type.name, category: type.category, needsLocale: true)
+        let wishes = try await self.recipients.wishes([key]).first ?? RecipientStore.Wishes()
+        let draft = NotificationDraft(question.content, type: type, lane: .bulk, createdAt: now)
+        var facts = DecisionFacts(
+            notification: draft.notification(id: NotificationID(high: 0, low: 0), user: user),
+            type: type,
+            progress: .arrived,
+            now: now
+        )
+        facts.preference = wishes.preference
+        facts.settings = wishes.settings
+        facts.zone = wishes.settings.zone.flatMap { self.zones.rules($0) } ?? self.defaultZone
+        facts.deviceCount = devices.count { $0.isReachable }
+        facts.cap = try await self.cap(type, user: user, now: now)
+        facts.presence = try await self.presence(of: user, question.presence, now: now)
+        return facts
+    }
+
+    /// The cap that one more would reach, as the user's count stands.
+    private func cap(_ type: NotificationType, user: String, now: Timestamp) async throws -> CapScope? {
+        let caps = self.catalog.caps(ofType: type.name)
+        let reached = try await self.usage.reached(
+            caps.map { UsageCaps.Cap(name: $0.name, limit: $0.limit) }, user: user, now: now)
+        return reached.map { caps[$0].scope }
+    }
+
+    private func presence(of user: String, _ supposed: SupposedPresence, now: Timestamp) async throws -> Presence {
+        func connection(_ state: ConnectionPresence.State) -> Presence {
+            .online([
+                ConnectionPresence(
+                    connection: "", node: "", dialect: .native, state: state,
+                    since: now + (.zero - ConnectionPresence.idleAfter))
+            ])
+        }
+        switch supposed {
+        case .actual: return try await self.presence.lookUp([user]).first ?? .offline
+        case .offline: return .offline
+        case .online: return connection(.active)
+        case .idle: return connection(.idle)
+        }
+    }
+}

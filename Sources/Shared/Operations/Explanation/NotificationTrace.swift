@@ -1,0 +1,129 @@
+// Carillon · NotificationTrace.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Storage
+
+/// Why a notification did, or did not, reach its user: every step, attempt and time that is on record.
+package struct NotificationTrace: Sendable {
+    /// One line of a trace.
+    package struct Step: Sendable {
+        package let at: Timestamp
+        package let event: String
+        /// What is known of it, by name.
+        package let detail: [(name: String, value: String)]
+
+        init(_ at: Timestamp, _ event: String, _ detail: [(name: String, value: String?)] = []) {
+            self.at = at
+            self.event = event
+            self.detail = detail.compactMap { name, value in value.map { (name, $0) } }
+        }
+    }
+
+    package let record: TraceStore.Record
+    /// In the order of time.
+    package let steps: [Step]
+
+    package init(_ record: TraceStore.Record) {
+        self.record = record
+        self.steps = Self.steps(record)
+    }
+
+    /// The channels that it was to go out by.
+    package var channels: [DeliveryChannel] {
+        DeliveryChannel.allCases.filter { self.record.notification.channels.contains(Channels($0)) }
+    }
+
+    /// Writes the members of an object.
+    package func write(to writer: inout JSONWriter) {
+        let notification = self.record.notification
+        let texts: [(String, String?)] = [
+            ("user_id", notification.user), ("status", notification.status.rawValue),
+            ("reason", notification.statusReason), ("held_back", notification.decision),
+            ("sent_via", self.record.sentVia),
+        ]
+        for (name, text) in texts {
+            writer.key(escaping: name)
+            writer.string(text)
+        }
+        writer.key("channels")
+        writer.beginArray()
+        for channel in self.channels { writer.string(channel.rawValue) }
+        writer.endArray()
+        writer.member("job_entry", notification.jobEntry)
+        writer.member("job_id", notification.jobID)
+        writer.key("notification")
+        CanonicalShape.write(notification, to: &writer)
+        writer.key("steps")
+        writer.beginArray()
+        for step in self.steps {
+            writer.beginObject()
+            writer.member("at", step.at.rfc3339)
+            writer.member("event", step.event)
+            for (name, value) in step.detail {
+                writer.key(escaping: name)
+                writer.string(value)
+            }
+            writer.endObject()
+        }
+        writer.endArray()
+    }
+
+    private static func steps(_ record: TraceStore.Record) -> [Step] {
+        let notification = record.notification
+        var steps = [Step(notification.createdAt, "enqueued", [("entry", notification.jobEntry)])]
+        if let gathering = record.gathering {
+            steps.append(Step(record.storedAt, "gathered", [("window", gathering.window.description)]))
+            if let summary = gathering.summary {
+                steps.append(Step(summary.storedAt, "summarised", [("summary", summary.id.description)]))
+            }
+        } else {
+            let wasRefused = [.suppressed, .expired].contains(notification.status) && notification.version == 0
+            steps.append(
+                Step(
+                    record.storedAt, "stored",
+                    wasRefused
+                        ? [("status", notification.status.rawValue), ("reason", notification.statusReason)]
+                        : [("version", String(notification.version))]
+                )
+            )
+        }
+        if let cancelledAt = record.cancelledAt { steps.append(Step(cancelledAt, "cancelled")) }
+        if let decision = notification.decision {
+            steps.append(Step(record.storedAt, "held_back", [("reason", decision)]))
+        }
+        steps += record.attempts.map { attempt in
+            if attempt.kind == AuditStep.kind {
+                let end = attempt.milliseconds.map { attempt.at + .milliseconds($0) }
+                return Step(
+                    attempt.at, attempt.outcome,
+                    [("reason", attempt.reason), ("until", end?.rfc3339), ("summary", attempt.providerID)])
+            }
+            return Step(
+                attempt.at, attempt.kind,
+                [
+                    ("provider", attempt.provider), ("device", attempt.device?.description),
+                    ("attempt", String(attempt.attempt)), ("outcome", attempt.outcome), ("reason", attempt.reason),
+                    ("provider_id", attempt.providerID), ("milliseconds", attempt.milliseconds.map { String($0) }),
+                ]
+            )
+        }
+        let moments = [
+            ("delivered", notification.deliveredAt), ("opened", notification.openedAt), ("read", notification.readAt),
+            ("deleted", notification.deletedAt),
+        ]
+        for case (let event, let at?) in moments {
+            let via = event == "delivered" ? record.sentVia : nil
+            let other = event == "deleted" ? record.replacedBy?.description : nil
+            steps.append(Step(at, event, [("via", via), ("replaced_by", other)]))
+        }
+        steps += record.followUps.map { Step($0.due, "due", [("what", $0.kind)]) }
+        // The clocks of dispatchers differ by some milliseconds, but nothing happens to a
+        // notification before it is stored.
+        func order(_ step: Step) -> Timestamp {
+            step.event == "enqueued" ? step.at : max(step.at, record.storedAt)
+        }
+        return steps.enumerated().sorted { (order($0.element), $0.offset) < (order($1.element), $1.offset) }
+            .map(\.element)
+    }
+}

@@ -1,0 +1,77 @@
+// Carillon · CatalogReloadService.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Logging
+import NIOCore
+import ServiceLifecycle
+import Storage
+import UnixSignals
+
+/// Reads the catalog again when it is told to: by SIGHUP, or by a gateway that was.
+package struct CatalogReloadService: Service {
+    private let register: CatalogRegister
+    private let configuration: RedisConfiguration
+    private let channel: String
+    private let eventLoop: any EventLoop
+    private let logger: Logger
+    private let hangups: UnixSignalsSequence
+
+    /// From here on SIGHUP no longer ends the process.
+    package init(
+        register: CatalogRegister,
+        configuration: RedisConfiguration,
+        keys: Keyspace,
+        eventLoop: any EventLoop,
+        logger: Logger
+    ) async {
+        self.register = register
+        self.configuration = configuration
+        self.channel = keys.catalogChannel
+        self.eventLoop = eventLoop
+        self.logger = logger
+        self.hangups = await UnixSignalsSequence(trapping: .sighup)
+    }
+
+    package func run() async throws {
+        // One reading answers all calls that came before it.
+        let (calls, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        let subscription = try RedisSubscription(
+            self.configuration,
+            channels: [self.channel],
+            on: self.eventLoop,
+            logger: self.logger
+        ) { event in
+            switch event {
+            // What was said while nobody listened is not said again.
+            case .subscribed, .message: continuation.yield()
+            case .lost: break
+            }
+        }
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask {
+                for await _ in self.hangups.cancelOnGracefulShutdown() { continuation.yield() }
+                continuation.finish()
+            }
+            for await _ in calls { self.reload() }
+            group.cancelAll()
+        }
+        await subscription.close()
+    }
+
+    private func reload() {
+        do throws(CatalogFaults) {
+            guard try self.register.reload() == .replaced else { return }
+            let catalog = self.register.current
+            self.logger.notice(
+                "catalog read again",
+                metadata: ["catalog.digest": "\(catalog.digest)", "types": "\(catalog.all.count)"]
+            )
+        } catch {
+            for fault in error.faults {
+                self.logger.error("catalog refused; the one before stays", metadata: ["fault": "\(fault)"])
+            }
+        }
+    }
+}

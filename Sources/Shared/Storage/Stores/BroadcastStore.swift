@@ -1,0 +1,223 @@
+// Carillon · BroadcastStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// Broadcasts: what is expanded, how far it has come, and what operators say about it.
+package struct BroadcastStore: Sendable {
+    /// The table whose key keeps a page from being stored twice.
+    static let pagesTable = "broadcast_pages"
+
+    let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// Stores a broadcast and its chains; one that was cancelled before it came is cancelled at once.
+    package func add(_ broadcast: Broadcast) async throws(PostgresError) -> Broadcast.Outcome {
+        let results = try await self.pool.run([
+            CancellationSQL.beforeStoring,
+            PostgresStatement(
+                BroadcastSQL.add,
+                [
+                    .uuid(broadcast.id.halves), .text(broadcast.org), .text(broadcast.job), .text(broadcast.entry),
+                    .text(broadcast.stream), .jsonb(BroadcastColumns.json(broadcast.fields)),
+                    .text(broadcast.topic), .text(broadcast.lane.rawValue),
+                    .int4(BroadcastColumns.urgency(broadcast.lane)), .timestamptz(broadcast.createdAt.microseconds),
+                ]
+            ),
+        ])
+        // Nothing is returned where another transaction stores the same at this moment.
+        guard let row = results.last?.first else { return .taken }
+        if NotificationID(try row.uuid(0)) == broadcast.id { return .taken }
+        return try row.bool(2) ? .conflict : .duplicate
+    }
+
+    // MARK: Expanding
+
+    /// Claims a chain for this dispatcher; nil if there is none to be worked on.
+    package func claimChain(by name: String) async throws(PostgresError) -> Broadcast.Chain? {
+        guard let row = try await self.pool.query(BroadcastSQL.claimChain, .text(name)).first else { return nil }
+        return Broadcast.Chain(
+            broadcast: try BroadcastColumns.read(row, at: 3),
+            part: Int(try row.int4(0)),
+            pages: Int(try row.int4(1)),
+            reached: try row.text(2)
+        )
+    }
+
+    /// Leaves a chain to whoever claims it next.
+    package func release(_ chain: Broadcast.Chain, by name: String) async throws(PostgresError) {
+        try await self.pool.query(
+            BroadcastSQL.releaseChain, .uuid(chain.broadcast.id.halves), .int4(Int32(chain.part)), .text(name)
+        )
+    }
+
+    /// The users that come next in a chain.
+    package func users(_ chain: Broadcast.Chain, limit: Int) async throws(PostgresError) -> [String] {
+        let place: [PostgresValue] = [
+            .int8(Int64(chain.part)), .text(chain.reached), .int4(Int32(clamping: limit)),
+        ]
+        let statement =
+            if let topic = chain.broadcast.topic {
+                PostgresStatement(BroadcastSQL.subscribers, place + [.text(topic)])
+            } else {
+                PostgresStatement(BroadcastSQL.users, place)
+            }
+        var users: [String] = []
+        for row in try await self.pool.run([statement]).first.map({ Array($0) }) ?? [] { users.append(try row.text(0)) }
+        return users
+    }
+
+    /// What is stored of a page beside its notifications, in their transaction.
+    package static func statements(_ page: Broadcast.Page, of chain: Broadcast.Chain) -> [PostgresStatement] {
+        let place: [PostgresValue] = [
+            .uuid(chain.broadcast.id.halves), .int4(Int32(chain.part)), .int4(Int32(clamping: chain.pages)),
+        ]
+        var writer = JSONWriter()
+        writer.beginObject()
+        for (reason, count) in page.counted.sorted(by: { $0.key < $1.key }) {
+            writer.key(escaping: reason)
+            writer.integer(count)
+        }
+        writer.endObject()
+        return [
+            PostgresStatement(
+                BroadcastSQL.page,
+                place + [
+                    .text(chain.reached), .text(page.until), .int4(Int32(clamping: page.selected)),
+                    .int4(Int32(clamping: page.stored)), .jsonb(writer.bytes),
+                ]
+            ),
+            PostgresStatement(BroadcastSQL.advance, place + [.text(page.until), .bool(page.isLast)]),
+        ]
+    }
+
+    /// Counts a page anew once its notifications are stored, where some of its users may have had one.
+    package static func recount(_ chain: Broadcast.Chain, _ notifications: [Notification]) -> PostgresStatement {
+        PostgresStatement(
+            BroadcastSQL.recount,
+            [
+                .uuid(chain.broadcast.id.halves), .int4(Int32(chain.part)), .int4(Int32(clamping: chain.pages)),
+                .array(PostgresArray(texts: notifications.map(\.user))),
+                .array(PostgresArray(uuids: notifications.map(\.id.halves))),
+            ]
+        )
+    }
+
+    /// Stores a page that nobody gets.
+    package func store(_ page: Broadcast.Page, of chain: Broadcast.Chain) async throws(PostgresError) {
+        try await self.pool.run(Self.statements(page, of: chain))
+    }
+
+    /// Whether a page was refused because its broadcast does not expand any more, or the page is stored already.
+    package static func isLost(_ error: PostgresError) -> Bool {
+        error.table == Self.pagesTable && (error.sqlState == "23502" || error.sqlState == "23505")
+    }
+
+    /// Ends the broadcasts whose chains are done.
+    package func finish() async throws(PostgresError) {
+        try await self.pool.query(BroadcastSQL.finish)
+    }
+
+    /// Notes that a broadcast's expansion waits for room.
+    package func hold(_ broadcast: Broadcast) async throws(PostgresError) {
+        try await self.pool.query(BroadcastSQL.hold, .uuid(broadcast.id.halves))
+    }
+
+    /// Gives a broadcast up that cannot be stored.
+    package func fail(_ broadcast: Broadcast, reason: String) async throws(PostgresError) {
+        try await self.pool.query(BroadcastSQL.fail, .uuid(broadcast.id.halves), .text(reason))
+    }
+
+    // MARK: Counting and withdrawing
+
+    /// Claims a broadcast that one dispatcher alone works on; nil if there is none.
+    package func claim(_ state: Broadcast.State, by name: String) async throws(PostgresError) -> Broadcast? {
+        let result = try await self.pool.query(BroadcastSQL.claimBroadcast, .text(name), .text(state.rawValue))
+        guard let row = result.first else { return nil }
+        return try BroadcastColumns.read(row)
+    }
+
+    /// How many users an audience has; `bound` if there are more.
+    package func size(topic: String?, bound: Int64) async throws(PostgresError) -> Int64 {
+        let result = try await self.pool.query(BroadcastSQL.size, .text(topic), .int8(bound), timeout: .seconds(60))
+        guard let row = result.first else { return 0 }
+        return try row.int8(0)
+    }
+
+    /// Notes an audience's size, and whether the expansion begins.
+    package func counted(
+        _ broadcast: Broadcast,
+        size: Int64,
+        isConfirmed: Bool
+    ) async throws(PostgresError) {
+        let next = isConfirmed ? Broadcast.State.expanding : .awaitingConfirmation
+        try await self.pool.query(
+            BroadcastSQL.counted, .uuid(broadcast.id.halves), .int8(size), .text(next.rawValue)
+        )
+    }
+
+    /// Notes that a page of a broadcast's notifications was withdrawn.
+    package func withdrawn(
+        _ broadcast: Broadcast,
+        to user: String,
+        count: Int,
+        isLast: Bool
+    ) async throws(PostgresError) {
+        try await self.pool.query(
+            BroadcastSQL.withdrawn, .uuid(broadcast.id.halves), .text(user), .int8(Int64(count)), .bool(isLast)
+        )
+    }
+
+    /// Forgets some broadcasts that ended before a moment.
+    package func forget(before: Timestamp, limit: Int) async throws(PostgresError) {
+        try await self.pool.query(
+            BroadcastSQL.forget, .timestamptz(before.microseconds), .int4(Int32(clamping: limit))
+        )
+    }
+
+    // MARK: Reading and steering
+
+    /// The broadcast that a job is, and how far it has come; nil if it is none.
+    package func find(_ name: CancellationStore.Name) async throws(PostgresError) -> Broadcast.Progress? {
+        let result = try await self.pool.query(
+            BroadcastSQL.find, .text(name.org), .array(PostgresArray(texts: name.ids)),
+            .array(PostgresArray(texts: name.entries))
+        )
+        guard let row = result.first else { return nil }
+        return try BroadcastColumns.progress(row)
+    }
+
+    /// Broadcasts, the newest first.
+    package func list(
+        before: NotificationID?,
+        state: Broadcast.State?,
+        limit: Int
+    ) async throws(PostgresError) -> [Broadcast.Progress] {
+        let before = before ?? NotificationID(high: .max, low: .max)
+        let result = try await self.pool.query(
+            BroadcastSQL.list, .uuid(before.halves), .int4(Int32(clamping: limit)), .text(state?.rawValue)
+        )
+        var found: [Broadcast.Progress] = []
+        for row in result { found.append(try BroadcastColumns.progress(row)) }
+        return found
+    }
+
+    /// Puts a broadcast into another state if it is in one of `states`; what was not counted yet is counted before it
+    /// expands.
+    ///
+    /// - Returns: whether it was. Pages that are being stored are waited for, and none comes after a pause or a cancellation.
+    package func steer(
+        _ broadcast: Broadcast,
+        to state: Broadcast.State,
+        from states: Set<Broadcast.State>
+    ) async throws(PostgresError) -> Bool {
+        try await self.pool.query(
+            BroadcastSQL.steer, .uuid(broadcast.id.halves), .text(state.rawValue),
+            .array(PostgresArray(texts: states.map(\.rawValue)))
+        ).affectedRows > 0
+    }
+}

@@ -1,0 +1,210 @@
+// Carillon · DeliverySQL.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+
+/// The statements of ``DeliveryStore``.
+enum DeliverySQL {
+    /// $1 to $4: users, notifications, devices, whether they are repeats; $5 and $6: types and their categories' keys.
+    static let facts = Self.facts("JOIN carillon.devices d ON d.id = k.device", "")
+
+    /// The same where the user's e-mail address stands for a device.
+    static let mailFacts = Self.facts(
+        "",
+        """
+        CROSS JOIN LATERAL (
+            SELECT k.device AS id, k.user_id, 'web' AS platform, 'email' AS provider, 'default' AS app,
+                'production' AS environment, coalesce(s.email, '') AS token, NULL::text AS name, NULL::text AS device_id,
+                NULL::text AS app_version, s.locale, s.email IS NOT NULL AND s.email_invalid_at IS NULL AS active,
+                s.email_invalid_reason AS deactivated_reason, 'epoch'::timestamptz AS registered_at,
+                'epoch'::timestamptz AS last_used_at, false AS silenced
+        ) d
+        """
+    )
+
+    /// Looked for in the array, which costs a fraction of a join with the rows of all types.
+    private static let category = "($6::text[])[array_position($5::text[], n.type)]"
+
+    /// The unread without those that were opened: few, which have an index of their own.
+    private static let unseen = """
+        greatest(coalesce(b.unread, 0) - (
+            SELECT count(*) FROM carillon.notifications o
+            WHERE o.user_id = k.user_id AND o.opened_at IS NOT NULL AND o.read_at IS NULL AND o.deleted_at IS NULL
+                AND o.version > 0
+        ), 0)::int4
+        """
+
+    private static func facts(_ device: String, _ address: String) -> String {
+        """
+        SELECT (k.n - 1)::int4, n.replaced_by IS NOT NULL, \(Self.unseen),
+            \(EpochSQL.version(of: "b")),
+            k.is_repeat AND EXISTS (
+                SELECT FROM carillon.delivery_attempts a
+                WHERE a.notification_id = k.notification AND a.device_id = k.device AND a.outcome = 'accepted'
+            ),
+            EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("n")),
+            \(WishColumns.list), \(NotificationColumns.messageList), \(DeviceColumns.messageList)
+        FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, notification, device, is_repeat, n)
+        JOIN carillon.notifications n ON \(StoreSQL.isNamed(by: "k", id: "notification"))
+        \(device)
+        LEFT JOIN carillon.inboxes b ON b.user_id = k.user_id
+        \(WishColumns.joins(user: "k.user_id", type: "n.type", category: Self.category))
+        \(address)
+        """
+    }
+
+    /// Whether an attempt ends the delivery to its device: it is neither tried nor looked at again, nor in another entry's
+    /// hands.
+    ///
+    /// - Parameter row: the attempt.
+    static func isEnd(_ row: String) -> String {
+        "\(row).outcome <> 'retry' AND coalesce(\(row).reason, '') NOT IN ('quiet_hours', 'under_way')"
+    }
+
+    static let attempts = """
+        INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, device_id, provider, kind, attempt, outcome,
+            reason, provider_id, duration_ms)
+        SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+        """
+
+    /// $1, $2: users and ids; $3: when.
+    ///
+    /// Whoever died before the push was in its stream has recorded it already.
+    static let unproven = """
+        INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, provider, kind, attempt, outcome)
+        SELECT $3::timestamptz, u.user_id, u.id, '\(AuditStep.provider)', '\(AuditStep.kind)', 0,
+            '\(AuditStep.unproven.rawValue)'
+        FROM unnest($1, $2) AS u (user_id, id)
+        WHERE NOT EXISTS (
+            SELECT FROM carillon.delivery_attempts a
+            WHERE a.notification_id = u.id AND a.kind = '\(AuditStep.kind)'
+                AND a.outcome = '\(AuditStep.unproven.rawValue)' AND a.at >= $3::timestamptz - interval '1 hour'
+        )
+        """
+
+    /// $1 to $3: users, ids, summaries; $4: when.
+    ///
+    /// Whoever died before it was done with has recorded it already.
+    static let summarised = """
+        INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, provider, kind, attempt, outcome, provider_id)
+        SELECT $4::timestamptz, s.user_id, s.id, '\(AuditStep.provider)', '\(AuditStep.kind)', 0,
+            '\(AuditStep.summarised.rawValue)', s.summary::text
+        FROM unnest($1, $2, $3) AS s (user_id, id, summary)
+        WHERE NOT EXISTS (
+            SELECT FROM carillon.delivery_attempts a
+            WHERE a.notification_id = s.id AND a.kind = '\(AuditStep.kind)'
+                AND a.outcome = '\(AuditStep.summarised.rawValue)' AND a.at >= $4::timestamptz - interval '1 hour'
+        )
+        """
+
+    /// What was cancelled while a provider had it says so, and counts as sent; what waits for the end of quiet hours goes on
+    /// waiting for its push, mail or not.
+    static let accepted = """
+        UPDATE carillon.notifications n
+        SET status = 'sent', status_reason = CASE WHEN n.status = 'cancelled' THEN 'cancelled_too_late' END,
+            sent_via = a.via, sent_device = a.device
+        FROM unnest($1, $2, $3, $4) AS a (user_id, id, via, device)
+        WHERE \(StoreSQL.isNamed(by: "a"))
+            AND (n.status IN ('pending', 'failed', 'cancelled') OR n.status = 'deferred' AND a.via <> 'email')
+        """
+
+    /// What was cancelled while it was on its way to a provider and did not get there is not on its way any more, unless it may
+    /// be to another device, or by mail.
+    static let stopped = """
+        UPDATE carillon.notifications n
+        SET status_reason = NULL
+        FROM unnest($1, $2) AS s (user_id, id)
+        WHERE \(StoreSQL.isNamed(by: "s")) AND n.status = 'cancelled' AND n.status_reason = 'in_flight'
+            AND NOT ((n.channels & \(Channels.push.rawValue)) <> 0 AND EXISTS (
+                SELECT FROM carillon.devices d
+                WHERE d.user_id = n.user_id AND d.active AND NOT d.silenced AND NOT EXISTS (
+                    SELECT FROM carillon.delivery_attempts a
+                    WHERE a.notification_id = n.id AND a.device_id = d.id AND a.kind = 'push'
+                        AND a.outcome <> 'retry')))
+            AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
+        """
+
+    /// Locks notifications, so that of two that drop the last deliveries of one at once the second
+    /// sees what the first did.
+    ///
+    /// $1, $2: users and ids.
+    static let lockDropped = """
+        SELECT FROM carillon.notifications n
+        WHERE (n.user_id, n.id) IN (SELECT d.user_id, d.id FROM unnest($1, $2) AS d (user_id, id))
+        ORDER BY n.user_id COLLATE "C", n.id FOR UPDATE
+        """
+
+    /// Whether a device may still get the push of the notification `n` that was handed on for it:
+    /// none has ended there, and there was a try, or the device was registered before it was handed
+    /// on.
+    private static let mayBePushed = """
+        ((n.channels & \(Channels.push.rawValue)) <> 0 AND EXISTS (
+            SELECT FROM carillon.devices d
+            CROSS JOIN LATERAL (
+                SELECT count(*) > 0 AS was_tried, coalesce(bool_or(\(Self.isEnd("a"))), false) AS has_ended
+                FROM carillon.delivery_attempts a
+                WHERE a.notification_id = n.id AND a.device_id = d.id AND a.kind = 'push'
+            ) t
+            WHERE d.user_id = n.user_id AND d.active AND NOT d.silenced AND NOT t.has_ended
+                AND (t.was_tried
+                    OR d.registered_at <= coalesce(n.handed_at, n.stored_at + \(StoreSQL.handOver)))))
+        """
+
+    /// Ends what waits for a provider and is not needed any more, unless something of it may still
+    /// be under way.
+    ///
+    /// A notification with a place in the inbox rests there; the rest was suppressed, or failed
+    /// where there is no device. What was called off is ended by that, but for what its user has
+    /// seen.
+    ///
+    /// $1 to $3: users, ids, reasons. Rows: the label's columns, status and reason.
+    static let dropped = """
+        UPDATE carillon.notifications n
+        SET status = CASE
+                WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'sent'
+                WHEN d.reason = '\(Self.noDevice)' AND n.read_at IS NULL AND n.deleted_at IS NULL THEN 'failed'
+                ELSE 'suppressed'
+            END,
+            status_reason = CASE
+                WHEN n.read_at IS NOT NULL THEN 'read'
+                WHEN n.deleted_at IS NOT NULL THEN 'deleted'
+                WHEN n.opened_at IS NOT NULL THEN 'opened'
+                ELSE d.reason
+            END,
+            sent_via = CASE WHEN (n.channels & \(Channels.inApp.rawValue)) <> 0 THEN 'inbox' ELSE n.sent_via END
+        FROM unnest($1, $2, $3) AS d (user_id, id, reason)
+        WHERE \(StoreSQL.isNamed(by: "d")) AND n.status = 'pending' AND n.status_reason = 'queued'
+            AND (d.reason <> 'cancelled' OR n.read_at IS NOT NULL OR n.opened_at IS NOT NULL)
+            AND NOT \(Self.mayBePushed) AND NOT \(CancellationSQL.mayBeMailed(at: "now()"))
+        RETURNING \(LabelColumns.list), n.status, n.status_reason
+        """
+
+    /// The reason of a notification whose last device was removed.
+    static let noDevice = "no_device"
+
+    static let failed = """
+        UPDATE carillon.notifications n
+        SET status = 'failed', status_reason = f.reason
+        FROM unnest($1, $2, $3) AS f (user_id, id, reason)
+        WHERE \(StoreSQL.isNamed(by: "f")) AND n.status = 'pending'
+        """
+
+    /// $1 to $4: users, the addresses that the relay said it of, reasons, when they were written to; one that was set since, be
+    /// it the same, stays good.
+    static let deadAddresses = """
+        UPDATE carillon.user_settings s
+        SET email_invalid_at = t.at, email_invalid_reason = t.reason
+        FROM unnest($1, $2, $3, $4) AS t (user_id, address, reason, at)
+        WHERE s.user_id = t.user_id AND s.email = t.address AND s.email_invalid_at IS NULL
+            AND (s.email_set_at IS NULL OR s.email_set_at < t.at)
+        RETURNING s.user_id
+        """
+
+    static let deadTokens = """
+        UPDATE carillon.devices d
+        SET active = false, deactivated_reason = t.reason
+        FROM unnest($1, $2, $3) AS t (id, reason, evidence)
+        WHERE d.id = t.id AND d.active AND d.registered_at < t.evidence
+        RETURNING d.id
+        """
+}

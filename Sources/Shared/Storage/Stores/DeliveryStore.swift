@@ -1,0 +1,377 @@
+// Carillon · DeliveryStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// What sending needs to know, and the record of what was sent.
+package struct DeliveryStore: Sendable {
+    /// Everything about one delivery as it stands now; shared, as a copy of so many texts would cost more than the sending.
+    ///
+    /// Of the notification and the device, what no message is made of is left out.
+    package final class Facts: Sendable {
+        package let notification: Notification
+        package let device: Device
+        package let isReplaced: Bool
+        package let wishes: RecipientStore.Wishes
+        /// How many of the inbox were neither read nor opened, and the inbox version at which they
+        /// were counted.
+        package let unseen: Int32
+        package let inboxVersion: Int64
+        /// Whether this device accepted this notification before; only asked for repeats.
+        package let wasAccepted: Bool
+        /// Whether its job was called off.
+        package let isCancelled: Bool
+
+        fileprivate init(_ row: PostgresRow) throws(PostgresError) {
+            let first = 6 + WishColumns.count
+            self.notification = try NotificationColumns.read(row, at: first)
+            self.device = try DeviceColumns.read(row, at: first + NotificationColumns.count)
+            self.isReplaced = try row.bool(1)
+            self.wishes = try WishColumns.read(row, at: 6)
+            self.unseen = try row.int4(2)
+            self.inboxVersion = try row.int8(3)
+            self.wasAccepted = try row.bool(4)
+            self.isCancelled = try row.bool(5)
+        }
+    }
+
+    /// How a try ended.
+    package enum Outcome: String, Sendable, CaseIterable {
+        /// The provider has it.
+        case accepted
+        /// It is tried again.
+        case retry
+        case failed
+        /// It was not sent.
+        case skipped
+    }
+
+    /// One row of the audit.
+    package struct Attempt: Sendable {
+        package var at: Timestamp
+        package var user: String
+        package var notification: NotificationID?
+        package var device: NotificationID?
+        package var provider: Provider
+        /// `push`, `email`, or what happened to a token.
+        package var kind: String
+        package var attempt: Int
+        package var outcome: Outcome
+        package var reason: String?
+        package var providerID: String?
+        package var milliseconds: Int32?
+
+        package init(
+            at: Timestamp,
+            user: String,
+            notification: NotificationID?,
+            device: NotificationID?,
+            provider: Provider,
+            kind: String,
+            attempt: Int,
+            outcome: Outcome,
+            reason: String? = nil,
+            providerID: String? = nil,
+            milliseconds: Int32? = nil
+        ) {
+            self.at = at
+            self.user = user
+            self.notification = notification
+            self.device = device
+            self.provider = provider
+            self.kind = kind
+            self.attempt = attempt
+            self.outcome = outcome
+            self.reason = reason
+            self.providerID = providerID
+            self.milliseconds = milliseconds
+        }
+    }
+
+    /// All that a batch of answers changes.
+    package struct Settlement: Sendable {
+        package var attempts: [Attempt] = []
+        package var accepted: [(user: String, id: NotificationID, via: String, device: NotificationID)] = []
+        package var failed: [(user: String, id: NotificationID, reason: String)] = []
+        /// Deliveries that are not needed any more, and why; a notification ends once nothing else
+        /// of it is under way.
+        package var dropped: [(user: String, id: NotificationID, reason: String)] = []
+        /// What is not remembered any more as handed to a provider: mail, and pushes that call for attention.
+        package var ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)] = []
+        /// Addresses that mail comes back from, as they were written to, and when: one that is set later wins.
+        package var deadAddresses: [(user: String, address: String, reason: String, at: Timestamp)] = []
+        /// Devices whose token is dead, by evidence of that moment: a later registration wins.
+        package var deadTokens: [(device: NotificationID, reason: String, evidence: Timestamp)] = []
+
+        package init() {}
+    }
+
+    /// The devices, addresses and notifications that a settlement switched off or ended.
+    package struct Effects: Sendable {
+        /// Devices that were switched off; not what was registered since the evidence.
+        package var devices: Set<NotificationID> = []
+        /// Users whose e-mail addresses were switched off; not those that were set since.
+        package var addresses: Set<ExactText> = []
+        /// Notifications that ended as nothing of them is needed any more.
+        package var ended: [EndedNotification] = []
+    }
+
+    /// The reason of what is dropped as its device was removed.
+    package static let noDevice = DeliverySQL.noDevice
+
+    let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// The facts of deliveries, in their order; nil where the notification or the device is gone.
+    ///
+    /// All of them are to devices, or all to users' e-mail addresses (``Device/emailAddress``).
+    ///
+    /// - Parameter categories: the categories of types, by which their wishes are found.
+    package func facts(
+        _ keys: [(user: String, notification: NotificationID, device: NotificationID, isRepeat: Bool)],
+        categories: [(type: String, category: String)] = []
+    ) async throws(PostgresError) -> [Facts?] {
+        guard !keys.isEmpty else { return [] }
+        var repeats = PostgresArray(.bool)
+        for key in keys { repeats.append(bool: key.isRepeat) }
+        let result = try await self.pool.query(
+            keys[0].device == Device.emailAddress ? DeliverySQL.mailFacts : DeliverySQL.facts,
+            .array(PostgresArray(texts: keys.map(\.user))),
+            .array(PostgresArray(uuids: keys.map(\.notification.halves))),
+            .array(PostgresArray(uuids: keys.map(\.device.halves))),
+            .array(repeats),
+            .array(PostgresArray(texts: categories.map(\.type))),
+            .array(PostgresArray(texts: categories.map { PreferenceKey.category($0.category) }))
+        )
+        var facts = [Facts?](repeating: nil, count: keys.count)
+        for row in result {
+            let position = Int(try row.int4(0))
+            guard facts.indices.contains(position) else { continue }
+            facts[position] = try Facts(row)
+        }
+        return facts
+    }
+
+    /// Records answers as one transaction.
+    ///
+    /// - Returns: what is switched off and ended by it.
+    @discardableResult
+    package func settle(_ settlement: Settlement) async throws(PostgresError) -> Effects {
+        var statements: [PostgresStatement] = []
+        // Where the statements are that say what they do.
+        var places: (addresses: Int?, tokens: Int?, dropped: Int?) = (nil, nil, nil)
+        if !settlement.attempts.isEmpty { statements.append(Self.insert(settlement.attempts)) }
+        if !settlement.accepted.isEmpty {
+            statements.append(
+                PostgresStatement(
+                    DeliverySQL.accepted,
+                    [
+                        .array(PostgresArray(texts: settlement.accepted.map(\.user))),
+                        .array(PostgresArray(uuids: settlement.accepted.map(\.id.halves))),
+                        .array(PostgresArray(texts: settlement.accepted.map(\.via))),
+                        .array(PostgresArray(uuids: settlement.accepted.map(\.device.halves))),
+                    ]
+                )
+            )
+        }
+        if !settlement.failed.isEmpty {
+            statements.append(
+                PostgresStatement(
+                    DeliverySQL.failed,
+                    [
+                        .array(PostgresArray(texts: settlement.failed.map(\.user))),
+                        .array(PostgresArray(uuids: settlement.failed.map(\.id.halves))),
+                        .array(PostgresArray(texts: settlement.failed.map(\.reason))),
+                    ]
+                )
+            )
+        }
+        let stopped = settlement.attempts.filter { $0.outcome != .accepted }
+            .compactMap { attempt in attempt.notification.map { (user: attempt.user, id: $0) } }
+        if !stopped.isEmpty {
+            statements.append(
+                PostgresStatement(
+                    DeliverySQL.stopped,
+                    [
+                        .array(PostgresArray(texts: stopped.map(\.user))),
+                        .array(PostgresArray(uuids: stopped.map(\.id.halves))),
+                    ]
+                )
+            )
+        }
+        if !settlement.deadAddresses.isEmpty {
+            var moments = PostgresArray(.timestamptz)
+            for dead in settlement.deadAddresses { moments.append(timestamptz: dead.at.microseconds) }
+            places.addresses = statements.count
+            statements.append(
+                PostgresStatement(
+                    DeliverySQL.deadAddresses,
+                    [
+                        .array(PostgresArray(texts: settlement.deadAddresses.map(\.user))),
+                        .array(PostgresArray(texts: settlement.deadAddresses.map(\.address))),
+                        .array(PostgresArray(texts: settlement.deadAddresses.map(\.reason))),
+                        .array(moments),
+                    ]
+                )
+            )
+        }
+        if !settlement.deadTokens.isEmpty {
+            var evidence = PostgresArray(.timestamptz)
+            for token in settlement.deadTokens { evidence.append(timestamptz: token.evidence.microseconds) }
+            places.tokens = statements.count
+            statements.append(
+                PostgresStatement(
+                    DeliverySQL.deadTokens,
+                    [
+                        .array(PostgresArray(uuids: settlement.deadTokens.map(\.device.halves))),
+                        .array(PostgresArray(texts: settlement.deadTokens.map(\.reason))),
+                        .array(evidence),
+                    ]
+                )
+            )
+        }
+        if !settlement.ended.isEmpty { statements.append(Self.end(settlement.ended)) }
+        if !settlement.dropped.isEmpty {
+            let users = PostgresValue.array(PostgresArray(texts: settlement.dropped.map(\.user)))
+            let ids = PostgresValue.array(PostgresArray(uuids: settlement.dropped.map(\.id.halves)))
+            statements.append(PostgresStatement(DeliverySQL.lockDropped, [users, ids]))
+            // A statement of its own, which sees what was committed while the lock was waited for.
+            places.dropped = statements.count
+            statements.append(
+                PostgresStatement(
+                    DeliverySQL.dropped,
+                    [users, ids, .array(PostgresArray(texts: settlement.dropped.map(\.reason)))]))
+        }
+        var effects = Effects()
+        guard !statements.isEmpty else { return effects }
+        let results = try await self.pool.run(statements)
+        guard results.count == statements.count else {
+            throw PostgresError(.decoding, "a settlement gave too few results")
+        }
+        if let place = places.addresses {
+            for row in results[place] { effects.addresses.insert(ExactText(try row.text(0))) }
+        }
+        if let place = places.tokens {
+            for row in results[place] { effects.devices.insert(NotificationID(try row.uuid(0))) }
+        }
+        if let place = places.dropped {
+            effects.ended = try EndedNotification.read(results[place])
+        }
+        return effects
+    }
+
+    private static func end(
+        _ ended: [(user: String, id: NotificationID, kind: FollowUp, isAccepted: Bool)]
+    ) -> PostgresStatement {
+        var accepted = PostgresArray(.bool)
+        for one in ended { accepted.append(bool: one.isAccepted) }
+        return PostgresStatement(
+            FollowUpStore.end,
+            [
+                .array(PostgresArray(texts: ended.map(\.user))),
+                .array(PostgresArray(uuids: ended.map(\.id.halves))),
+                .array(PostgresArray(texts: ended.map(\.kind.rawValue))),
+                .array(accepted),
+            ]
+        )
+    }
+
+    private static func insert(_ attempts: [Attempt]) -> PostgresStatement {
+        var moments = PostgresArray(.timestamptz)
+        var users = PostgresArray(.text)
+        var notifications = PostgresArray(.uuid)
+        var devices = PostgresArray(.uuid)
+        var providers = PostgresArray(.text)
+        var kinds = PostgresArray(.text)
+        var numbers = PostgresArray(.int4)
+        var outcomes = PostgresArray(.text)
+        var reasons = PostgresArray(.text)
+        var providerIDs = PostgresArray(.text)
+        var durations = PostgresArray(.int4)
+        for attempt in attempts {
+            moments.append(timestamptz: attempt.at.microseconds)
+            users.append(attempt.user)
+            if let id = attempt.notification {
+                notifications.append(uuid: id.halves)
+            } else {
+                notifications.appendNull()
+            }
+            if let id = attempt.device { devices.append(uuid: id.halves) } else { devices.appendNull() }
+            providers.append(attempt.provider.rawValue)
+            kinds.append(attempt.kind)
+            numbers.append(int4: Int32(clamping: attempt.attempt))
+            outcomes.append(attempt.outcome.rawValue)
+            reasons.append(attempt.reason)
+            providerIDs.append(attempt.providerID)
+            if let value = attempt.milliseconds { durations.append(int4: value) } else { durations.appendNull() }
+        }
+        return PostgresStatement(
+            DeliverySQL.attempts,
+            [
+                .array(moments), .array(users), .array(notifications), .array(devices), .array(providers),
+                .array(kinds), .array(numbers), .array(outcomes), .array(reasons), .array(providerIDs),
+                .array(durations),
+            ]
+        )
+    }
+
+    /// The devices that were sent these notifications by a push, and are still the user's: a thousand at most, those of the
+    /// newest notifications first.
+    package func holders(
+        user: String,
+        of ids: [NotificationID]
+    ) async throws(PostgresError) -> [(notification: NotificationID, device: NotificationID, provider: Provider)] {
+        let result = try await self.pool.query(
+            """
+            SELECT DISTINCT a.notification_id, a.device_id, d.provider
+            FROM carillon.delivery_attempts a JOIN carillon.devices d ON d.id = a.device_id
+            WHERE a.notification_id = ANY($2) AND a.kind = 'push' AND a.outcome = 'accepted' AND d.active
+                AND d.user_id = $1
+            ORDER BY a.notification_id DESC
+            LIMIT 1000
+            """,
+            .text(user),
+            .array(PostgresArray(uuids: ids.map(\.halves)))
+        )
+        var holders: [(notification: NotificationID, device: NotificationID, provider: Provider)] = []
+        for row in result {
+            guard let provider = Provider(rawValue: try row.text(2)) else { continue }
+            holders.append((NotificationID(try row.uuid(0)), NotificationID(try row.uuid(1)), provider))
+        }
+        return holders
+    }
+
+    /// Records of notifications that no socket proved their receipt in time; of one that was recorded within the hour, no more.
+    package func noteUnproven(
+        _ notifications: [(user: String, id: NotificationID)],
+        at moment: Timestamp
+    ) async throws(PostgresError) {
+        guard !notifications.isEmpty else { return }
+        try await self.pool.query(
+            DeliverySQL.unproven, .array(PostgresArray(texts: notifications.map(\.user))),
+            .array(PostgresArray(uuids: notifications.map(\.id.halves))), .timestamptz(moment.microseconds))
+    }
+
+    /// Records of notifications which summary stands for each; of one that was recorded within the hour, no more.
+    package func noteSummarised(
+        _ notifications: [(user: String, id: NotificationID, summary: NotificationID)],
+        at moment: Timestamp
+    ) async throws(PostgresError) {
+        guard !notifications.isEmpty else { return }
+        try await self.pool.query(
+            DeliverySQL.summarised, .array(PostgresArray(texts: notifications.map(\.user))),
+            .array(PostgresArray(uuids: notifications.map(\.id.halves))),
+            .array(PostgresArray(uuids: notifications.map(\.summary.halves))), .timestamptz(moment.microseconds))
+    }
+
+    /// Makes the audit's parts for the days ahead.
+    package func makeAttemptParts() async throws(PostgresError) {
+        try await self.pool.query(
+            "SELECT carillon.make_attempt_parts((now() AT TIME ZONE 'UTC')::date)"
+        )
+    }
+}

@@ -1,0 +1,347 @@
+// Carillon · DigestStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// What is gathered for digests, in PostgreSQL.
+package struct DigestStore: Sendable {
+    /// What is to be gathered.
+    package struct Item: Sendable {
+        package let notification: Notification
+        package let key: String
+        package let rule: DigestRule
+
+        package init(notification: Notification, key: String, rule: DigestRule) {
+            self.notification = notification
+            self.key = key
+            self.rule = rule
+        }
+    }
+
+    /// What became of an item.
+    package enum Outcome: String, Sendable, CaseIterable {
+        /// It comes as a notification of its own.
+        case single
+        /// It waits for the summary.
+        case held
+        /// Its user has its job id already, held or as a notification.
+        case duplicate
+        /// As a duplicate, but what it says is not what the one before says.
+        case conflict
+        /// Its job was called off before it came; nothing of it is kept here.
+        case cancelled
+    }
+
+    /// What becomes of an item that is not among those of a summary.
+    package enum Fate: String, Sendable, CaseIterable {
+        /// Its job was called off while it waited.
+        case cancelled
+        case expired
+        /// The user has read or deleted a notification of the same entity meanwhile.
+        case read
+        /// All others have fallen out, or there are none: it comes as it is.
+        case alone
+    }
+
+    /// A window that is over.
+    package struct Due: Sendable {
+        package let id: NotificationID
+        package let user: String
+        package let org: String
+        package let type: String
+        package let key: String
+        package let lane: Lane
+        /// How many items were held and have not fallen out.
+        package let count: Int
+        /// The first of them.
+        package let first: [Line]
+        /// The channels that any of them had.
+        package let channels: Channels
+        /// `push` if any of them was; nil if it is not known.
+        package let delivery: DeliveryClass?
+        /// The gravest of theirs; nil if it is not known.
+        package let severity: Severity?
+        /// When the last of them expires; nil if one of them does not.
+        package let expiresAt: Timestamp?
+        /// Until when the last of them is kept; nil if one of them is kept for as long as any.
+        package let keepUntil: Timestamp?
+        /// What there is if it is one alone.
+        package let alone: Alone?
+    }
+
+    /// An item that comes as it is.
+    package struct Alone: Sendable {
+        /// What it says and carries.
+        package let content: JobContent
+        package let job: String?
+        /// The stream and entry that it came by.
+        package let entry: String
+    }
+
+    /// An item that a window held back.
+    package struct Held: Sendable {
+        package let window: NotificationID
+        package let id: NotificationID
+        package let job: String?
+        /// Nil if the summary stands for it.
+        package let fate: Fate?
+    }
+
+    /// What a summary says of one item.
+    package struct Line: Sendable {
+        package let id: NotificationID
+        package let title: String
+        package let body: String
+        package let data: [UInt8]?
+
+        package init(id: NotificationID, title: String, body: String, data: [UInt8]?) {
+            self.id = id
+            self.title = title
+            self.body = body
+            self.data = data
+        }
+    }
+
+    /// How many items a summary knows one by one.
+    package static let mostLines = 10
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// Adds items to the windows of their keys, in the order of users; the same items again have the same outcomes.
+    ///
+    /// Where an item has a job id its user's inbox is locked first, as by those who store notifications: so nobody stores
+    /// one of the same id meanwhile.
+    ///
+    /// - Returns: an outcome each, in the order of `items`.
+    package func gather(_ items: [Item], now: Timestamp) async throws(PostgresError) -> [Outcome] {
+        guard !items.isEmpty else { return [] }
+        let parameters = Self.parameters(items) + [.timestamptz(now.microseconds)]
+        var statements = [CancellationSQL.beforeStoring]
+        let named = items.map(\.notification).filter { $0.jobID != nil }
+        if !named.isEmpty {
+            let users = PostgresArray(texts: ExactText.distinct(named.map(\.user)))
+            statements.append(PostgresStatement(StoreSQL.makeInboxes, [.array(users)]))
+            statements.append(PostgresStatement(StoreSQL.lockInboxes, [.array(users)]))
+        }
+        statements.append(PostgresStatement(DigestSQL.gatherItems, parameters))
+        guard let result = try await self.pool.run(statements).last else {
+            throw PostgresError(.decoding, "gathering gave no result")
+        }
+        var outcomes = [Outcome](repeating: .held, count: items.count)
+        for row in result {
+            let position = Int(try row.int4(0))
+            guard outcomes.indices.contains(position), let outcome = Outcome(rawValue: try row.text(1)) else {
+                throw PostgresError(.decoding, "an item's outcome is wrong")
+            }
+            outcomes[position] = outcome
+        }
+        return outcomes
+    }
+
+    /// Whether any item of a notification's job was gathered, for whomever.
+    func hasItems(ofJobOf notification: Notification?) async throws(PostgresError) -> Bool {
+        guard let notification, let job = notification.jobID else { return false }
+        let result = try await self.pool.query(DigestSQL.hasItems, .text(notification.org), .text(job))
+        return try result.first?.bool(0) ?? false
+    }
+
+    /// Takes windows that are over; they come up again at `until` unless they are removed, and take no more items.
+    ///
+    /// What was cancelled, has expired, or is about something that the user has read meanwhile falls out.
+    package func take(now: Timestamp, until: Timestamp, limit: Int) async throws(PostgresError) -> [Due] {
+        let parameters: [PostgresValue] = [
+            .timestamptz(now.microseconds), .timestamptz(until.microseconds), .int4(Int32(clamping: limit)),
+            .int4(Int32(Self.mostLines)),
+        ]
+        let statements = [CancellationSQL.beforeStoring, PostgresStatement(DigestSQL.takeDue, parameters)]
+        guard let result = try await self.pool.run(statements).last else {
+            throw PostgresError(.decoding, "taking digests gave no result")
+        }
+        var due: [Due] = []
+        for row in result { due.append(try Self.due(row)) }
+        return due
+    }
+
+    /// What windows held back, the summaries' own items: a page in the order of window and item.
+    ///
+    /// - Parameter last: the last of the page before; nil for the first page.
+    package func held(in windows: [NotificationID], after last: Held?, limit: Int) async throws(PostgresError) -> [Held]
+    {
+        guard !windows.isEmpty else { return [] }
+        let first = NotificationID(high: 0, low: 0)
+        let result = try await self.pool.query(
+            DigestSQL.heldItems, .array(PostgresArray(uuids: windows.map(\.halves))),
+            .uuid((last?.window ?? first).halves), .uuid((last?.id ?? first).halves), .int4(Int32(clamping: limit))
+        )
+        var held: [Held] = []
+        for row in result {
+            held.append(
+                Held(
+                    window: NotificationID(try row.uuid(0)),
+                    id: NotificationID(try row.uuid(1)),
+                    job: try row.optionalText(2),
+                    fate: try row.optionalText(3).flatMap { Fate(rawValue: $0) }
+                )
+            )
+        }
+        return held
+    }
+
+    /// The id of a window's summary: the same, whoever flushes it.
+    package static func summary(of window: NotificationID, user: String) -> NotificationID {
+        let origin = EntryDigest(
+            stream: "digest",
+            entry: "\(window.milliseconds)-0",
+            fields: [("id", Array(window.description.utf8)[...])]
+        )
+        return NotificationID(origin: origin, user: user)
+    }
+
+    /// How the open window of a key stands: when it is over, when at the latest if it slides, and how many it has had; nil if there
+    /// is none.
+    package func window(
+        user: String,
+        org: String,
+        type: String,
+        key: String
+    ) async throws(PostgresError) -> (due: Timestamp, last: Timestamp, count: Int)? {
+        let result = try await self.pool.query(
+            """
+            SELECT due_at, last_at, count FROM carillon.digests
+            WHERE user_id = $1 AND org_id = $2 AND type = $3 AND key = $4 AND state = 'open'
+            """,
+            .text(user), .text(org), .text(type), .text(key)
+        )
+        guard let row = result.first else { return nil }
+        return (
+            Timestamp(microseconds: try row.timestamptz(0)), Timestamp(microseconds: try row.timestamptz(1)),
+            Int(try row.int4(2))
+        )
+    }
+
+    /// Removes windows whose summaries are on their way.
+    package func remove(_ ids: [NotificationID]) async throws(PostgresError) {
+        guard !ids.isEmpty else { return }
+        try await self.pool.query(
+            "DELETE FROM carillon.digests WHERE id = ANY($1) AND state = 'closing'",
+            .array(PostgresArray(uuids: ids.map(\.halves)))
+        )
+    }
+
+    /// Forgets up to `limit` items that were gathered before a moment; until then their job ids are known.
+    ///
+    /// - Returns: how many there were.
+    package func forget(before: Timestamp, limit: Int) async throws(PostgresError) -> Int {
+        let result = try await self.pool.query(
+            """
+            DELETE FROM carillon.digest_items WHERE ctid = ANY (ARRAY (
+                SELECT i.ctid FROM carillon.digest_items i
+                WHERE i.gathered_at < $1 AND NOT EXISTS (SELECT FROM carillon.digests d WHERE d.id = i.digest_id)
+                ORDER BY i.gathered_at LIMIT $2
+            ))
+            """,
+            .timestamptz(before.microseconds), .int4(Int32(clamping: limit))
+        )
+        return result.affectedRows
+    }
+
+    private static func due(_ row: PostgresRow) throws(PostgresError) -> Due {
+        let type = try row.text(3)
+        let gravest = row.isNull(10) ? nil : Int(try row.int4(10)) - 1
+        return Due(
+            id: NotificationID(try row.uuid(0)),
+            user: try row.text(1),
+            org: try row.text(2),
+            type: type,
+            key: try row.text(4),
+            lane: Lane(rawValue: try row.text(5)) ?? .normal,
+            count: Int(try row.int4(6)),
+            first: Self.lines(try row.optionalJSON(7)),
+            channels: row.isNull(8) ? .all : Channels(rawValue: UInt8(truncatingIfNeeded: try row.int4(8))),
+            delivery: try row.optionalText(9).flatMap { DeliveryClass(rawValue: $0) },
+            severity: gravest.flatMap { Severity.allCases.indices.contains($0) ? Severity.allCases[$0] : nil },
+            expiresAt: try row.optionalTimestamptz(11).map { Timestamp(microseconds: $0) },
+            keepUntil: try row.optionalTimestamptz(12).map { Timestamp(microseconds: $0) },
+            alone: try row.optionalJSON(13).flatMap { Self.alone($0, type: type) }
+        )
+    }
+
+    private static func alone(_ json: [UInt8], type: String) -> Alone? {
+        guard let item = try? JSONParser.parse(json) else { return nil }
+        func object(_ name: String) -> [UInt8]? {
+            item[name].flatMap { $0.object == nil ? nil : JSONWriter.bytes(of: $0) }
+        }
+        var content = JobContent(type: type)
+        content.title = item["title"]?.string ?? ""
+        content.body = item["body"]?.string ?? ""
+        content.data = object("data")
+        if let extras = object("extras") { content.extras = ExtrasColumn.extras(extras) }
+        content.entityType = item["entity_type"]?.string
+        content.entityID = item["entity_id"]?.string
+        content.category = item["category"]?.string
+        content.collapseKey = item["collapse_key"]?.string
+        return Alone(content: content, job: item["job_id"]?.string, entry: item["job_entry"]?.string ?? "")
+    }
+
+    private static func lines(_ json: [UInt8]?) -> [Line] {
+        guard let json, let lines = (try? JSONParser.parse(json))?.array else { return [] }
+        return lines.compactMap { line in
+            guard let id = line["id"]?.string.flatMap({ NotificationID($0) }) else { return nil }
+            let data = line["data"].flatMap { $0.object == nil ? nil : JSONWriter.bytes(of: $0) }
+            return Line(id: id, title: line["title"]?.string ?? "", body: line["body"]?.string ?? "", data: data)
+        }
+    }
+
+    private static func parameters(_ items: [Item]) -> [PostgresValue] {
+        let notifications = items.map(\.notification)
+        var jobs = PostgresArray(.text, capacity: items.count)
+        var data = PostgresArray(.jsonb, capacity: items.count)
+        var entityTypes = PostgresArray(.text, capacity: items.count)
+        var entityIDs = PostgresArray(.text, capacity: items.count)
+        var spans = PostgresArray(.int8, capacity: items.count)
+        var maxima = PostgresArray(.int8, capacity: items.count)
+        var sliding = PostgresArray(.bool, capacity: items.count)
+        var singles = PostgresArray(.int4, capacity: items.count)
+        var channels = PostgresArray(.int4, capacity: items.count)
+        var extras = PostgresArray(.jsonb, capacity: items.count)
+        var categories = PostgresArray(.text, capacity: items.count)
+        var collapseKeys = PostgresArray(.text, capacity: items.count)
+        var expiresAt = PostgresArray(.timestamptz, capacity: items.count)
+        var keepUntil = PostgresArray(.timestamptz, capacity: items.count)
+        for item in items {
+            jobs.append(item.notification.jobID)
+            data.append(json: item.notification.data)
+            entityTypes.append(item.notification.entityType)
+            entityIDs.append(item.notification.entityID)
+            spans.append(int8: item.rule.window.inMicroseconds)
+            maxima.append(int8: item.rule.maximum.inMicroseconds)
+            sliding.append(bool: item.rule.isSliding)
+            singles.append(int4: Int32(clamping: item.rule.singles))
+            channels.append(int4: Int32(item.notification.channels.rawValue))
+            extras.append(json: ExtrasColumn.json(item.notification.extras))
+            categories.append(item.notification.category)
+            collapseKeys.append(item.notification.collapseKey)
+            expiresAt.append(timestamptz: item.notification.expiresAt?.microseconds)
+            keepUntil.append(timestamptz: item.notification.keepUntil?.microseconds)
+        }
+        return [
+            .array(PostgresArray(texts: notifications.map(\.user))),
+            .array(PostgresArray(uuids: notifications.map(\.id.halves))),
+            .array(PostgresArray(texts: notifications.map(\.org))), .array(jobs),
+            .array(PostgresArray(texts: notifications.map(\.type))), .array(PostgresArray(texts: items.map(\.key))),
+            .array(PostgresArray(texts: notifications.map(\.lane.rawValue))),
+            .array(PostgresArray(texts: notifications.map(\.title))),
+            .array(PostgresArray(texts: notifications.map(\.body))), .array(data), .array(entityTypes),
+            .array(entityIDs), .array(spans), .array(maxima), .array(sliding), .array(singles),
+            .array(PostgresArray(texts: notifications.map(\.jobEntry))),
+            .array(PostgresArray(texts: notifications.map(\.severity.rawValue))),
+            .array(PostgresArray(texts: notifications.map(\.delivery.rawValue))), .array(channels), .array(extras),
+            .array(categories), .array(collapseKeys), .array(expiresAt), .array(keepUntil),
+        ]
+    }
+}

@@ -1,0 +1,79 @@
+// Carillon · LabelColumns.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// The columns of a ``NotificationLabel``, of the alias `n`.
+enum LabelColumns {
+    static let list = "n.user_id, n.id, n.type, n.category, n.org_id, n.job_id"
+    static let count = 6
+
+    static func read(_ row: PostgresRow, at start: Int = 0) throws(PostgresError) -> NotificationLabel {
+        NotificationLabel(
+            id: NotificationID(try row.uuid(start + 1)),
+            user: try row.text(start),
+            type: try row.text(start + 2),
+            category: try row.optionalText(start + 3),
+            org: try row.text(start + 4),
+            job: try row.optionalText(start + 5)
+        )
+    }
+}
+
+/// The columns of a ``NotificationLabel`` and of the way by which the notification reached its
+/// user: of a common table `n` that has ``WayColumns/source``, and of the device that it was sent
+/// to.
+enum WayColumns {
+    /// The columns that a changed row of an alias `n` returns.
+    static let source = LabelColumns.list + ", n.sent_via, n.sent_device"
+    static let list = LabelColumns.list + ", n.sent_via, d.id, d.platform, d.app"
+    static let join = "LEFT JOIN carillon.devices d ON d.id = n.sent_device"
+    static let count = LabelColumns.count + 4
+
+    static func read(
+        _ row: PostgresRow,
+        at start: Int = 0
+    ) throws(PostgresError) -> (label: NotificationLabel, way: LifecycleEvent.Way) {
+        let first = start + LabelColumns.count
+        let label = try LabelColumns.read(row, at: start)
+        switch try row.optionalText(first) {
+        // No provider had a part in it.
+        case nil, "inbox", "socket", "client", "summary": return (label, LifecycleEvent.Way(.inApp))
+        case Provider.email.rawValue: return (label, LifecycleEvent.Way(.email))
+        default:
+            let device = try row.optionalUUID(first + 1).map { NotificationID($0) }
+            let platform = try row.optionalText(first + 2).flatMap { Platform(rawValue: $0) }
+            let app = try row.optionalText(first + 3)
+            return (label, LifecycleEvent.Way(.push, device: device, platform: platform, app: app))
+        }
+    }
+}
+
+/// A notification that has ended as nothing more of it is needed.
+package struct EndedNotification: Sendable {
+    package let label: NotificationLabel
+    package let status: NotificationStatus
+    package let reason: String?
+
+    /// Reads rows of the label's columns, the status and its reason.
+    static func read(_ result: PostgresResult) throws(PostgresError) -> [EndedNotification] {
+        var ended: [EndedNotification] = []
+        for row in result {
+            guard let status = NotificationStatus(rawValue: try row.text(LabelColumns.count)) else { continue }
+            ended.append(
+                EndedNotification(
+                    label: try LabelColumns.read(row), status: status,
+                    reason: try row.optionalText(LabelColumns.count + 1)))
+        }
+        return ended
+    }
+
+    /// The event that says so; nil if the status is no end.
+    package func event(at moment: Timestamp) -> LifecycleEvent? {
+        LifecycleEvent.Kind(ending: self.status).map { kind in
+            LifecycleEvent(
+                kind, self.label, at: moment, channel: self.status == .sent ? .inApp : nil, reason: self.reason)
+        }
+    }
+}

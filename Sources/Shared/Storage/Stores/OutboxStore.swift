@@ -1,0 +1,137 @@
+// Carillon · OutboxStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// The outbox of one database: jobs that were committed there and have yet to reach their stream.
+package struct OutboxStore: Sendable {
+    /// A job as it was enqueued.
+    package struct Row: Sendable {
+        package let id: Int64
+        /// A JSON object.
+        package let fields: [UInt8]
+        package let at: Timestamp
+    }
+
+    /// What waits.
+    package struct Backlog: Sendable {
+        /// How many rows; no more than ``OutboxStore/mostCounted`` are counted.
+        package let count: Int
+        /// When the first of them was enqueued.
+        package let oldest: Timestamp?
+    }
+
+    /// Rows that stay where they are, as their lanes are full.
+    package struct Held: Sendable {
+        package let lanes: Set<Lane>
+        fileprivate let typesByLane: [Lane: [String]]
+
+        /// - Parameters:
+        ///   - lanes: which of them are full.
+        ///   - typesByLane: the types of each lane but ``Lane/normal``, for rows that name no lane themselves.
+        package init(lanes: Set<Lane>, typesByLane: [Lane: [String]]) {
+            self.lanes = lanes
+            self.typesByLane = typesByLane
+        }
+    }
+
+    /// Up to how many rows are counted.
+    package static let mostCounted = 10_000
+    /// How many bytes of rows are read together, as PostgreSQL stores them; one row is read whatever its size.
+    private static let mostBytes: Int64 = 4 * 1024 * 1024
+    /// The advisory lock of whoever moves rows: "outbox" in ASCII.
+    private static let lock: Int64 = 0x6F75_7462_6F78
+
+    private let pool: PostgresPool
+
+    /// - Parameter pool: one that nobody else uses, as a batch keeps its connection until Redis has it.
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// What waits now, in one round trip.
+    package func backlog() async throws(PostgresError) -> Backlog {
+        let result = try await self.pool.query(
+            """
+            SELECT (SELECT count(*) FROM (SELECT FROM carillon.outbox ORDER BY id LIMIT $1) w),
+                (SELECT at FROM carillon.outbox ORDER BY id LIMIT 1)
+            """,
+            .int4(Int32(Self.mostCounted))
+        )
+        guard let row = result.first else { return Backlog(count: 0, oldest: nil) }
+        let oldest = row.isNull(1) ? nil : Timestamp(microseconds: try row.timestamptz(1))
+        return Backlog(count: Int(try row.int8(0)), oldest: oldest)
+    }
+
+    /// Gives the oldest rows to `body`, and deletes them when it returns.
+    ///
+    /// One at a time of all who do this, by a lock of the transaction: nobody else sees the rows meanwhile, and whoever dies
+    /// lets go of it. What `body` throws leaves the rows as they are.
+    ///
+    /// - Parameters:
+    ///   - held: what is passed over; nil for nothing. Each row in front of what is not is looked at.
+    ///   - body: gets the database's name for itself, and the rows in the order of their ids.
+    /// - Returns: how many rows were moved; 0 if there are none, or somebody else moves them.
+    package func move(
+        limit: Int,
+        leaving held: Held? = nil,
+        _ body: (_ database: String, _ rows: [Row]) async throws -> Void
+    ) async throws -> Int {
+        try await self.pool.transaction { transaction in
+            let lock = try await transaction.query("SELECT pg_try_advisory_xact_lock($1)", .int8(Self.lock))
+            guard let isMine = try lock.first?.bool(0), isMine else { return 0 }
+            let results = try await transaction.run([
+                PostgresStatement("SELECT id::text FROM carillon.outbox_database"),
+                // After the lock's own statement: it sees what whoever had the lock before has deleted.
+                Self.oldest(limit: limit, leaving: held),
+            ])
+            guard results.count == 2, let database = try results[0].first?.text(0) else { return 0 }
+            var rows: [Row] = []
+            for row in results[1] {
+                rows.append(
+                    Row(
+                        id: try row.int8(0),
+                        fields: try row.optionalJSON(1) ?? [],
+                        at: Timestamp(microseconds: try row.timestamptz(2))
+                    )
+                )
+            }
+            guard !rows.isEmpty else { return 0 }
+            try await body(database, rows)
+            var ids = PostgresArray(.int8, capacity: rows.count)
+            for row in rows { ids.append(int8: row.id) }
+            // Exactly these: ids are committed out of order, so that a lower one may have come meanwhile.
+            try await transaction.query("DELETE FROM carillon.outbox WHERE id = ANY($1)", .array(ids))
+            return rows.count
+        }
+    }
+
+    private static func oldest(limit: Int, leaving held: Held?) -> PostgresStatement {
+        var parameters: [PostgresValue] = [.int4(Int32(clamping: limit)), .int8(Self.mostBytes)]
+        if let held {
+            parameters += [
+                .array(PostgresArray(texts: held.lanes.map(\.rawValue))),
+                .array(PostgresArray(texts: held.typesByLane[.critical] ?? [])),
+                .array(PostgresArray(texts: held.typesByLane[.bulk] ?? [])),
+            ]
+        }
+        return PostgresStatement(
+            """
+            SELECT id, fields, at FROM (
+                SELECT o.*, sum(pg_column_size(fields)) OVER (ORDER BY id) - pg_column_size(fields) AS before
+                FROM (SELECT * FROM carillon.outbox \(held == nil ? "" : Self.isNotHeld) ORDER BY id LIMIT $1) o
+            ) sized WHERE before < $2 ORDER BY id
+            """,
+            parameters
+        )
+    }
+
+    /// The lane is the job's, or else its type's.
+    ///
+    /// $3: full lanes, $4 and $5: the types of lanes critical and bulk.
+    private static let isNotHeld = """
+        WHERE CASE WHEN lane IN ('critical', 'normal', 'bulk') THEN lane WHEN fields ->> 'type' = ANY ($4) THEN 'critical'
+            WHEN fields ->> 'type' = ANY ($5) THEN 'bulk' ELSE 'normal' END <> ALL ($3)
+        """
+}

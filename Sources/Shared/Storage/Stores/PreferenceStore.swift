@@ -1,0 +1,296 @@
+// Carillon · PreferenceStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// What users want: per type, and in general.
+package struct PreferenceStore: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    private static let makeUser = "INSERT INTO carillon.users (user_id) VALUES ($1) ON CONFLICT DO NOTHING"
+
+    /// The user's preferences, by type; those of a category stand under its ``PreferenceKey``.
+    package func preferences(user: String) async throws(PostgresError) -> [String: TypePreference] {
+        let result = try await self.pool.query(
+            """
+            SELECT type, in_app, push, email, quiet_off, quiet_start::int4, quiet_end::int4,
+                coalesce(quiet_weekdays, 127)::int4
+            FROM carillon.preferences WHERE user_id = $1
+            """,
+            .text(user)
+        )
+        var preferences: [String: TypePreference] = [:]
+        for row in result {
+            var preference = TypePreference(
+                inApp: try row.optionalBool(1),
+                push: try row.optionalBool(2),
+                email: try row.optionalBool(3)
+            )
+            if try row.bool(4) {
+                preference.quietHours = QuietOverride.none
+            } else if let hours = try WishColumns.hours(row, at: 5) {
+                preference.quietHours = .hours(hours)
+            }
+            preferences[try row.text(0)] = preference
+        }
+        return preferences
+    }
+
+    /// Whether the user has an address that takes mail, and whether mail of what is not required is
+    /// refused.
+    package func emailReach(user: String) async throws(PostgresError) -> (hasAddress: Bool, isOptedOut: Bool) {
+        let result = try await self.pool.query(
+            """
+            SELECT email IS NOT NULL AND email_invalid_at IS NULL, opted_out OR email_opted_out
+            FROM carillon.user_settings WHERE user_id = $1
+            """,
+            .text(user)
+        )
+        guard let row = result.first else { return (false, false) }
+        return (try row.bool(0), try row.bool(1))
+    }
+
+    /// Sets preferences of the types named; the others stay.
+    ///
+    /// - Parameters:
+    ///   - keepsUnsaid: whether channels of which nothing is said stay as they are; else the type's default holds for them.
+    ///   - categories: the categories of types, by type: where the user's word for the category holds, since there is none for the
+    ///     type, nothing is stored of a channel of which only the same is said.
+    package func set(
+        user: String,
+        preferences: [String: TypePreference],
+        keepsUnsaid: Bool = false,
+        categories: [String: String] = [:]
+    ) async throws(PostgresError) {
+        try await self.pool.run(
+            [PostgresStatement(Self.makeUser, [.text(user)])]
+                + Self.statements(
+                    user: user, preferences: preferences, keepsUnsaid: keepsUnsaid, categories: categories)
+        )
+        if preferences.values.contains(where: { $0.quietHours != nil }) {
+            try await self.pool.run([Self.reconsiderReleases(users: [user])])
+        }
+    }
+
+    /// What ``set(user:preferences:keepsUnsaid:categories:)`` runs for a user who is known.
+    static func statements(
+        user: String,
+        preferences: [String: TypePreference],
+        keepsUnsaid: Bool = false,
+        categories: [String: String] = [:]
+    ) -> [PostgresStatement] {
+        func flag(_ value: Bool?) -> PostgresValue { value.map { .bool($0) } ?? .null(.bool) }
+        func number(_ value: Int?) -> PostgresValue { value.map { .int4(Int32(clamping: $0)) } ?? .null(.int4) }
+        var statements = preferences.sorted { $0.key < $1.key }.map { type, preference in
+            var hours: QuietHours?
+            if case .hours(let own) = preference.quietHours { hours = own }
+            return PostgresStatement(
+                """
+                INSERT INTO carillon.preferences AS p
+                    (user_id, type, in_app, push, email, quiet_off, quiet_start, quiet_end, quiet_weekdays)
+                SELECT $1, $2, nullif($3, c.in_app), nullif($4, c.push), nullif($5, c.email), $6, $7, $8, $9
+                FROM (SELECT 1) AS one LEFT JOIN carillon.preferences c ON c.user_id = $1 AND c.type = $12
+                ON CONFLICT (user_id, type) DO UPDATE SET
+                    in_app = CASE WHEN p.in_app IS NULL THEN excluded.in_app WHEN $11 THEN coalesce($3, p.in_app) ELSE $3 END,
+                    push = CASE WHEN p.push IS NULL THEN excluded.push WHEN $11 THEN coalesce($4, p.push) ELSE $4 END,
+                    email = CASE WHEN p.email IS NULL THEN excluded.email WHEN $11 THEN coalesce($5, p.email) ELSE $5 END,
+                    quiet_off = CASE WHEN $10 THEN p.quiet_off ELSE excluded.quiet_off END,
+                    quiet_start = CASE WHEN $10 THEN p.quiet_start ELSE excluded.quiet_start END,
+                    quiet_end = CASE WHEN $10 THEN p.quiet_end ELSE excluded.quiet_end END,
+                    quiet_weekdays = CASE WHEN $10 THEN p.quiet_weekdays ELSE excluded.quiet_weekdays END
+                """,
+                [
+                    .text(user), .text(type), flag(preference.inApp), flag(preference.push), flag(preference.email),
+                    .bool(preference.quietHours == QuietOverride.none), number(hours?.start), number(hours?.end),
+                    number(hours.map { Int($0.weekdays) }), .bool(preference.quietHours == nil),
+                    .bool(keepsUnsaid), .text(categories[type].map { PreferenceKey.category($0) }),
+                ]
+            )
+        }
+        if preferences.values.contains(where: { $0.quietHours != nil }) {
+            statements.append(Self.reconsiderReleases(users: [user]))
+        }
+        return statements
+    }
+
+    /// Has what waits for the end of users' quiet hours looked at anew, as they may be others now.
+    ///
+    /// Once with the change, so that no crash comes between, and once when it can be seen: what is put off by the old ones meanwhile
+    /// is found then, or its dispatcher finds the new ones. What a dispatcher looks at right now is left to it: handed out a second
+    /// time, it would be put off again after it had gone out.
+    static func reconsiderReleases(users: [String]) -> PostgresStatement {
+        PostgresStatement(
+            """
+            UPDATE carillon.follow_ups SET due_at = least(due_at, now())
+            WHERE user_id = ANY ($1) AND \(FollowUpStore.waitsForQuietEnd) AND NOT held
+            """,
+            [.array(PostgresArray(texts: users))]
+        )
+    }
+
+    /// Switches e-mail of a type off, or all e-mail if `type` is nil; the user's other wishes stay.
+    ///
+    /// Nothing is stored about a user who is not known, such as one who was erased since the mail went out.
+    package func stopEmail(user: String, type: String?) async throws(PostgresError) {
+        if let type {
+            try await self.pool.query(
+                """
+                INSERT INTO carillon.preferences (user_id, type, email)
+                SELECT u.user_id, $2, false FROM carillon.users u WHERE u.user_id = $1
+                ON CONFLICT (user_id, type) DO UPDATE SET email = false
+                """,
+                .text(user), .text(type)
+            )
+        } else {
+            try await self.pool.query(
+                """
+                INSERT INTO carillon.user_settings (user_id, email_opted_out)
+                SELECT u.user_id, true FROM carillon.users u WHERE u.user_id = $1
+                ON CONFLICT (user_id) DO UPDATE SET email_opted_out = true
+                """,
+                .text(user)
+            )
+        }
+    }
+
+    private static let settingsColumns = """
+        zone, locale, email, quiet_start::int4, quiet_end::int4, coalesce(quiet_weekdays, 127)::int4, opted_out, \
+        email_opted_out, quiet_off
+        """
+
+    /// The user's settings.
+    package func settings(user: String) async throws(PostgresError) -> UserSettings {
+        let result = try await self.pool.query(
+            "SELECT \(Self.settingsColumns) FROM carillon.user_settings WHERE user_id = $1",
+            .text(user)
+        )
+        return try result.first.map { (row) throws(PostgresError) in try Self.settings(row) } ?? UserSettings()
+    }
+
+    private static func settings(_ row: PostgresRow) throws(PostgresError) -> UserSettings {
+        var settings = UserSettings()
+        settings.zone = try row.optionalText(0)
+        settings.locale = try row.optionalText(1)
+        settings.email = try row.optionalText(2)
+        let hours = try WishColumns.hours(row, at: 3)
+        if try row.bool(8) { settings.pausedQuietHours = hours } else { settings.quietHours = hours }
+        settings.isOptedOut = try row.bool(6)
+        settings.isEmailOptedOut = try row.bool(7)
+        return settings
+    }
+
+    /// Replaces the user's settings, but for what `kept` names.
+    ///
+    /// - Returns: the settings as they are stored.
+    @discardableResult
+    package func set(
+        user: String,
+        settings: UserSettings,
+        keeping kept: KeptSettings = []
+    ) async throws(PostgresError) -> UserSettings {
+        let results = try await self.pool.run(
+            [PostgresStatement(Self.makeUser, [.text(user)])]
+                + Self.statements(user: user, settings: settings, keeping: kept)
+        )
+        guard results.count > 1, let row = results[1].first else {
+            throw PostgresError(.decoding, "settings gave no row")
+        }
+        if !kept.contains(.quietHours) || !kept.contains(.general) {
+            try await self.pool.run([Self.reconsiderReleases(users: [user])])
+        }
+        return try Self.settings(row)
+    }
+
+    /// What ``set(user:settings:keeping:)`` runs for a user who is known; the first gives the row.
+    static func statements(user: String, settings: UserSettings, keeping kept: KeptSettings) -> [PostgresStatement] {
+        let change = Self.change(user: user, settings: settings, keeping: kept)
+        if kept.contains(.quietHours), kept.contains(.general) { return [change] }
+        return [change, Self.reconsiderReleases(users: [user])]
+    }
+
+    private static func change(user: String, settings: UserSettings, keeping kept: KeptSettings) -> PostgresStatement {
+        func number(_ value: Int?) -> PostgresValue { value.map { .int4(Int32(clamping: $0)) } ?? .null(.int4) }
+        let hours = settings.quietHours ?? settings.pausedQuietHours
+        return PostgresStatement(
+            """
+            INSERT INTO carillon.user_settings AS s
+                (user_id, zone, locale, email, quiet_start, quiet_end, quiet_weekdays, opted_out, email_opted_out,
+                email_set_at, quiet_off)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, now(), $14)
+            ON CONFLICT (user_id) DO UPDATE SET
+                zone = CASE WHEN $12 THEN s.zone ELSE excluded.zone END,
+                locale = CASE WHEN $12 THEN s.locale ELSE excluded.locale END,
+                email = CASE WHEN $12 THEN s.email ELSE excluded.email END,
+                email_set_at = CASE WHEN $12 THEN s.email_set_at ELSE excluded.email_set_at END,
+                email_invalid_at = CASE WHEN $12 THEN s.email_invalid_at END,
+                email_invalid_reason = CASE WHEN $12 THEN s.email_invalid_reason END,
+                opted_out = CASE WHEN $12 THEN s.opted_out ELSE excluded.opted_out END,
+                quiet_start = CASE WHEN $10 THEN s.quiet_start ELSE excluded.quiet_start END,
+                quiet_end = CASE WHEN $10 THEN s.quiet_end ELSE excluded.quiet_end END,
+                quiet_weekdays = CASE
+                    WHEN $10 THEN s.quiet_weekdays
+                    WHEN $13 AND excluded.quiet_start IS NOT NULL THEN coalesce(s.quiet_weekdays, excluded.quiet_weekdays)
+                    ELSE excluded.quiet_weekdays
+                END,
+                quiet_off = CASE WHEN $10 THEN s.quiet_off ELSE excluded.quiet_off END,
+                email_opted_out = CASE WHEN $11 THEN s.email_opted_out ELSE excluded.email_opted_out END
+            RETURNING \(Self.settingsColumns)
+            """,
+            [
+                .text(user), .text(settings.zone), .text(settings.locale), .text(settings.email),
+                number(hours?.start), number(hours?.end),
+                number(hours.map { Int($0.weekdays) }), .bool(settings.isOptedOut),
+                .bool(settings.isEmailOptedOut), .bool(kept.contains(.quietHours)),
+                .bool(kept.contains(.emailOptOut)), .bool(kept.contains(.general)),
+                .bool(kept.contains(.weekdays)),
+                .bool(settings.quietHours == nil && settings.pausedQuietHours != nil),
+            ]
+        )
+    }
+
+    /// Switches the user's quiet hours on or off; their times stay.
+    ///
+    /// - Returns: the settings as they are stored.
+    @discardableResult
+    package func switchQuietHours(user: String, isOn: Bool) async throws(PostgresError) -> UserSettings {
+        let results = try await self.pool.run([
+            PostgresStatement(
+                """
+                UPDATE carillon.user_settings SET quiet_off = NOT $2 AND quiet_start IS NOT NULL WHERE user_id = $1
+                RETURNING \(Self.settingsColumns)
+                """,
+                [.text(user), .bool(isOn)]
+            ),
+            Self.reconsiderReleases(users: [user]),
+        ])
+        try await self.pool.run([Self.reconsiderReleases(users: [user])])
+        return try results.first?.first.map { (row) throws(PostgresError) in try Self.settings(row) } ?? UserSettings()
+    }
+
+    /// Takes back the user's word that they want nothing at all.
+    package func optIn(user: String) async throws(PostgresError) {
+        try await self.pool.query(
+            "UPDATE carillon.user_settings SET opted_out = false WHERE user_id = $1 AND opted_out", .text(user))
+    }
+}
+
+/// Parts of a user's settings that a change leaves as they are.
+package struct KeptSettings: OptionSet, Sendable {
+    package let rawValue: Int
+
+    package init(rawValue: Int) {
+        self.rawValue = rawValue
+    }
+
+    package static let quietHours = KeptSettings(rawValue: 1)
+    package static let emailOptOut = KeptSettings(rawValue: 2)
+    /// Zone, locale, e-mail address and opt-out.
+    package static let general = KeptSettings(rawValue: 4)
+    /// The days of quiet hours, where there are any before and after.
+    package static let weekdays = KeptSettings(rawValue: 8)
+}

@@ -1,0 +1,92 @@
+// Carillon · RecipientStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// What routing needs to know about users, looked up for a whole batch.
+package struct RecipientStore: Sendable {
+    /// What a user wants of one type, and in general.
+    package struct Wishes: Sendable, Equatable {
+        package var preference = TypePreference()
+        package var settings = UserSettings()
+
+        package init() {}
+    }
+
+    /// Whose wishes are asked for, of what.
+    package struct Key: Sendable, Equatable {
+        package let user: String
+        package let type: String
+        package let category: String?
+        /// Whether a user's locale is needed, and that of the device used last will do where the user has said none.
+        package let needsLocale: Bool
+
+        package init(user: String, type: String, category: String?, needsLocale: Bool = false) {
+            self.user = user
+            self.type = type
+            self.category = category
+            self.needsLocale = needsLocale
+        }
+    }
+
+    private static let joins = WishColumns.joins(user: "k.user_id", type: "k.type", category: "k.category")
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// The wishes for each key, in the same order: those of the type, filled up with those of its category.
+    package func wishes(_ keys: [Key]) async throws(PostgresError) -> [Wishes] {
+        guard !keys.isEmpty else { return [] }
+        var categories = PostgresArray(.text, capacity: keys.count)
+        var localised = PostgresArray(.bool, capacity: keys.count)
+        for key in keys {
+            categories.append(key.category.map { PreferenceKey.category($0) })
+            localised.append(bool: key.needsLocale)
+        }
+        let result = try await self.pool.query(
+            """
+            SELECT (k.n - 1)::int4, \(WishColumns.list),
+                CASE WHEN k.localised AND s.locale IS NULL THEN (
+                    SELECT d.locale FROM carillon.devices d
+                    WHERE d.user_id = k.user_id AND d.active AND d.locale IS NOT NULL
+                    ORDER BY d.last_used_at DESC, d.id LIMIT 1
+                ) END
+            FROM unnest($1, $2, $3, $4) WITH ORDINALITY AS k (user_id, type, category, localised, n)
+            \(Self.joins)
+            WHERE p.user_id IS NOT NULL OR c.user_id IS NOT NULL OR s.user_id IS NOT NULL OR k.localised
+            """,
+            .array(PostgresArray(texts: keys.map(\.user))), .array(PostgresArray(texts: keys.map(\.type))),
+            .array(categories), .array(localised)
+        )
+        var wishes = [Wishes](repeating: Wishes(), count: keys.count)
+        for row in result {
+            let position = Int(try row.int4(0))
+            guard wishes.indices.contains(position) else { continue }
+            wishes[position] = try WishColumns.read(row, at: 1)
+            if let locale = try row.optionalText(1 + WishColumns.count) { wishes[position].settings.locale = locale }
+        }
+        return wishes
+    }
+
+    /// The active devices of users, by user; those that their users silenced are left out.
+    package func activeDevices(_ users: [String]) async throws(PostgresError) -> [ExactText: [Device]] {
+        guard !users.isEmpty else { return [:] }
+        let result = try await self.pool.query(
+            """
+            SELECT \(DeviceColumns.list) FROM carillon.devices d
+            WHERE d.user_id = ANY($1) AND d.active AND NOT d.silenced
+            """,
+            .array(PostgresArray(texts: users))
+        )
+        var devices: [ExactText: [Device]] = [:]
+        for row in result {
+            let device = try DeviceColumns.read(row)
+            devices[ExactText(device.user), default: []].append(device)
+        }
+        return devices
+    }
+}

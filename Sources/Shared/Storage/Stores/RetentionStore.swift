@@ -1,0 +1,263 @@
+// Carillon · RetentionStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// What has been kept long enough, taken away in bounded steps; each may be repeated, and made by several at once.
+package struct RetentionStore: Sendable {
+    /// Notifications that left an inbox, and how it stands.
+    package struct Removal: Sendable {
+        package let user: String
+        package let version: Int64
+        package let unread: Int32
+        package var ids: [NotificationID]
+    }
+
+    /// What a step found and did.
+    package struct Step: Sendable {
+        /// How many rows it looked at; fewer than asked for mean that there are no more.
+        package let found: Int
+        package var removals: [Removal] = []
+    }
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    // MARK: Inboxes
+
+    /// Deletes what was stored before a moment: what is listed with a version, so that clients are told; the rest for good.
+    package func expireInboxes(storedBefore moment: Timestamp, limit: Int) async throws(PostgresError) -> Step {
+        let found = try await self.pool.query(
+            """
+            SELECT n.user_id, n.id, n.version > 0, n.stored_at FROM carillon.notifications n
+            WHERE n.stored_at >= (SELECT retained_from FROM carillon.sweep) AND n.stored_at < $1
+                AND n.deleted_at IS NULL
+            ORDER BY n.stored_at LIMIT $2
+            """,
+            .timestamptz(moment.microseconds), .int4(Int32(clamping: limit))
+        )
+        var listed: [(user: String, id: NotificationID)] = []
+        var unlisted: [(user: String, id: NotificationID)] = []
+        var last: Int64?
+        for row in found {
+            let key = (user: try row.text(0), id: NotificationID(try row.uuid(1)))
+            if try row.bool(2) { listed.append(key) } else { unlisted.append(key) }
+            last = try row.timestamptz(3)
+        }
+        let step = try await self.delete(listed, found: found.count)
+        if !unlisted.isEmpty { try await self.pool.run([Self.removal(unlisted)]) }
+        // All that was stored before the last one is gone; with no more to be found, all that was stored before the moment.
+        if let last = found.count < limit ? moment.microseconds : last {
+            try await self.pool.query(
+                "UPDATE carillon.sweep SET retained_from = greatest(retained_from, $1)", .timestamptz(last)
+            )
+        }
+        return step
+    }
+
+    /// Deletes what was to be kept until a moment that has passed.
+    package func expireKept(now: Timestamp, limit: Int) async throws(PostgresError) -> Step {
+        let found = try await self.pool.query(
+            """
+            SELECT n.user_id, n.id, n.version > 0 FROM carillon.notifications n
+            WHERE n.keep_until <= $1 AND n.keep_until IS NOT NULL AND n.deleted_at IS NULL
+            ORDER BY n.keep_until LIMIT $2
+            """,
+            .timestamptz(now.microseconds), .int4(Int32(clamping: limit))
+        )
+        var listed: [(user: String, id: NotificationID)] = []
+        var unlisted: [(user: String, id: NotificationID)] = []
+        for row in found {
+            let key = (user: try row.text(0), id: NotificationID(try row.uuid(1)))
+            if try row.bool(2) { listed.append(key) } else { unlisted.append(key) }
+        }
+        if !unlisted.isEmpty { try await self.pool.run([Self.removal(unlisted)]) }
+        return try await self.delete(listed, found: found.count)
+    }
+
+    private func delete(
+        _ keys: [(user: String, id: NotificationID)],
+        found: Int
+    ) async throws(PostgresError) -> Step {
+        var step = Step(found: found)
+        guard !keys.isEmpty else { return step }
+        let results = try await self.pool.run([
+            Self.lock(keys),
+            PostgresStatement(
+                """
+                WITH gone AS (
+                    UPDATE carillon.notifications n SET deleted_at = now(), version = \(EpochSQL.version(of: "b")) + 1
+                    FROM unnest($1, $2) AS k (user_id, id)
+                    JOIN carillon.inboxes b ON b.user_id = k.user_id
+                    WHERE n.user_id = k.user_id AND n.id = k.id AND n.deleted_at IS NULL AND n.version > 0
+                    RETURNING n.user_id, n.id, n.read_at IS NULL AS was_unread
+                ), tally AS (
+                    SELECT user_id, count(*)::int4 AS n, count(*) FILTER (WHERE was_unread)::int4 AS unread
+                    FROM gone GROUP BY user_id
+                ), raised AS (
+                    UPDATE carillon.inboxes b
+                    SET version = \(EpochSQL.version(of: "b")) + 1, total = greatest(b.total - t.n, 0),
+                        unread = greatest(b.unread - t.unread, 0)
+                    FROM tally t WHERE b.user_id = t.user_id
+                    RETURNING b.user_id, b.version, b.unread
+                )
+                SELECT r.user_id, r.version, r.unread, g.id FROM gone g JOIN raised r ON r.user_id = g.user_id
+                ORDER BY r.user_id COLLATE "C", g.id
+                """,
+                Self.parameters(keys)
+            ),
+        ])
+        for row in results.last ?? results[0] {
+            let user = try row.text(0)
+            let id = NotificationID(try row.uuid(3))
+            if let last = step.removals.indices.last, step.removals[last].user.utf8.elementsEqual(user.utf8) {
+                step.removals[last].ids.append(id)
+            } else {
+                step.removals.append(
+                    Removal(user: user, version: try row.int8(1), unread: try row.int4(2), ids: [id])
+                )
+            }
+        }
+        return step
+    }
+
+    /// Removes for good what was deleted before a moment, and raises the floor of its inboxes: whoever is below it starts afresh.
+    ///
+    /// - Returns: how many rows were removed.
+    package func removeTombstones(deletedBefore moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
+        let found = try await self.pool.query(
+            """
+            SELECT n.user_id, n.id FROM carillon.notifications n
+            WHERE n.deleted_at < $1 AND n.deleted_at IS NOT NULL ORDER BY n.deleted_at LIMIT $2
+            """,
+            .timestamptz(moment.microseconds), .int4(Int32(clamping: limit))
+        )
+        var keys: [(user: String, id: NotificationID)] = []
+        for row in found { keys.append((try row.text(0), NotificationID(try row.uuid(1)))) }
+        guard !keys.isEmpty else { return 0 }
+        try await self.pool.run([
+            Self.lock(keys),
+            PostgresStatement(
+                """
+                WITH gone AS (
+                    DELETE FROM carillon.notifications n USING unnest($1, $2) AS k (user_id, id)
+                    WHERE n.user_id = k.user_id AND n.id = k.id AND n.deleted_at IS NOT NULL
+                    RETURNING n.user_id, n.version
+                ), highest AS (SELECT user_id, max(version) AS version FROM gone GROUP BY user_id)
+                UPDATE carillon.inboxes b SET floor = greatest(b.floor, h.version)
+                FROM highest h WHERE b.user_id = h.user_id
+                """,
+                Self.parameters(keys)
+            ),
+        ])
+        return keys.count
+    }
+
+    private static func parameters(_ keys: [(user: String, id: NotificationID)]) -> [PostgresValue] {
+        [.array(PostgresArray(texts: keys.map(\.user))), .array(PostgresArray(uuids: keys.map(\.id.halves)))]
+    }
+
+    /// Every writer locks the inboxes first, in this order.
+    private static func lock(_ keys: [(user: String, id: NotificationID)]) -> PostgresStatement {
+        PostgresStatement(StoreSQL.lockInboxes, [.array(PostgresArray(texts: ExactText.distinct(keys.map(\.user))))])
+    }
+
+    private static func removal(_ keys: [(user: String, id: NotificationID)]) -> PostgresStatement {
+        PostgresStatement(
+            """
+            DELETE FROM carillon.notifications n USING unnest($1, $2) AS k (user_id, id)
+            WHERE n.user_id = k.user_id AND n.id = k.id AND n.version = 0
+            """,
+            Self.parameters(keys)
+        )
+    }
+
+    // MARK: The rest
+
+    /// Drops the oldest part of the audit that lies before a day.
+    ///
+    /// - Parameter firstKept: a moment of the first day that is kept.
+    /// - Returns: the part's name; nil if there is none.
+    package func dropAttemptPart(firstKept: Timestamp) async throws(PostgresError) -> String? {
+        try await self.pool.query(
+            "SELECT carillon.drop_attempt_part(($1::timestamptz AT TIME ZONE 'UTC')::date)",
+            .timestamptz(firstKept.microseconds)
+        ).first?.optionalText(0)
+    }
+
+    /// Switches off devices that nobody has been seen with since a moment, each with a row of the audit.
+    ///
+    /// - Returns: how many.
+    package func deactivateDevices(
+        unseenSince moment: Timestamp,
+        now: Timestamp,
+        limit: Int
+    ) async throws(PostgresError) -> Int {
+        try await self.pool.query(
+            """
+            WITH stale AS (
+                SELECT id FROM carillon.devices WHERE active AND last_used_at < $1 ORDER BY last_used_at LIMIT $3
+            ), changed AS (
+                UPDATE carillon.devices d SET active = false, deactivated_reason = 'stale'
+                FROM stale s WHERE d.id = s.id AND d.active AND d.last_used_at < $1
+                RETURNING d.id, d.user_id, d.provider
+            )
+            INSERT INTO carillon.delivery_attempts (at, user_id, device_id, provider, kind, attempt, outcome, reason)
+            SELECT $2, user_id, id, provider, 'token', 0, 'skipped', 'stale' FROM changed
+            """,
+            .timestamptz(moment.microseconds), .timestamptz(now.microseconds), .int4(Int32(clamping: limit))
+        ).affectedRows
+    }
+
+    /// Deletes devices that were switched off before a moment; the audit has when and why.
+    ///
+    /// - Returns: how many.
+    package func dropDevices(switchedOffBefore moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
+        try await self.pool.query(
+            """
+            DELETE FROM carillon.devices d WHERE d.id IN (
+                SELECT x.id FROM carillon.devices x WHERE x.inactive_since < $1 ORDER BY x.inactive_since LIMIT $2
+            ) AND NOT d.active
+            """,
+            .timestamptz(moment.microseconds), .int4(Int32(clamping: limit))
+        ).affectedRows
+    }
+
+    /// Deletes the memory of jobs that were taken back before a moment.
+    ///
+    /// - Returns: how many.
+    package func dropCancellations(before moment: Timestamp, limit: Int) async throws(PostgresError) -> Int {
+        let known = try await self.pool.query("SELECT to_regclass('carillon.cancellations') IS NOT NULL")
+        guard try known.first?.bool(0) == true else { return 0 }
+        return try await self.pool.query(
+            """
+            DELETE FROM carillon.cancellations WHERE (org_id, job_id) IN (
+                SELECT org_id, job_id FROM carillon.cancellations WHERE at < $1 ORDER BY at LIMIT $2
+            )
+            """,
+            .timestamptz(moment.microseconds), .int4(Int32(clamping: limit))
+        ).affectedRows
+    }
+
+    /// Deletes dead letters that are older than a moment, and the oldest beyond a number.
+    ///
+    /// - Returns: how many.
+    package func dropDeadLetters(before moment: Timestamp, keeping most: Int) async throws(PostgresError) -> Int {
+        try await self.pool.query(
+            """
+            DELETE FROM carillon.dead_letters WHERE id IN (
+                (SELECT id FROM carillon.dead_letters WHERE at < $1 AND replay_at IS NULL ORDER BY at LIMIT 5000)
+                UNION ALL
+                (SELECT id FROM carillon.dead_letters WHERE id <= (
+                    SELECT id FROM carillon.dead_letters ORDER BY id DESC OFFSET $2 LIMIT 1
+                ) ORDER BY id LIMIT 5000)
+            )
+            """,
+            .timestamptz(moment.microseconds), .int4(Int32(clamping: most))
+        ).affectedRows
+    }
+}

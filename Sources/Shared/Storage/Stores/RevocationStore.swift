@@ -1,0 +1,97 @@
+// Carillon · RevocationStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// From when on users' tokens are good.
+package struct RevocationStore: Sendable {
+    /// Tokens of `user` that were made before `before` are not good.
+    package struct Revocation: Sendable, Equatable {
+        package let user: String
+        package let before: Timestamp
+        /// The number of the change; later commits have larger ones.
+        package let version: Int64
+
+        package init(user: String, before: Timestamp, version: Int64) {
+            self.user = user
+            self.before = before
+            self.version = version
+        }
+    }
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// Revokes a user's tokens made before a moment; a later moment that was set already stays.
+    package func revoke(user: String, before: Timestamp) async throws(PostgresError) -> Revocation {
+        let result = try await self.pool.query(
+            """
+            WITH next AS (
+                UPDATE carillon.token_revocation_version v SET version = \(EpochSQL.version(of: "v")) + 1
+                WHERE v.singleton RETURNING v.version
+            )
+            INSERT INTO carillon.token_revocations AS r (user_id, revoked_before, version)
+            SELECT $1, $2, version FROM next
+            ON CONFLICT (user_id) DO UPDATE
+                SET revoked_before = greatest(r.revoked_before, excluded.revoked_before), version = excluded.version
+            RETURNING user_id, revoked_before, version
+            """,
+            .text(user),
+            .timestamptz(before.microseconds)
+        )
+        guard let row = result.first else { return Revocation(user: user, before: before, version: 0) }
+        return try Self.revocation(row)
+    }
+
+    /// The changes after `version`, in their order.
+    package func changes(since version: Int64, limit: Int) async throws(PostgresError) -> [Revocation] {
+        let result = try await self.pool.query(
+            """
+            SELECT user_id, revoked_before, version FROM carillon.token_revocations
+            WHERE version > $1 ORDER BY version LIMIT $2
+            """,
+            .int8(version),
+            .int8(Int64(limit))
+        )
+        var revocations: [Revocation] = []
+        for row in result { revocations.append(try Self.revocation(row)) }
+        return revocations
+    }
+
+    /// The moment before which a user's tokens are not good; nil if all are.
+    package func moment(of user: String) async throws(PostgresError) -> Timestamp? {
+        let result = try await self.pool.query(
+            "SELECT revoked_before FROM carillon.token_revocations WHERE user_id = $1",
+            .text(user)
+        )
+        guard let row = result.first else { return nil }
+        return Timestamp(microseconds: try row.timestamptz(0))
+    }
+
+    /// Forgets the moments before `limit` of those of whom nothing else is kept.
+    ///
+    /// - Returns: how many were forgotten.
+    package func forget(before limit: Timestamp) async throws(PostgresError) -> Int {
+        try await self.pool.query(
+            """
+            DELETE FROM carillon.token_revocations r
+            WHERE r.revoked_before < $1
+                AND NOT EXISTS (SELECT FROM carillon.users u WHERE u.user_id = r.user_id)
+                AND NOT EXISTS (SELECT FROM carillon.inboxes b WHERE b.user_id = r.user_id)
+            """,
+            .timestamptz(limit.microseconds)
+        ).affectedRows
+    }
+
+    private static func revocation(_ row: PostgresRow) throws(PostgresError) -> Revocation {
+        Revocation(
+            user: try row.text(0),
+            before: Timestamp(microseconds: try row.timestamptz(1)),
+            version: try row.int8(2)
+        )
+    }
+}

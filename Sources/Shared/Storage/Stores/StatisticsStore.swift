@@ -1,0 +1,208 @@
+// Carillon · StatisticsStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// What went out lately, counted for operators.
+///
+/// Each question reads the newest rows by an index on time, and no more of them than its bound.
+package struct StatisticsStore: Sendable {
+    /// How many sends, or rows of inboxes, ended in one way in one minute.
+    package struct Count: Sendable {
+        package let minute: Timestamp
+        /// A provider, or `in_app`.
+        package let channel: String
+        package let outcome: String
+        package let count: Int64
+    }
+
+    /// A broadcast, and what became of its notifications.
+    package struct BroadcastReach: Sendable {
+        package let id: NotificationID
+        package let org: String
+        package let job: String
+        package let type: String
+        /// Notifications that its pages stored.
+        package let stored: Int64
+        /// Nil where they could not be counted in time.
+        package var reach: Reach?
+    }
+
+    /// All that is counted at once.
+    package struct Summary: Sendable {
+        /// The minute from which on all is counted.
+        package let since: Timestamp
+        /// Whether that is all of the time that was asked for.
+        package let isComplete: Bool
+        package let counts: [Count]
+        package let types: [(type: String, reach: Reach)]
+    }
+
+    /// A send that failed.
+    package struct Failure: Sendable {
+        package let at: Timestamp
+        package let user: String
+        package let notification: NotificationID?
+        package let provider: String
+        package let attempt: Int32
+        package let reason: String?
+    }
+
+    /// Rows that a question reads at most.
+    private static let mostRows: Int32 = 200_000
+    private static let mostBroadcasts: Int32 = 10
+    private static let mostTypes: Int32 = 100
+    private static let patience: Duration = .seconds(5)
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// Counts the minutes since a moment, and since another one the types.
+    package func summary(since: Timestamp, typesSince: Timestamp) async throws(PostgresError) -> Summary {
+        let minutes: [PostgresValue] = [.timestamptz(since.microseconds), .int4(Self.mostRows)]
+        let results = try await self.pool.run(
+            [
+                PostgresStatement(StatisticsSQL.attempts, minutes),
+                PostgresStatement(StatisticsSQL.inboxes, minutes),
+                PostgresStatement(
+                    StatisticsSQL.types,
+                    [.timestamptz(typesSince.microseconds), .int4(Self.mostRows), .int4(Self.mostTypes)]),
+            ],
+            timeout: Self.patience
+        )
+        guard results.count == 3 else { throw PostgresError(.decoding, "there are no statistics") }
+        var counts: [Count] = []
+        var start = since
+        for result in results.prefix(2) {
+            var total: Int64 = 0
+            var first: Timestamp?
+            for row in result {
+                let minute = Timestamp(microseconds: try row.timestamptz(0))
+                let count = try row.int8(3)
+                total += count
+                first = min(first ?? minute, minute)
+                guard let outcome = try row.optionalText(2) else { continue }
+                counts.append(Count(minute: minute, channel: try row.text(1), outcome: outcome, count: count))
+            }
+            // At the bound the oldest minute is not whole.
+            if total >= Int64(Self.mostRows), let first { start = max(start, first + .seconds(60)) }
+        }
+        return Summary(
+            since: start,
+            isComplete: start == since,
+            counts: counts.filter { $0.minute >= start },
+            types: try Self.types(results[2])
+        )
+    }
+
+    private static func types(_ result: PostgresResult) throws(PostgresError) -> [(type: String, reach: Reach)] {
+        var types: [(type: String, reach: Reach)] = []
+        for row in result { types.append((try row.text(0), try Reach(row, at: 1))) }
+        return types
+    }
+
+    /// The newest broadcasts, each with all of its notifications counted; the newest first, as long
+    /// as there is time.
+    package func broadcasts() async throws(PostgresError) -> [BroadcastReach] {
+        let deadline = ContinuousClock.now + Self.patience
+        var broadcasts: [BroadcastReach] = []
+        let result = try await self.pool.query(
+            StatisticsSQL.broadcasts, .int4(Self.mostBroadcasts), timeout: Self.patience)
+        for row in result {
+            broadcasts.append(
+                BroadcastReach(
+                    id: NotificationID(try row.uuid(0)),
+                    org: try row.text(1),
+                    job: try row.text(2),
+                    type: try row.optionalText(3) ?? "",
+                    stored: try row.int8(4)
+                )
+            )
+        }
+        for index in broadcasts.indices {
+            let left = deadline - .now
+            guard left > .zero else { break }
+            do throws(PostgresError) {
+                let counted = try await self.pool.query(
+                    StatisticsSQL.reach, .text(broadcasts[index].org), .text(broadcasts[index].job), timeout: left)
+                broadcasts[index].reach = try counted.first.map { (row) throws(PostgresError) in try Reach(row) }
+            } catch  where error.code == .timeout || error.code == .unavailable {
+                break
+            }
+        }
+        return broadcasts
+    }
+
+    /// The newest sends that failed since a moment, the newest first.
+    package func failures(since: Timestamp, limit: Int) async throws(PostgresError) -> [Failure] {
+        let result = try await self.pool.query(
+            StatisticsSQL.failures, .timestamptz(since.microseconds), .int4(Self.mostRows),
+            .int4(Int32(clamping: limit)), timeout: Self.patience)
+        var failures: [Failure] = []
+        for row in result {
+            failures.append(
+                Failure(
+                    at: Timestamp(microseconds: try row.timestamptz(0)),
+                    user: try row.text(1),
+                    notification: try row.optionalUUID(2).map { NotificationID($0) },
+                    provider: try row.text(3),
+                    attempt: try row.int4(4),
+                    reason: try row.optionalText(5)
+                )
+            )
+        }
+        return failures
+    }
+}
+
+/// How far a set of notifications got: each number counts those to which it applies, so that one
+/// may be in several.
+package struct Reach: Sendable, Equatable {
+    package var stored: Int64 = 0
+    /// They wait in the inbox, or have failed, as no device of their user can be pushed to.
+    package var noDevice: Int64 = 0
+    /// A push provider or the mail relay took it.
+    package var accepted: Int64 = 0
+    package var failed: Int64 = 0
+    /// A client has proven that it has it.
+    package var delivered: Int64 = 0
+    package var opened: Int64 = 0
+    package var read: Int64 = 0
+
+    /// The counts over rows of an alias `n`, in the order of ``init(_:at:)``.
+    static let columns = """
+        count(*), count(*) FILTER (WHERE n.status_reason = 'no_device'),
+            count(*) FILTER (WHERE n.sent_via NOT IN ('inbox', 'socket', 'client', 'summary')),
+            count(*) FILTER (WHERE n.status = 'failed' AND n.status_reason IS DISTINCT FROM 'no_device'),
+            count(n.delivered_at), count(n.opened_at), count(n.read_at)
+        """
+
+    /// The columns of the table that they are counted from.
+    static let source = "status, status_reason, sent_via, delivered_at, opened_at, read_at"
+
+    package init() {}
+
+    init(_ row: PostgresRow, at first: Int = 0) throws(PostgresError) {
+        self.stored = try row.int8(first)
+        self.noDevice = try row.int8(first + 1)
+        self.accepted = try row.int8(first + 2)
+        self.failed = try row.int8(first + 3)
+        self.delivered = try row.int8(first + 4)
+        self.opened = try row.int8(first + 5)
+        self.read = try row.int8(first + 6)
+    }
+
+    mutating func add(_ other: Reach) {
+        self.stored += other.stored
+        self.noDevice += other.noDevice
+        self.accepted += other.accepted
+        self.failed += other.failed
+        self.delivered += other.delivered
+        self.opened += other.opened
+        self.read += other.read
+    }
+}

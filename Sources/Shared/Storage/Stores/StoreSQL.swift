@@ -1,0 +1,269 @@
+// Carillon · StoreSQL.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+
+/// The statements of ``NotificationStore``.
+enum StoreSQL {
+    /// Makes the inboxes that are missing.
+    ///
+    /// $1: users, ordered by bytes, so that two batches never wait for each other crosswise.
+    static let makeInboxes = """
+        WITH fresh AS (
+            INSERT INTO carillon.inboxes (user_id, version)
+            SELECT wanted.u, \(EpochSQL.base) FROM unnest($1) AS wanted(u)
+            WHERE (SELECT true FROM carillon.inboxes i WHERE i.user_id = wanted.u LIMIT 1) IS NULL
+            ON CONFLICT DO NOTHING
+            RETURNING user_id
+        )
+        INSERT INTO carillon.users (user_id) SELECT user_id FROM fresh ON CONFLICT DO NOTHING
+        """
+
+    /// Locks the inboxes in order of user, by bytes as everywhere.
+    ///
+    /// $1: users.
+    static let lockInboxes = """
+        SELECT FROM carillon.inboxes WHERE user_id = ANY($1) ORDER BY user_id COLLATE "C" FOR UPDATE
+        """
+
+    /// Raises the inboxes, makes those that are missing, and inserts a batch of which nothing is stored yet.
+    ///
+    /// One statement: raising an inbox locks it, in the order of $28, until the commit. So the order of versions is the
+    /// order of commits, and nothing needs to be looked up that the raise does not return.
+    /// $1 to $25: the columns. $26: as of ``insertChecked``. $27: of each row, how many listed ones of its user come after
+    /// it in the batch. $28: the users once each, ordered by bytes. $29: of each user, how many listed rows. $30: of each
+    /// row, its user's place in $28, from 1. Rows: of each user in the order of $28 version and unread count after the
+    /// batch; none if a wish, or a job that was cancelled, kept it from being stored.
+    ///
+    /// The arrays stand in for a join, of which a plan could make the square of the batch. A row that was inserted has no
+    /// `xmax`; one that was raised has, as it was locked first, and would at worst greet a user who is known.
+    static let insertFresh = """
+        WITH wished AS MATERIALIZED (
+            SELECT $26 AND EXISTS (SELECT FROM unnest($2, $7) AS i (user_id, type) WHERE \(Self.hasWish))
+                OR EXISTS (SELECT FROM carillon.cancellations) AND EXISTS (
+                    SELECT FROM unnest($5, $6, $4) AS i (org_id, job_id, job_entry)
+                    WHERE \(CancellationSQL.isCancelled("i")))
+                AS is_so
+        ),
+        raised AS (
+            INSERT INTO carillon.inboxes AS b (user_id, version, unread, total)
+            SELECT u.user_id, \(EpochSQL.base) + u.listed, u.listed, u.listed
+            FROM unnest($28, $29) AS u (user_id, listed)
+            WHERE NOT (SELECT is_so FROM wished)
+            ON CONFLICT (user_id) DO UPDATE
+            SET version = \(EpochSQL.version(of: "b")) + EXCLUDED.unread, unread = b.unread + EXCLUDED.unread,
+                total = b.total + EXCLUDED.total
+            RETURNING b.user_id, b.version, b.unread, b.xmax = 0 AS is_new
+        ),
+        reached AS MATERIALIZED (
+            SELECT array_agg(r.version) AS versions, array_agg(r.unread) AS unread
+            FROM (SELECT version, unread FROM raised ORDER BY user_id COLLATE "C") r
+        ),
+        greeted AS (
+            INSERT INTO carillon.users (user_id)
+            SELECT user_id FROM raised WHERE is_new
+            ON CONFLICT DO NOTHING
+        ),
+        stored AS (
+            INSERT INTO carillon.notifications (\(Self.columns))
+            SELECT user_id, id, CASE WHEN listed THEN x.versions[place] - behind ELSE 0 END, job_entry, org_id, job_id,
+                type, severity, delivery, lane, channels, title, body, data, extras, category, entity_type, entity_id,
+                collapse_key, status, status_reason, created_at, expires_at, keep_until
+            FROM reached x
+            CROSS JOIN unnest(\(Self.parameters), $27, $30) AS t (\(Self.names), behind, place)
+            WHERE x.versions IS NOT NULL
+        )
+        SELECT u.version, u.unread FROM reached x CROSS JOIN unnest(x.versions, x.unread) AS u (version, unread)
+        """
+
+    /// Inserts what is new, numbers it and raises the inboxes; for batches of which some may be stored already, by their
+    /// id or their job's.
+    ///
+    /// The inboxes are locked by now, and a statement of its own sees what was committed while it waited for them. They
+    /// are looked up one by one (`LIMIT 1`) and raised by their place, which their lock holds still: a join would leave the
+    /// choice of a plan to statistics that may be of a time when the table was empty.
+    /// What was cancelled before it came is stored as cancelled, without a place in the inbox. A job's id that a digest holds
+    /// for the user is known as well; not so that of one that comes alone, which is being stored.
+    /// Rows: position, version, unread; for a known one its id, status, status reason and whether its content is another; for
+    /// a new one that was cancelled the status. With $26, nothing is stored if any of the users has said what they want of
+    /// the type or of everything; that is a row of position -1.
+    static let insertChecked = """
+        WITH input AS MATERIALIZED (
+            SELECT i.*, EXISTS (SELECT FROM carillon.cancellations) AND \(CancellationSQL.isCancelled("i")) AS is_cancelled
+            FROM unnest(\(Self.parameters)) AS i (\(Self.names))
+        ),
+        wished AS MATERIALIZED (SELECT $26 AND EXISTS (SELECT FROM input i WHERE \(Self.hasWish)) AS is_so),
+        known AS MATERIALIZED (
+            SELECT i.n, x.*
+            FROM input i
+            CROSS JOIN LATERAL (
+                (SELECT o.id, o.version, o.status, o.status_reason, false AS differs FROM carillon.notifications o
+                    WHERE o.user_id = i.user_id AND o.id = i.id)
+                UNION ALL
+                (SELECT o.id, o.version, o.status, o.status_reason,
+                        (o.type, o.title, o.body, o.data) IS DISTINCT FROM (i.type, i.title, i.body, i.data)
+                    FROM carillon.notifications o
+                    WHERE i.job_id IS NOT NULL AND o.user_id = i.user_id AND o.org_id = i.org_id
+                        AND o.job_id = i.job_id)
+                UNION ALL
+                (SELECT h.notification_id, 0, '\(NotificationStatus.deferred.rawValue)', 'digest',
+                        (coalesce(f.type, i.type), h.title, h.body, h.data)
+                            IS DISTINCT FROM (i.type, i.title, i.body, i.data)
+                    FROM carillon.digest_items h
+                    LEFT JOIN carillon.digest_details f
+                        ON f.user_id = h.user_id AND f.notification_id = h.notification_id
+                    WHERE i.job_id IS NOT NULL AND h.user_id = i.user_id AND h.org_id = i.org_id
+                        AND h.job_id = i.job_id AND NOT h.is_single
+                        AND f.fate IS DISTINCT FROM '\(DigestStore.Fate.alone.rawValue)')
+                LIMIT 1
+            ) x
+        ),
+        stepped AS MATERIALIZED (
+            SELECT i.*, \(EpochSQL.version(of: "b")) AS base, b.unread AS base_unread, b.place,
+                count(*) FILTER (WHERE i.listed AND NOT i.is_cancelled) OVER (PARTITION BY i.user_id ORDER BY i.n) AS step,
+                row_number() OVER (PARTITION BY i.user_id ORDER BY i.n DESC) AS from_last
+            FROM input i CROSS JOIN LATERAL (
+                SELECT x.version, x.unread, x.ctid AS place FROM carillon.inboxes x WHERE x.user_id = i.user_id LIMIT 1
+            ) b
+            WHERE NOT (SELECT is_so FROM wished) AND NOT EXISTS (SELECT FROM known WHERE known.n = i.n)
+        ),
+        raised AS (
+            UPDATE carillon.inboxes b
+            SET version = l.base + l.step, unread = b.unread + l.step, total = b.total + l.step
+            FROM stepped l
+            WHERE l.from_last = 1 AND l.step > 0 AND b.ctid = l.place
+        ),
+        numbered AS MATERIALIZED (
+            SELECT s.*, CASE WHEN listed AND NOT is_cancelled THEN base + step ELSE 0 END AS version,
+                (base_unread + step)::int4 AS unread
+            FROM stepped s
+        ),
+        stored AS (
+            INSERT INTO carillon.notifications (\(Self.columns))
+            SELECT \(Self.columns(status: "CASE WHEN is_cancelled THEN 'cancelled' ELSE status END")) FROM numbered
+        )
+        SELECT n, version, unread, NULL::uuid, CASE WHEN is_cancelled THEN 'cancelled' END, NULL, false FROM numbered
+        UNION ALL
+        SELECT -1, 0, 0, NULL, NULL, NULL, false FROM wished WHERE is_so
+        UNION ALL
+        SELECT k.n, k.version, b.unread, k.id, k.status, k.status_reason, k.differs
+        FROM known k JOIN input i USING (n)
+        CROSS JOIN LATERAL (SELECT x.unread FROM carillon.inboxes x WHERE x.user_id = i.user_id LIMIT 1) b
+        """
+
+    /// The first 25 parameters, and their names.
+    private static let parameters = (1...25).map { "$\($0)" }.joined(separator: ", ")
+    private static let names = """
+        n, user_id, id, job_entry, org_id, job_id, type, severity, delivery, lane, channels, listed, title, body, data,
+        extras, category, entity_type, entity_id, collapse_key, status, status_reason, created_at, expires_at, keep_until
+        """
+
+    /// What is stored of a notification.
+    private static let columns = Self.columns(status: "status")
+
+    /// The columns, with an expression in the place of the status.
+    private static func columns(status: String) -> String {
+        """
+        user_id, id, version, job_entry, org_id, job_id, type, severity, delivery, lane, channels, title, body, data,
+        extras, category, entity_type, entity_id, collapse_key, \(status), status_reason, created_at, expires_at,
+        keep_until
+        """
+    }
+
+    /// Whether the user of `i` has said what they want of its type, or of everything.
+    private static let hasWish = """
+        (SELECT true FROM carillon.preferences p WHERE p.user_id = i.user_id
+                AND (p.type = i.type OR p.type ^@ '\(PreferenceKey.categoryPrefix)') LIMIT 1) IS NOT NULL
+            OR (SELECT s.opted_out OR s.email_opted_out OR s.quiet_start IS NOT NULL
+                FROM carillon.user_settings s WHERE s.user_id = i.user_id LIMIT 1)
+        """
+
+    /// Whether the notification `n` is the one that `row` names by its user and id.
+    ///
+    /// Plans are made while tables are empty, and kept. With two equations the planner may then
+    /// join by reading all of an index, which takes longer with each row stored meanwhile. It
+    /// cannot order a join by `ANY`, so it looks up each row.
+    static func isNamed(by row: String, id: String = "id") -> String {
+        "n.user_id = ANY (ARRAY[\(row).user_id]) AND n.id = \(row).\(id)"
+    }
+
+    static let markDelivered = """
+        UPDATE carillon.notifications n
+        SET status = 'delivered', status_reason = NULL, delivered_at = p.at, sent_via = coalesce(n.sent_via, $4)
+        FROM unnest($1, $2, $3) AS p (user_id, id, at)
+        WHERE \(Self.isNamed(by: "p")) AND n.status IN ('pending', 'sent', 'deferred')
+        RETURNING \(LabelColumns.list), p.at
+        """
+
+    /// A notification handed to a provider's stream later than this after its storing has a
+    /// `handed_at`.
+    static let handOver = "interval '30 seconds'"
+
+    /// Rows of notifications, each with the `moment` from which it may have been in a provider's
+    /// stream: when it was stored, if it was handed on within ``handOver`` of that or not at all.
+    ///
+    /// - Parameters: the first and the last such moment, in SQL.
+    static func handedOn(since start: String, until end: String) -> String {
+        """
+        SELECT s.*, s.stored_at AS moment FROM carillon.notifications s
+        WHERE s.stored_at >= \(start) AND s.stored_at <= \(end) AND s.handed_at IS NULL
+        UNION ALL
+        SELECT h.*, h.handed_at AS moment FROM carillon.notifications h
+        WHERE h.handed_at >= \(start) AND h.handed_at <= \(end)
+        """
+    }
+
+    /// $1 and $2: since and until when they were handed on, $3 and $4: the place of the last one of
+    /// the page before, $5: how many.
+    static let queued = """
+        SELECT \(NotificationColumns.list), n.moment
+        FROM (\(Self.handedOn(since: "$1::timestamptz", until: "$2::timestamptz"))) n
+        WHERE n.status = 'pending' AND n.status_reason = 'queued'
+            AND (n.channels & \(Channels.push.rawValue)) <> 0
+            AND n.moment >= $3::timestamptz AND (n.moment, n.id) > ($3::timestamptz, $4::uuid)
+        ORDER BY n.moment, n.id LIMIT $5
+        """
+
+    static let mark = """
+        UPDATE carillon.notifications n
+        SET status = c.status, status_reason = c.reason, sent_via = coalesce(c.via, n.sent_via),
+            handed_at = CASE
+                WHEN c.reason = 'queued' AND n.stored_at < now() - \(Self.handOver) THEN clock_timestamp()
+                ELSE n.handed_at
+            END
+        FROM unnest($1, $2, $3, $4, $5) AS c (user_id, id, status, reason, via)
+        WHERE \(Self.isNamed(by: "c")) AND n.status IN ('pending', 'deferred')
+        """
+
+    static let note = """
+        UPDATE carillon.notifications n SET decision = c.decision
+        FROM unnest($1, $2, $3) AS c (user_id, id, decision)
+        WHERE \(Self.isNamed(by: "c"))
+        """
+
+    static let unowned = """
+        SELECT \(NotificationColumns.list), coalesce(b.unread, 0)::int4, n.stored_at FROM carillon.notifications n
+        LEFT JOIN carillon.inboxes b USING (user_id)
+        WHERE n.stored_at > (SELECT least(swept_until, $1) FROM carillon.sweep) AND n.stored_at <= $1
+            AND n.status = 'pending' AND n.status_reason IS NULL
+            AND ($3::timestamptz IS NULL OR (n.stored_at, n.id) > ($3, $4::uuid))
+        ORDER BY n.stored_at, n.id LIMIT $2
+        """
+
+    /// Moves the sweeper's mark to just before the oldest row that is still without an owner, $1 at most.
+    ///
+    /// A mark that is ahead of $1, as it was set by a clock that has been put right since, comes back.
+    static let advanceSweep = """
+        UPDATE carillon.sweep SET swept_until = greatest(least(swept_until, $1), coalesce((
+            SELECT min(n.stored_at) - interval '1 microsecond' FROM carillon.notifications n
+            WHERE n.stored_at > swept_until AND n.stored_at <= $1
+                AND n.status = 'pending' AND n.status_reason IS NULL
+        ), $1))
+        """
+
+    static let load = """
+        SELECT \(NotificationColumns.list)
+        FROM unnest($1, $2) AS k (user_id, id)
+        JOIN carillon.notifications n ON \(Self.isNamed(by: "k"))
+        """
+}

@@ -1,0 +1,76 @@
+// Carillon · TopicStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+
+/// Who is subscribed to which topic.
+package struct TopicStore: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// Subscribes a user; one who is subscribed stays so.
+    ///
+    /// - Parameter limit: how many topics the user may have; nil for any number.
+    /// - Returns: false if the user has as many already.
+    package func subscribe(user: String, topic: String, limit: Int? = nil) async throws(PostgresError) -> Bool {
+        let results = try await self.pool.run(
+            // The lock makes two subscriptions of one user take turns, so that the limit holds.
+            DeviceStore.lock(user: user) + [
+                PostgresStatement(
+                    """
+                    INSERT INTO carillon.subscriptions (topic, user_id) SELECT $1, $2
+                    WHERE $3::int8 IS NULL
+                        OR (SELECT count(*) FROM carillon.subscriptions WHERE user_id = $2) < $3
+                    ON CONFLICT DO NOTHING
+                    """,
+                    [.text(topic), .text(user), limit.map { .int8(Int64($0)) } ?? .null(.int8)]
+                ),
+                PostgresStatement(
+                    "SELECT FROM carillon.subscriptions WHERE topic = $1 AND user_id = $2", [.text(topic), .text(user)]
+                ),
+            ]
+        )
+        return results.last.map { !$0.isEmpty } ?? false
+    }
+
+    /// Ends a subscription; whether there was one.
+    @discardableResult
+    package func unsubscribe(user: String, topic: String) async throws(PostgresError) -> Bool {
+        try await self.pool.query(
+            "DELETE FROM carillon.subscriptions WHERE topic = $1 AND user_id = $2",
+            .text(topic), .text(user)
+        ).affectedRows > 0
+    }
+
+    /// Whether a user is subscribed to a topic.
+    package func isSubscribed(user: String, topic: String) async throws(PostgresError) -> Bool {
+        try await !self.pool.query(
+            "SELECT FROM carillon.subscriptions WHERE topic = $1 AND user_id = $2", .text(topic), .text(user)
+        ).isEmpty
+    }
+
+    /// The topics that a user is subscribed to, by name.
+    package func topics(user: String, limit: Int) async throws(PostgresError) -> [String] {
+        let result = try await self.pool.query(
+            "SELECT topic FROM carillon.subscriptions WHERE user_id = $1 ORDER BY topic LIMIT $2",
+            .text(user), .int4(Int32(clamping: limit))
+        )
+        var topics: [String] = []
+        for row in result { topics.append(try row.text(0)) }
+        return topics
+    }
+
+    /// Subscribes a user who is known to several topics.
+    static func subscription(user: String, topics: [String]) -> PostgresStatement {
+        PostgresStatement(
+            """
+            INSERT INTO carillon.subscriptions (topic, user_id)
+            SELECT t.topic, $1 FROM unnest($2) AS t (topic) ON CONFLICT DO NOTHING
+            """,
+            [.text(user), .array(PostgresArray(texts: topics))]
+        )
+    }
+}

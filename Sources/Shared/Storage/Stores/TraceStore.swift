@@ -1,0 +1,244 @@
+// Carillon · TraceStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// Everything that is on record about one notification.
+package struct TraceStore: Sendable {
+    /// A send, a send that was not made, or a change of a token.
+    package struct Attempt: Sendable {
+        package let at: Timestamp
+        package let kind: String
+        package let provider: String
+        package let device: NotificationID?
+        package let attempt: Int
+        package let outcome: String
+        package let reason: String?
+        package let providerID: String?
+        package let milliseconds: Int?
+    }
+
+    /// Where an item was gathered that has no notification of its own.
+    package struct Gathering: Sendable {
+        package let window: NotificationID
+        /// What stands for it; nil while it waits, and if it fell out.
+        package let summary: (id: NotificationID, storedAt: Timestamp)?
+    }
+
+    /// A notification and what became of it.
+    package struct Record: Sendable {
+        package let notification: Notification
+        package let storedAt: Timestamp
+        package let sentVia: String?
+        package let replacedBy: NotificationID?
+        package let attempts: [Attempt]
+        package let followUps: [(kind: String, due: Timestamp)]
+        /// When its job was called off last, as long as that is remembered.
+        package let cancelledAt: Timestamp?
+        /// Of what a digest held back; `storedAt` is when it was gathered.
+        package let gathering: Gathering?
+    }
+
+    /// How many attempts a record holds, the oldest first.
+    package static let mostAttempts = 1_000
+    /// How long after its entry a notification is looked for, if its user is not named, and among how many that were stored
+    /// then.
+    private static let searchSpan: Duration = .seconds(600)
+    package static let mostSearched = 100_000
+    /// Clocks of Redis, PostgreSQL and dispatchers may differ by this.
+    private static let skew: Duration = .seconds(60)
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// The record of a notification, or of an item that a digest held back; nil if there is none.
+    ///
+    /// - Parameter user: whose it is. Without it, the notification is found by an attempt to send it, or if it is among the
+    ///   first ``mostSearched`` that were stored within ten minutes of the moment that its id tells.
+    package func record(_ id: NotificationID, user: String?) async throws(PostgresError) -> Record? {
+        guard let user = try await self.owner(of: id, named: user) else { return nil }
+        let key: [PostgresValue] = [.text(user), .uuid(id.halves)]
+        let results = try await self.pool.run([
+            PostgresStatement(Self.notification, key),
+            PostgresStatement(Self.attempts, key + [.int4(Int32(Self.mostAttempts))]),
+            PostgresStatement(Self.followUps, key),
+            PostgresStatement(Self.cancellation, key),
+        ])
+        guard results.count == 4, let row = results[0].first else { return try await self.held(id, user: user) }
+        var attempts: [Attempt] = []
+        for row in results[1] { attempts.append(try Self.attempt(row)) }
+        var followUps: [(kind: String, due: Timestamp)] = []
+        for row in results[2] {
+            followUps.append((try row.text(0), Timestamp(microseconds: try row.timestamptz(1))))
+        }
+        return Record(
+            notification: try NotificationColumns.read(row, at: 3),
+            storedAt: Timestamp(microseconds: try row.timestamptz(0)),
+            sentVia: try row.optionalText(1),
+            replacedBy: try row.optionalUUID(2).map { NotificationID($0) },
+            attempts: attempts,
+            followUps: followUps,
+            cancelledAt: try results[3].first?.optionalTimestamptz(0).map { Timestamp(microseconds: $0) },
+            gathering: nil
+        )
+    }
+
+    /// What a digest held back, as the notification that it would have been.
+    private func held(_ id: NotificationID, user: String) async throws(PostgresError) -> Record? {
+        guard let row = try await self.pool.query(Self.heldItem, .text(user), .uuid(id.halves)).first else {
+            return nil
+        }
+        let window = NotificationID(try row.uuid(0))
+        let isOpen = try row.bool(2)
+        var notification = Notification(
+            id: id, user: user, type: try row.optionalText(4) ?? "", createdAt: Timestamp(milliseconds: id.milliseconds)
+        )
+        notification.org = try row.text(5)
+        notification.jobID = try row.optionalText(6)
+        notification.jobEntry = try row.optionalText(7) ?? ""
+        notification.title = try row.text(8)
+        notification.body = try row.text(9)
+        notification.data = try row.optionalJSON(10)
+        notification.entityType = try row.optionalText(11)
+        notification.entityID = try row.optionalText(12)
+        notification.category = try row.optionalText(13)
+        if let severity = try row.optionalText(14).flatMap({ Severity(rawValue: $0) }) {
+            notification.severity = severity
+        }
+        if let delivery = try row.optionalText(15).flatMap({ DeliveryClass(rawValue: $0) }) {
+            notification.delivery = delivery
+        }
+        notification.channels = Channels(rawValue: UInt8(truncatingIfNeeded: try row.int4(16)))
+        var summary: (id: NotificationID, storedAt: Timestamp)?
+        switch try row.optionalText(17).flatMap({ DigestStore.Fate(rawValue: $0) }) {
+        case .cancelled: notification.status = .cancelled
+        case .expired: notification.status = .expired
+        case .read:
+            notification.status = .suppressed
+            notification.statusReason = DigestStore.Fate.read.rawValue
+        case .alone, nil:
+            if isOpen {
+                notification.status = .deferred
+                notification.statusReason = "digest"
+            } else {
+                summary = try await self.summary(of: window, user: user)
+                notification.status = .sent
+                notification.statusReason = "summarised"
+            }
+        }
+        let due = Timestamp(microseconds: try row.timestamptz(3))
+        return Record(
+            notification: notification,
+            storedAt: Timestamp(microseconds: try row.timestamptz(1)),
+            sentVia: notification.status == .sent ? "summary" : nil,
+            replacedBy: nil,
+            attempts: [],
+            followUps: isOpen && notification.status == .deferred ? [(kind: "summary", due: due)] : [],
+            cancelledAt: try row.optionalTimestamptz(18).map { Timestamp(microseconds: $0) },
+            gathering: Gathering(window: window, summary: summary)
+        )
+    }
+
+    private func summary(
+        of window: NotificationID,
+        user: String
+    ) async throws(PostgresError) -> (id: NotificationID, storedAt: Timestamp)? {
+        let id = DigestStore.summary(of: window, user: user)
+        let result = try await self.pool.query(
+            "SELECT stored_at FROM carillon.notifications WHERE user_id = $1 AND id = $2", .text(user), .uuid(id.halves)
+        )
+        guard let row = result.first else { return nil }
+        return (id, Timestamp(microseconds: try row.timestamptz(0)))
+    }
+
+    private func owner(of id: NotificationID, named user: String?) async throws(PostgresError) -> String? {
+        if let user { return user }
+        let moment = Timestamp(milliseconds: id.milliseconds)
+        let result = try await self.pool.query(
+            Self.search, .uuid(id.halves), .timestamptz((moment + .seconds(-1)).microseconds),
+            .timestamptz((moment + Self.searchSpan).microseconds),
+            .timestamptz((moment + (.zero - Self.skew)).microseconds),
+            .int4(Int32(Self.mostSearched))
+        )
+        return try result.first?.text(0)
+    }
+
+    private static func attempt(_ row: PostgresRow) throws(PostgresError) -> Attempt {
+        Attempt(
+            at: Timestamp(microseconds: try row.timestamptz(0)),
+            kind: try row.text(1),
+            provider: try row.text(2),
+            device: try row.optionalUUID(3).map { NotificationID($0) }.flatMap { $0 == Device.emailAddress ? nil : $0 },
+            attempt: Int(try row.int4(4)),
+            outcome: try row.text(5),
+            reason: try row.optionalText(6),
+            providerID: try row.optionalText(7),
+            milliseconds: row.isNull(8) ? nil : Int(try row.int4(8))
+        )
+    }
+
+    private static let notification = """
+        SELECT n.stored_at, n.sent_via, n.replaced_by, \(NotificationColumns.list)
+        FROM carillon.notifications n WHERE n.user_id = $1 AND n.id = $2
+        """
+
+    /// With what became of the user's tokens while it was to be sent.
+    private static let attempts = """
+        SELECT at, kind, provider, device_id, attempt, outcome, reason, provider_id, duration_ms
+        FROM carillon.delivery_attempts WHERE user_id = $1 AND notification_id = $2
+        UNION ALL
+        SELECT t.at, t.kind, t.provider, t.device_id, t.attempt, t.outcome, t.reason, t.provider_id, t.duration_ms
+        FROM carillon.notifications n
+        JOIN carillon.delivery_attempts t ON t.user_id = n.user_id AND t.kind = 'token' AND t.at >= n.stored_at
+            AND t.at < coalesce(n.expires_at, n.created_at + interval '1 day')
+        WHERE n.user_id = $1 AND n.id = $2
+        ORDER BY at LIMIT $3
+        """
+
+    /// What was handed on is due no more.
+    private static let followUps = """
+        SELECT kind, due_at FROM carillon.follow_ups
+        WHERE user_id = $1 AND notification_id = $2 AND reason IS DISTINCT FROM '\(FollowUpStore.handedOn)'
+        ORDER BY due_at
+        """
+
+    private static let cancellation = """
+        SELECT max(c.at) FROM carillon.notifications n JOIN carillon.cancellations c ON c.org_id = n.org_id
+            AND c.job_id = ANY (ARRAY[n.job_id, n.job_entry, split_part(n.job_entry, '/', 2)])
+        WHERE n.user_id = $1 AND n.id = $2
+        """
+
+    /// What is `closing` is with its summary, which may not be stored yet.
+    private static let heldItem = """
+        SELECT i.digest_id, i.gathered_at, (d.state = 'open') IS TRUE, coalesce(d.due_at, i.gathered_at),
+            coalesce(x.type, d.type), i.org_id, i.job_id, x.job_entry, i.title, i.body, i.data, i.entity_type, i.entity_id,
+            x.category, x.severity, x.delivery, coalesce(x.channels, \(Channels.all.rawValue))::int4, x.fate,
+            (SELECT max(c.at) FROM carillon.cancellations c WHERE c.org_id = i.org_id
+                AND c.job_id = ANY (ARRAY[i.job_id, x.job_entry, split_part(x.job_entry, '/', 2)]))
+        FROM carillon.digest_items i
+        LEFT JOIN carillon.digest_details x ON x.user_id = i.user_id AND x.notification_id = i.notification_id
+        LEFT JOIN carillon.digests d ON d.id = i.digest_id
+        WHERE i.user_id = $1 AND i.notification_id = $2 AND NOT i.is_single
+        """
+
+    /// Nobody tries to send what is not there yet, so parts of the audit of the days before are not looked at.
+    private static let search = """
+        SELECT user_id FROM (
+            (SELECT a.user_id FROM carillon.delivery_attempts a WHERE a.notification_id = $1 AND a.at >= $4 LIMIT 1)
+            UNION ALL
+            (SELECT s.user_id FROM (
+                SELECT n.user_id, n.id FROM carillon.notifications n
+                WHERE n.stored_at BETWEEN $2 AND $3 ORDER BY n.stored_at LIMIT $5
+            ) s WHERE s.id = $1 LIMIT 1)
+            UNION ALL
+            (SELECT g.user_id FROM (
+                SELECT i.user_id, i.notification_id FROM carillon.digest_items i
+                WHERE i.gathered_at BETWEEN $2 AND $3 ORDER BY i.gathered_at LIMIT $5
+            ) g WHERE g.notification_id = $1 LIMIT 1)
+        ) x LIMIT 1
+        """
+}

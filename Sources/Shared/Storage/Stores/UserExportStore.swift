@@ -1,0 +1,122 @@
+// Carillon · UserExportStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// Everything that is stored about a user, as JSON, in pages.
+package struct UserExportStore: Sendable {
+    /// A table of which a user has at most one row.
+    package enum Single: String, Sendable, CaseIterable {
+        case user = "users"
+        case settings = "user_settings"
+        case inbox = "inboxes"
+        case revocation = "token_revocations"
+    }
+
+    /// A table of which a user may have many rows.
+    package enum Section: String, Sendable, CaseIterable {
+        case devices, preferences, subscriptions, notifications, schedules
+        case followUps = "follow_ups"
+        case digests
+        case digestItems = "digest_items"
+        case digestDetails = "digest_details"
+        case deliveryAttempts = "delivery_attempts"
+        case deadLetters = "dead_letters"
+    }
+
+    /// Rows as JSON objects, and where the next page begins; nil after the last one.
+    package struct Page: Sendable {
+        package let rows: [[UInt8]]
+        package let cursor: String?
+    }
+
+    private static let pageSize = 200
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// The user's single rows; empty if nothing is stored that would make the user known.
+    package func singles(user: String) async throws(PostgresError) -> [Single: [UInt8]] {
+        let results = try await self.pool.run(
+            Single.allCases.map {
+                PostgresStatement(
+                    "SELECT to_jsonb(t) - 'user_id' FROM carillon.\($0.rawValue) t WHERE t.user_id = $1", [.text(user)])
+            }
+        )
+        var rows: [Single: [UInt8]] = [:]
+        for (single, result) in zip(Single.allCases, results) { rows[single] = try result.first?.optionalJSON(0) }
+        // A revocation alone is what an erasure leaves.
+        return rows.keys.contains { $0 != .revocation } ? rows : [:]
+    }
+
+    /// A page of a table, in the order of its key.
+    ///
+    /// Dead letters and schedules may be for several users: they come without what names the others, and a page of them may be
+    /// short, or empty, and not be the last one.
+    package func page(_ section: Section, user: String, after cursor: String?) async throws(PostgresError) -> Page {
+        let result = try await self.pool.query(
+            Self.statement(section), .text(user), .text(cursor), .int4(Int32(Self.pageSize)))
+        var rows: [[UInt8]] = []
+        var last: String?
+        for row in result {
+            let object = try row.optionalJSON(0) ?? []
+            if section == .deadLetters || section == .schedules {
+                if let own = Self.excerpt(object, user: user, isOwn: try row.bool(2)) { rows.append(own) }
+            } else {
+                rows.append(object)
+            }
+            last = try row.text(1)
+        }
+        return Page(rows: rows, cursor: result.count == Self.pageSize ? last : nil)
+    }
+
+    /// A row with those of its `fields` that concern the user; nil if none do.
+    private static func excerpt(_ object: [UInt8], user: String, isOwn: Bool) -> [UInt8]? {
+        guard let members = (try? JSONParser.parse(object))?.object,
+            let fields = members.first(where: { $0.key == "fields" })?.value.array,
+            let shown = JobExcerpt.of(fields, user: user, isOwn: isOwn)
+        else { return nil }
+        return JSONWriter.bytes(
+            of: .object(members.map { $0.key == "fields" ? JSONMember("fields", .array(shown)) : $0 }))
+    }
+
+    /// $1: user, $2: the cursor or null, $3: limit.
+    private static func statement(_ section: Section) -> String {
+        let (key, condition) =
+            switch section {
+            case .devices, .notifications, .digests, .schedules: ("t.id", "t.id > $2::uuid")
+            case .digestItems, .digestDetails: ("t.notification_id", "t.notification_id > $2::uuid")
+            case .preferences: ("t.type", "t.type > $2")
+            case .subscriptions: ("t.topic", "t.topic > $2")
+            case .followUps:
+                (
+                    "t.notification_id, t.kind",
+                    "(t.notification_id, t.kind) > (split_part($2, ' @ ', 1)::uuid, split_part($2, ' @ ', 2))"
+                )
+            // The audit has no key: its rows are never changed, and so stay where they are within their day.
+            case .deliveryAttempts:
+                (
+                    "t.at, t.ctid",
+                    "(t.at, t.ctid) > (split_part($2, ' @ ', 1)::timestamptz, split_part($2, ' @ ', 2)::tid)"
+                )
+            case .deadLetters:
+                ("t.stream, t.entry", "(t.stream, t.entry) > (split_part($2, ' @ ', 1), split_part($2, ' @ ', 2))")
+            }
+        let isOwn = section == .deadLetters ? "false" : "coalesce(t.user_id = $1, false)"
+        let mayName = DeadLetterErasure.mayName("$1", in: "t.fields")
+        let owner =
+            switch section {
+            case .deadLetters: mayName
+            case .schedules: "(t.user_id = $1 OR t.user_id IS NULL AND \(mayName))"
+            default: "t.user_id = $1"
+            }
+        return """
+            SELECT to_jsonb(t) - 'user_id', concat_ws(' @ ', \(key)), \(isOwn) FROM carillon.\(section.rawValue) t
+            WHERE \(owner) AND ($2::text IS NULL OR \(condition)) ORDER BY \(key) LIMIT $3
+            """
+    }
+}

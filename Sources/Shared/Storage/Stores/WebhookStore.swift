@@ -1,0 +1,183 @@
+// Carillon · WebhookStore.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// Webhooks, and how they do.
+package struct WebhookStore: Sendable {
+    /// What became of a registration.
+    package enum Registration: Sendable, Equatable {
+        case made
+        /// The organisation had that URL already: it has the new kinds, its secret, and is active again.
+        case renewed(Webhook)
+        /// There are as many as there may be.
+        case tooMany
+    }
+
+    /// How many there may be in all, and of one organisation.
+    package static let most = 1_000
+    package static let mostOfOrg = 20
+
+    private static let columns = "id, org_id, url, events, secret, status, status_reason, failing_since, created_at"
+    /// The advisory lock of registrations, so that the bounds hold: "webhook" in ASCII.
+    private static let lock: Int64 = 0x7765_6268_6F6F_6B
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) {
+        self.pool = pool
+    }
+
+    /// Registers a webhook; one with the same organisation and URL is renewed.
+    package func register(_ webhook: Webhook) async throws(PostgresError) -> Registration {
+        let results = try await self.pool.run([
+            PostgresStatement("SELECT pg_advisory_xact_lock($1)", [.int8(Self.lock)]),
+            PostgresStatement(
+                """
+                WITH renewed AS (
+                    UPDATE carillon.webhooks SET events = $4, status = 'active', status_reason = NULL,
+                        failing_since = NULL, failures = 0
+                    WHERE org_id IS NOT DISTINCT FROM $2 AND url = $3
+                    RETURNING \(Self.columns)
+                ), made AS (
+                    INSERT INTO carillon.webhooks (id, org_id, url, events, secret, created_at)
+                    SELECT $1, $2, $3, $4, $5, $6
+                    WHERE NOT EXISTS (SELECT FROM renewed)
+                        AND (SELECT count(*) FROM carillon.webhooks) < $7
+                        AND (SELECT count(*) FROM carillon.webhooks WHERE org_id IS NOT DISTINCT FROM $2) < $8
+                    RETURNING \(Self.columns)
+                )
+                SELECT * FROM renewed UNION ALL SELECT * FROM made
+                """,
+                [
+                    .uuid(webhook.id.halves), .text(webhook.org), .text(webhook.url), Self.json(webhook.kinds),
+                    .text(webhook.secret), .timestamptz(webhook.createdAt.microseconds), .int8(Int64(Self.most)),
+                    .int8(Int64(Self.mostOfOrg)),
+                ]
+            ),
+        ])
+        guard let row = results.last?.first else { return .tooMany }
+        let stored = try Self.read(row)
+        return stored.id == webhook.id ? .made : .renewed(stored)
+    }
+
+    private static func json(_ kinds: Set<LifecycleEvent.Kind>?) -> PostgresValue {
+        guard let kinds else { return .null(.jsonb) }
+        return .jsonb(JSONWriter.bytes(of: .array(kinds.map(\.rawValue).sorted().map { .string($0) })))
+    }
+
+    private static func read(_ row: PostgresRow) throws(PostgresError) -> Webhook {
+        let kinds = try row.optionalJSON(3).flatMap { try? JSONParser.parse($0) }?.strings
+        var webhook = Webhook(
+            id: NotificationID(try row.uuid(0)),
+            org: try row.optionalText(1),
+            url: try row.text(2),
+            kinds: kinds.map { Set($0.compactMap { LifecycleEvent.Kind(rawValue: $0) }) },
+            secret: try row.text(4),
+            createdAt: Timestamp(microseconds: try row.timestamptz(8))
+        )
+        webhook.status = Webhook.Status(rawValue: try row.text(5)) ?? .off
+        webhook.statusReason = try row.optionalText(6)
+        webhook.failingSince = row.isNull(7) ? nil : Timestamp(microseconds: try row.timestamptz(7))
+        return webhook
+    }
+
+    private static func read(_ result: PostgresResult) throws(PostgresError) -> [Webhook] {
+        var webhooks: [Webhook] = []
+        for row in result { webhooks.append(try Self.read(row)) }
+        return webhooks
+    }
+
+    /// A page of webhooks by id.
+    ///
+    /// - Parameter org: of that organisation alone; nil for all.
+    package func list(
+        org: String?,
+        after last: NotificationID?,
+        limit: Int
+    ) async throws(PostgresError) -> [Webhook] {
+        try Self.read(
+            try await self.pool.query(
+                """
+                SELECT \(Self.columns) FROM carillon.webhooks
+                WHERE id > $2 AND ($1::text IS NULL OR org_id = $1) ORDER BY id LIMIT $3
+                """,
+                .text(org), .uuid((last ?? NotificationID(high: 0, low: 0)).halves), .int4(Int32(clamping: limit))
+            )
+        )
+    }
+
+    /// One webhook; nil if there is none.
+    package func find(_ id: NotificationID) async throws(PostgresError) -> Webhook? {
+        try Self.read(
+            try await self.pool.query("SELECT \(Self.columns) FROM carillon.webhooks WHERE id = $1", .uuid(id.halves))
+        ).first
+    }
+
+    /// Those that are told of events.
+    package func live() async throws(PostgresError) -> [Webhook] {
+        try Self.read(
+            try await self.pool.query(
+                "SELECT \(Self.columns) FROM carillon.webhooks WHERE status <> 'off' ORDER BY id LIMIT $1",
+                .int4(Int32(Self.most))
+            )
+        )
+    }
+
+    /// Removes one; whether it was there.
+    @discardableResult
+    package func remove(_ id: NotificationID) async throws(PostgresError) -> Bool {
+        try await self.pool.query("DELETE FROM carillon.webhooks WHERE id = $1", .uuid(id.halves)).affectedRows > 0
+    }
+
+    /// Notes that a request failed.
+    ///
+    /// - Returns: how many have failed one after the other, and since when; nil if the webhook is gone.
+    package func noteFailure(
+        _ id: NotificationID,
+        reason: String,
+        at: Timestamp
+    ) async throws(PostgresError) -> (count: Int, since: Timestamp)? {
+        let result = try await self.pool.query(
+            """
+            UPDATE carillon.webhooks SET status = 'failing', status_reason = $2, failures = failures + 1,
+                failing_since = coalesce(failing_since, $3)
+            WHERE id = $1 AND status <> 'off' RETURNING failures, failing_since
+            """,
+            .uuid(id.halves), .text(reason), .timestamptz(at.microseconds)
+        )
+        guard let row = result.first else { return nil }
+        return (Int(try row.int4(0)), Timestamp(microseconds: try row.timestamptz(1)))
+    }
+
+    /// Notes that events were dropped as too many waited.
+    package func noteDropped(_ ids: [NotificationID], reason: String) async throws(PostgresError) {
+        try await self.pool.query(
+            """
+            UPDATE carillon.webhooks SET status = 'failing', status_reason = $2
+            WHERE id = ANY($1) AND status = 'active'
+            """,
+            .array(PostgresArray(uuids: ids.map(\.halves))), .text(reason)
+        )
+    }
+
+    /// Notes that a request was answered well.
+    package func noteSuccess(_ id: NotificationID) async throws(PostgresError) {
+        try await self.pool.query(
+            """
+            UPDATE carillon.webhooks SET status = 'active', status_reason = NULL, failing_since = NULL, failures = 0
+            WHERE id = $1 AND status = 'failing'
+            """,
+            .uuid(id.halves)
+        )
+    }
+
+    /// Switches one off until it is registered again.
+    package func switchOff(_ id: NotificationID, reason: String) async throws(PostgresError) {
+        try await self.pool.query(
+            "UPDATE carillon.webhooks SET status = 'off', status_reason = $2 WHERE id = $1",
+            .uuid(id.halves), .text(reason)
+        )
+    }
+}

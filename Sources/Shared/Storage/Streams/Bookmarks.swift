@@ -1,0 +1,146 @@
+// Carillon · Bookmarks.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// Up to where a connection has seen its user's inbox.
+package struct Bookmark: Sendable, Equatable {
+    /// The mark that tells the user's clients apart, such as a digest of their `User-Agent`.
+    package let client: String
+    /// The inbox version up to which it has seen everything.
+    package let version: Int64
+    /// Whether the connection is over.
+    package let hasLeft: Bool
+
+    package init(client: String, version: Int64, hasLeft: Bool) {
+        self.client = client
+        self.version = version
+        self.hasLeft = hasLeft
+    }
+}
+
+/// How far connections had seen their inboxes, for clients that come back without a word about it.
+///
+/// A user's hash has a field a connection: `1 <client> <version> <left: 0 or 1> <noted at, in ms>`.
+/// Bookmarks count for an hour after they were noted, and connections that stay note theirs again
+/// well within it.
+package struct Bookmarks: Sendable {
+    /// How long a bookmark counts.
+    package static let lifetime: Duration = .seconds(3_600)
+    /// A user who has this many bookmarks loses the oldest when another is noted.
+    private static let mostPerUser = 64
+
+    private struct Entry {
+        let connection: String
+        let bookmark: Bookmark
+        let at: Timestamp
+    }
+
+    private let connection: RedisConnection
+    private let keys: Keyspace
+
+    package init(connection: RedisConnection, keys: Keyspace) {
+        self.connection = connection
+        self.keys = keys
+    }
+
+    /// Notes bookmarks in one round trip.
+    package func note(
+        _ entries: [(user: String, connection: String, bookmark: Bookmark)],
+        at now: Timestamp
+    ) async throws(RedisError) {
+        guard !entries.isEmpty else { return }
+        var batch = RedisBatch()
+        for (user, connection, bookmark) in entries { self.note(user, connection, bookmark, at: now, in: &batch) }
+        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+    }
+
+    private func note(
+        _ user: String,
+        _ connection: String,
+        _ bookmark: Bookmark,
+        at now: Timestamp,
+        in batch: inout RedisBatch
+    ) {
+        let key = RedisArgument.text(self.keys.bookmarks(user))
+        let left = bookmark.hasLeft ? 1 : 0
+        let text = "1 \(bookmark.client) \(bookmark.version) \(left) \(now.milliseconds)"
+        batch.append(
+            StreamScripts.noteBookmark,
+            keys: [key],
+            arguments: [
+                .text(connection), .text(text), .integer(Self.lifetime.inMicroseconds / 1_000),
+                .integer(Int64(Self.mostPerUser)),
+            ]
+        )
+    }
+
+    /// Finds from where each new connection is to be told what it missed, and notes that as its
+    /// bookmark.
+    ///
+    /// Which of the client's connections came back is not known, so each gets what the one that saw
+    /// least has missed, and takes away the bookmark of the one that saw most: when all have come
+    /// back, none is left and none missed anything.
+    ///
+    /// - Parameter alive: The connections of the user that are there now; bookmarks of others are
+    ///   of connections that ended without a word.
+    /// - Returns: a version each, in the same order; nil for a client that was not here within
+    ///   ``lifetime``.
+    package func claim(
+        _ openings: [(user: String, connection: String, client: String)],
+        at now: Timestamp,
+        alive: ([String]) async throws(RedisError) -> [Set<String>]
+    ) async throws(RedisError) -> [Int64?] {
+        guard !openings.isEmpty else { return [] }
+        var batch = RedisBatch()
+        for opening in openings { batch.append("HGETALL", .text(self.keys.bookmarks(opening.user))) }
+        var found: [[Entry]] = []
+        for reply in try await self.connection.send(batch) { found.append(try Self.entries(reply)) }
+        let known = found.indices.filter { !found[$0].isEmpty }
+        let living = known.isEmpty ? [] : try await alive(known.map { openings[$0].user })
+        guard living.count == known.count else { throw RedisError(.malformedReply, "presence was not told") }
+        var versions = [Int64?](repeating: nil, count: openings.count)
+        var changes = RedisBatch()
+        /// Bookmarks that a connection of the same batch took away.
+        var taken: Set<String> = []
+        for (index, alive) in zip(known, living) {
+            let (user, connection, client) = openings[index]
+            let key = RedisArgument.text(self.keys.bookmarks(user))
+            let valid = found[index].filter { now - $0.at < Self.lifetime && $0.connection != connection }
+            var dropped = found[index].filter { now - $0.at >= Self.lifetime }.map(\.connection)
+            let own = valid.filter { $0.bookmark.client == client }
+            let over = own.filter { entry in
+                (entry.bookmark.hasLeft || !alive.contains(entry.connection)) && !taken.contains(entry.connection)
+            }
+            // Those that are there count too: their node may have died a moment ago. Else they are
+            // nearly up to date.
+            versions[index] = own.map(\.bookmark.version).min()
+            if let last = over.max(by: { $0.bookmark.version < $1.bookmark.version }) {
+                dropped.append(last.connection)
+                taken.insert(last.connection)
+            }
+            if !dropped.isEmpty { changes.append(["HDEL", key] + dropped.map { RedisArgument.text($0) }) }
+            guard let version = versions[index] else { continue }
+            let bookmark = Bookmark(client: client, version: version, hasLeft: false)
+            self.note(user, connection, bookmark, at: now, in: &changes)
+        }
+        for reply in try await self.connection.send(changes) { _ = try reply.checked() }
+        return versions
+    }
+
+    private static func entries(_ reply: RedisReply) throws(RedisError) -> [Entry] {
+        guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
+        var entries: [Entry] = []
+        for _ in 0..<count / 2 {
+            let connection = try cursor.string() ?? ""
+            let parts = (try cursor.string() ?? "").split(separator: " ")
+            guard parts.count >= 5, parts[0] == "1", let version = Int64(parts[2]), let at = Int64(parts[4]) else {
+                continue
+            }
+            let bookmark = Bookmark(client: String(parts[1]), version: version, hasLeft: parts[3] == "1")
+            entries.append(Entry(connection: connection, bookmark: bookmark, at: Timestamp(milliseconds: at)))
+        }
+        return entries
+    }
+}

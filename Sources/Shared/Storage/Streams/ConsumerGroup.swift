@@ -1,0 +1,205 @@
+// Carillon · ConsumerGroup.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+
+/// One consumer's view of one stream.
+package struct ConsumerGroup: Sendable {
+    /// A consumer as Redis lists it.
+    package struct Consumer: Sendable, Equatable {
+        package let name: String
+        package let pending: Int
+    }
+
+    /// An entry that a consumer has taken and not acknowledged.
+    package struct Pending: Sendable, Equatable {
+        package let id: String
+        /// How often it was handed out.
+        package let deliveries: Int
+
+        package init(id: String, deliveries: Int) {
+            self.id = id
+            self.deliveries = deliveries
+        }
+    }
+
+    package let stream: String
+    package let consumer: String
+    private let connection: RedisConnection
+
+    /// - Parameter connection: one that does not block, for all but ``read(count:block:)``.
+    package init(stream: String, consumer: String, connection: RedisConnection) {
+        self.stream = stream
+        self.consumer = consumer
+        self.connection = connection
+    }
+
+    /// Makes stream and group if they are missing; a new group begins with the oldest entry.
+    package func create() async throws(RedisError) {
+        do throws(RedisError) {
+            try await self.connection.send(
+                "XGROUP", "CREATE", .text(self.stream), .text(Keyspace.group), "0", "MKSTREAM"
+            )
+        } catch  where error.serverCode == "BUSYGROUP" {}
+    }
+
+    /// Takes up to `count` new entries, waiting up to `block` for the first; makes the group again if it is gone.
+    ///
+    /// - Parameter reader: a connection that only this call uses, as it blocks.
+    package func read(
+        on reader: RedisConnection,
+        count: Int,
+        block: Duration
+    ) async throws(RedisError) -> [StreamEntry] {
+        let milliseconds = block.components.seconds * 1_000 + block.components.attoseconds / 1_000_000_000_000_000
+        do throws(RedisError) {
+            let reply = try await reader.send(
+                "XREADGROUP", "GROUP", .text(Keyspace.group), .text(self.consumer),
+                "COUNT", .integer(Int64(count)), "BLOCK", .integer(max(1, milliseconds)),
+                "STREAMS", .text(self.stream), ">",
+                timeout: block + .seconds(5)
+            )
+            guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() != nil else { return [] }
+            try cursor.skip()
+            return try StreamEntry.read(&cursor)
+        } catch  where error.serverCode == "NOGROUP" {
+            try await self.create()
+            return []
+        }
+    }
+
+    /// Takes up to `count` entries that wait, without waiting for any; makes the group if it is gone, but no stream.
+    package func takeWaiting(count: Int) async throws(RedisError) -> [StreamEntry] {
+        do throws(RedisError) {
+            let reply = try await self.connection.send(
+                "XREADGROUP", "GROUP", .text(Keyspace.group), .text(self.consumer), "COUNT", .integer(Int64(count)),
+                "STREAMS", .text(self.stream), ">"
+            )
+            guard var cursor = try reply.cursor(), try cursor.array() == 1, try cursor.array() != nil else { return [] }
+            try cursor.skip()
+            return try StreamEntry.read(&cursor)
+        } catch  where error.serverCode == "NOGROUP" {
+            do throws(RedisError) {
+                try await self.connection.send("XGROUP", "CREATE", .text(self.stream), .text(Keyspace.group), "0")
+            } catch  where error.serverCode == "BUSYGROUP" || error.message?.contains("requires the key") == true {
+                return []
+            }
+            return try await self.takeWaiting(count: count)
+        }
+    }
+
+    /// Adds the acknowledgement of entries to a batch; they are deleted with it.
+    package func acknowledge(_ ids: [String], in batch: inout RedisBatch) {
+        guard !ids.isEmpty else { return }
+        batch.append(
+            StreamScripts.acknowledge,
+            keys: [.text(self.stream)],
+            arguments: [.text(Keyspace.group)] + ids.map { .text($0) }
+        )
+    }
+
+    /// Acknowledges and deletes entries.
+    package func acknowledge(_ ids: [String]) async throws(RedisError) {
+        var batch = RedisBatch()
+        self.acknowledge(ids, in: &batch)
+        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+    }
+
+    /// All consumers of the group.
+    package func consumers() async throws(RedisError) -> [Consumer] {
+        let reply: RedisReply
+        do throws(RedisError) {
+            reply = try await self.connection.send("XINFO", "CONSUMERS", .text(self.stream), .text(Keyspace.group))
+        } catch  where error.serverCode == "NOGROUP" || error.message?.contains("no such key") == true {
+            return []
+        }
+        guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
+        var consumers: [Consumer] = []
+        for _ in 0..<count {
+            var name = ""
+            var pending = 0
+            for _ in 0..<(try cursor.array() ?? 0) / 2 {
+                switch try cursor.string() {
+                case "name": name = try cursor.string() ?? ""
+                case "pending": pending = Int(try cursor.integer())
+                default: try cursor.skip()
+                }
+            }
+            consumers.append(Consumer(name: name, pending: pending))
+        }
+        return consumers
+    }
+
+    /// What `consumer` has taken and not acknowledged, the oldest first.
+    package func pending(of consumer: String, count: Int) async throws(RedisError) -> [Pending] {
+        let reply = try await self.connection.send(
+            "XPENDING", .text(self.stream), .text(Keyspace.group), "-", "+", .integer(Int64(count)), .text(consumer)
+        )
+        guard var cursor = try reply.cursor(), let total = try cursor.array() else { return [] }
+        var pending: [Pending] = []
+        for _ in 0..<total {
+            _ = try cursor.array()
+            let id = try cursor.string() ?? ""
+            try cursor.skip()
+            try cursor.skip()
+            pending.append(Pending(id: id, deliveries: Int(try cursor.integer())))
+        }
+        return pending
+    }
+
+    /// Keeps entries that this consumer has taken and others may have taken over.
+    ///
+    /// Those that it still has count as handed out just now, so that no rival claims them.
+    ///
+    /// - Returns: the entries that this consumer has, and those that Redis has lost altogether.
+    package func keep(_ ids: [String]) async throws(RedisError) -> Set<String> {
+        guard !ids.isEmpty else { return [] }
+        let reply = try await self.connection.run(
+            StreamScripts.keepEntries,
+            keys: [.text(self.stream)],
+            arguments: [.text(Keyspace.group), .text(self.consumer)] + ids.map { .text($0) }
+        )
+        return Set(try reply.strings())
+    }
+
+    /// Takes over one entry of a consumer that is gone.
+    ///
+    /// - Parameter idle: entries that were handed out more recently stay with their consumer.
+    /// - Returns: the entry; nil if somebody else has it by now or it was deleted.
+    package func claim(_ id: String, idle: Duration) async throws(RedisError) -> StreamEntry? {
+        try await self.claim([id], idle: idle).first
+    }
+
+    /// Takes over entries of a consumer that is gone, in one step.
+    ///
+    /// - Parameter idle: entries that were handed out more recently stay with their consumer.
+    /// - Returns: the entries, without those that another consumer has by now or that were deleted.
+    package func claim(_ ids: [String], idle: Duration) async throws(RedisError) -> [StreamEntry] {
+        guard !ids.isEmpty else { return [] }
+        let reply = try await self.connection.send(
+            [
+                "XCLAIM", .text(self.stream), .text(Keyspace.group), .text(self.consumer),
+                .integer(idle.components.seconds * 1_000),
+            ] + ids.map { .text($0) }
+        )
+        guard var cursor = try reply.cursor() else { return [] }
+        return try StreamEntry.read(&cursor)
+    }
+
+    /// Removes a consumer unless it has entries pending, which would never be handed out again.
+    ///
+    /// - Returns: whether it is gone.
+    @discardableResult
+    package func remove(_ consumer: String) async throws(RedisError) -> Bool {
+        try await self.connection.run(
+            StreamScripts.removeConsumer,
+            keys: [.text(self.stream)],
+            arguments: [.text(Keyspace.group), .text(consumer)]
+        ).integer() == 1
+    }
+
+    /// How many entries the stream holds, taken ones included.
+    package func length() async throws(RedisError) -> Int {
+        Int(try await self.connection.send("XLEN", .text(self.stream)).integer())
+    }
+}

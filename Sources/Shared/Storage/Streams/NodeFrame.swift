@@ -1,0 +1,170 @@
+// Carillon · NodeFrame.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+
+/// What a node is told about one user: a change of the inbox, or an event.
+package struct NodeFrame: Sendable, Equatable {
+    package enum Kind: UInt8, Sendable {
+        /// The body is the notification's canonical JSON.
+        case notification = 1
+        /// The body is `{"ids":[…]}` or `{"all":true,"up_to_version":N}`.
+        case read = 2
+        /// The body is `{"ids":[…]}` or `{"all_read":true,"up_to_version":N}`.
+        case deleted = 3
+        /// The body is `{"name":…,"args":[…]}`.
+        case event = 4
+        /// The body as of an event; it is for all users but those that the other body names, a JSON array.
+        case eventForEveryone = 5
+    }
+
+    package var kind: Kind
+    package var user: String
+    /// The inbox version before this change; 0 for an event.
+    package var previous: Int64
+    /// The inbox version of this change; 0 for an event and for a notification that is not listed.
+    package var version: Int64
+    /// The unread count after this change.
+    package var unread: Int32
+    /// The lane of what waits for this frame's proof, so that the proof can end the wait; nil where nothing waits.
+    package var awaitingLane: Lane?
+    /// The notification's id; zero for the other kinds.
+    package var id: NotificationID
+    package var body: [UInt8]
+    /// The notification in camelCase, if the user's connections need it; empty otherwise.
+    package var camelCaseBody: [UInt8]
+
+    package init(
+        kind: Kind,
+        user: String,
+        previous: Int64 = 0,
+        version: Int64 = 0,
+        unread: Int32 = 0,
+        awaitingLane: Lane? = nil,
+        id: NotificationID = NotificationID(high: 0, low: 0),
+        body: [UInt8],
+        camelCaseBody: [UInt8] = []
+    ) {
+        self.kind = kind
+        self.user = user
+        self.previous = previous
+        self.version = version
+        self.unread = unread
+        self.awaitingLane = awaitingLane
+        self.id = id
+        self.body = body
+        self.camelCaseBody = camelCaseBody
+    }
+}
+
+/// Frames as they travel in one pub/sub message: a format number, then the frames, integers big-endian.
+package struct NodeFrameBatch: Sendable {
+    private static let format: UInt8 = 2
+    /// A message is closed when it is larger than this, so that no node swallows megabytes at once.
+    package static let softLimit = 256 * 1024
+
+    package private(set) var bytes: [UInt8] = [Self.format]
+    package private(set) var count = 0
+
+    package init() {}
+
+    package var isFull: Bool { self.bytes.count >= Self.softLimit }
+
+    package mutating func append(_ frame: NodeFrame) {
+        self.count += 1
+        self.bytes.append(frame.kind.rawValue)
+        self.bytes.append(Self.code(frame.awaitingLane))
+        self.append(frame.previous)
+        self.append(frame.version)
+        self.append(frame.unread)
+        self.append(frame.id.high)
+        self.append(frame.id.low)
+        self.append(UInt16(clamping: frame.user.utf8.count))
+        self.bytes.append(contentsOf: frame.user.utf8)
+        for body in [frame.body, frame.camelCaseBody] {
+            self.append(UInt32(clamping: body.count))
+            self.bytes.append(contentsOf: body)
+        }
+    }
+
+    private static func code(_ lane: Lane?) -> UInt8 {
+        switch lane {
+        case nil: 0
+        case .critical: 1
+        case .normal: 2
+        case .bulk: 3
+        }
+    }
+
+    private static func lane(code: UInt8) -> Lane? {
+        switch code {
+        case 1: .critical
+        case 2: .normal
+        case 3: .bulk
+        default: nil
+        }
+    }
+
+    private mutating func append(_ value: some FixedWidthInteger) {
+        withUnsafeBytes(of: value.bigEndian) { self.bytes.append(contentsOf: $0) }
+    }
+
+    /// Reads a message; nil if it is of a format or kind that this program does not know.
+    package static func decode(_ bytes: ArraySlice<UInt8>) -> [NodeFrame]? {
+        var reader = FrameReader(bytes)
+        guard reader.integer(UInt8.self) == Self.format else { return nil }
+        var frames: [NodeFrame] = []
+        while !reader.isAtEnd {
+            guard
+                let kind = reader.integer(UInt8.self).flatMap({ NodeFrame.Kind(rawValue: $0) }),
+                let lane = reader.integer(UInt8.self),
+                let previous = reader.integer(Int64.self),
+                let version = reader.integer(Int64.self),
+                let unread = reader.integer(Int32.self),
+                let high = reader.integer(UInt64.self),
+                let low = reader.integer(UInt64.self),
+                let userLength = reader.integer(UInt16.self),
+                let user = reader.slice(Int(userLength)),
+                let bodyLength = reader.integer(UInt32.self),
+                let body = reader.slice(Int(bodyLength)),
+                let camelCaseLength = reader.integer(UInt32.self),
+                let camelCaseBody = reader.slice(Int(camelCaseLength))
+            else { return nil }
+            frames.append(
+                NodeFrame(
+                    kind: kind,
+                    user: String(decoding: user, as: UTF8.self),
+                    previous: previous,
+                    version: version,
+                    unread: unread,
+                    awaitingLane: Self.lane(code: lane),
+                    id: NotificationID(high: high, low: low),
+                    body: Array(body),
+                    camelCaseBody: Array(camelCaseBody)
+                )
+            )
+        }
+        return frames
+    }
+}
+
+/// Reads big-endian integers and slices, with bounds checked.
+private struct FrameReader {
+    private var rest: ArraySlice<UInt8>
+
+    init(_ bytes: ArraySlice<UInt8>) {
+        self.rest = bytes
+    }
+
+    var isAtEnd: Bool { self.rest.isEmpty }
+
+    mutating func slice(_ count: Int) -> ArraySlice<UInt8>? {
+        guard self.rest.count >= count else { return nil }
+        defer { self.rest = self.rest.dropFirst(count) }
+        return self.rest.prefix(count)
+    }
+
+    mutating func integer<Value: FixedWidthInteger>(_ type: Value.Type) -> Value? {
+        self.slice(MemoryLayout<Value>.size)?.reduce(into: Value(0)) { $0 = ($0 << 8) | Value(truncatingIfNeeded: $1) }
+    }
+}

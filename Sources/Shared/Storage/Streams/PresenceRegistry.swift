@@ -1,0 +1,177 @@
+// Carillon · PresenceRegistry.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Synchronization
+
+/// Who holds a socket on which node.
+///
+/// A user's hash has a field a connection: `1 <node> <dialect> <state> <since in ms>`, then since when it has been in its
+/// state, if that ever changed. Its fields count only while their node's lease is held, so nothing has to be refreshed per
+/// user.
+package final class PresenceRegistry: Sendable {
+    private static let livenessAge: Duration = .seconds(1)
+
+    private let connection: RedisConnection
+    private let keys: Keyspace
+    // When a node's lease was seen to be held. Bounded by the number of nodes; stale ones are
+    // dropped.
+    private let heldAt = Mutex<[String: ContinuousClock.Instant]>([:])
+
+    package init(connection: RedisConnection, keys: Keyspace) {
+        self.connection = connection
+        self.keys = keys
+    }
+
+    /// Registers connections in one round trip.
+    package func register(_ entries: [(user: String, connection: ConnectionPresence)]) async throws(RedisError) {
+        var batch = RedisBatch()
+        for (user, connection) in entries {
+            batch.append(
+                "HSET", .text(self.keys.presence(user)), .text(connection.connection), .text(Self.text(connection))
+            )
+        }
+        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+    }
+
+    /// Changes how connections are present from a moment on, in one round trip; those that have left meanwhile stay away.
+    package func setStates(
+        _ entries: [(user: String, connection: String, state: ConnectionPresence.State)],
+        at moment: Timestamp
+    ) async throws(RedisError) {
+        var batch = RedisBatch()
+        for (user, connection, state) in entries {
+            batch.append(
+                StreamScripts.setPresenceState,
+                keys: [.text(self.keys.presence(user))],
+                arguments: [.text(connection), .text(state.rawValue), .integer(moment.milliseconds)]
+            )
+        }
+        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+    }
+
+    /// Removes connections in one round trip.
+    package func remove(_ entries: [(user: String, connection: String)]) async throws(RedisError) {
+        var batch = RedisBatch()
+        for (user, connection) in entries {
+            batch.append("HDEL", .text(self.keys.presence(user)), .text(connection))
+        }
+        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+    }
+
+    /// The presence of each user, in the order of `users`; connections of void nodes are removed on the way.
+    package func lookUp(_ users: [String]) async throws(RedisError) -> [Presence] {
+        var batch = RedisBatch()
+        for user in users { batch.append("HGETALL", .text(self.keys.presence(user))) }
+        var found: [[ConnectionPresence]] = []
+        found.reserveCapacity(users.count)
+        var nodes: Set<String> = []
+        for reply in try await self.connection.send(batch) {
+            let connections = try Self.connections(reply)
+            for connection in connections { nodes.insert(connection.node) }
+            found.append(connections)
+        }
+        let held = try await self.held(nodes)
+        var void: [(user: String, connection: ConnectionPresence)] = []
+        let presences = zip(users, found).map { user, connections in
+            let live = connections.filter { held.contains($0.node) }
+            if live.count < connections.count {
+                for connection in connections where !held.contains(connection.node) {
+                    void.append((user, connection))
+                }
+            }
+            return live.isEmpty ? Presence.offline : .online(live)
+        }
+        if !void.isEmpty { try await self.forget(void) }
+        return presences
+    }
+
+    /// Removes connections of void nodes, unless they were registered again since they were read: a node that was out of
+    /// reach comes back and registers the sockets that stayed open.
+    package func forget(_ entries: [(user: String, connection: ConnectionPresence)]) async throws(RedisError) {
+        var batch = RedisBatch()
+        for (user, connection) in entries {
+            batch.append(
+                StreamScripts.forgetPresence,
+                keys: [.text(self.keys.presence(user))],
+                arguments: [.text(connection.connection), .text(Self.text(connection))]
+            )
+        }
+        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+    }
+
+    /// Asks again about a node that seems to be gone.
+    package func doubt(node: String) {
+        self.heldAt.withLock { $0[node] = nil }
+    }
+
+    /// Those of `nodes` whose lease is held, to within a second.
+    ///
+    /// Only a held lease is remembered. A node may come back at any moment and register its
+    /// sockets; an answer from before that must not judge them.
+    private func held(_ nodes: Set<String>) async throws(RedisError) -> Set<String> {
+        let now = ContinuousClock.now
+        let known = self.heldAt.withLock { heldAt in
+            nodes.filter { node in heldAt[node].map { now - $0 < Self.livenessAge } ?? false }
+        }
+        let unknown = nodes.subtracting(known).sorted()
+        guard !unknown.isEmpty else { return known }
+        var held = known
+        var batch = RedisBatch()
+        for node in unknown { batch.append("EXISTS", .text(self.keys.nodeLease(node))) }
+        for (node, reply) in zip(unknown, try await self.connection.send(batch)) where try reply.integer() == 1 {
+            held.insert(node)
+        }
+        let found = held.subtracting(known)
+        self.heldAt.withLock { heldAt in
+            if heldAt.count > 4_096 { heldAt = heldAt.filter { now - $0.value < Self.livenessAge } }
+            for node in found { heldAt[node] = now }
+        }
+        return held
+    }
+
+    /// Which of these connections are registered, in their order and in one round trip.
+    package func areRegistered(
+        _ entries: [(user: String, connection: String)]
+    ) async throws(RedisError) -> [Bool] {
+        var batch = RedisBatch()
+        for (user, connection) in entries {
+            batch.append("HEXISTS", .text(self.keys.presence(user)), .text(connection))
+        }
+        var areThere: [Bool] = []
+        for reply in try await self.connection.send(batch) { areThere.append(try reply.integer() == 1) }
+        return areThere
+    }
+
+    private static func text(_ connection: ConnectionPresence) -> String {
+        let since = connection.since.milliseconds
+        let text = "1 \(connection.node) \(connection.dialect.rawValue) \(connection.state.rawValue) \(since)"
+        return connection.stateSince.map { "\(text) \($0.milliseconds)" } ?? text
+    }
+
+    private static func connections(_ reply: RedisReply) throws(RedisError) -> [ConnectionPresence] {
+        guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
+        var connections: [ConnectionPresence] = []
+        for _ in 0..<count / 2 {
+            let identifier = try cursor.string() ?? ""
+            // By bytes: to find where characters end takes longer than all the rest.
+            let parts = (try cursor.string() ?? "").utf8.split(separator: UInt8(ascii: " ")).map { Substring($0) }
+            // What a newer gateway wrote in another form is passed over, not removed.
+            guard parts.count >= 5, parts[0] == "1", let dialect = Dialect(rawValue: String(parts[2])),
+                let state = ConnectionPresence.State(rawValue: String(parts[3])), let since = Int64(parts[4])
+            else { continue }
+            connections.append(
+                ConnectionPresence(
+                    connection: identifier,
+                    node: String(parts[1]),
+                    dialect: dialect,
+                    state: state,
+                    since: Timestamp(milliseconds: since),
+                    stateSince: parts.count > 5 ? Int64(parts[5]).map { Timestamp(milliseconds: $0) } : nil
+                )
+            )
+        }
+        return connections
+    }
+}

@@ -1,0 +1,225 @@
+// Carillon · StreamSurvey.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// What operators ask of Redis: how much waits where, and who works.
+package struct StreamSurvey: Sendable {
+    /// How a stream stands.
+    package struct Stream: Sendable, Equatable {
+        package let name: String
+        package let lane: Lane
+        /// Whose deliveries it holds; nil for a stream of jobs.
+        package let provider: Provider?
+        /// Entries in it, those being worked on included.
+        package var length = 0
+        /// Entries that were taken and not acknowledged.
+        package var pending = 0
+        /// Entries that nobody has taken yet; nil if Redis cannot tell.
+        package var lag: Int?
+        /// Who has taken entries, or took them.
+        package var consumers = 0
+        /// When the oldest entry was appended, be it taken or not: those that are done are deleted.
+        package var oldest: Timestamp?
+        /// When the oldest entry that is being worked on was appended.
+        package var oldestPending: Timestamp?
+        /// What waits for its next try, or was held back before its first.
+        package var retries = 0
+        /// When the first of them is due.
+        package var nextRetry: Timestamp?
+        /// Since when the oldest of all has been waiting: entries, and what waits for its next try
+        /// or was held back.
+        ///
+        /// Where more than ``SetAside/sample`` are set aside it is found among those that are due
+        /// first and last.
+        package var waitingSince: Timestamp?
+
+        init(name: String, lane: Lane, provider: Provider?) {
+            self.name = name
+            self.lane = lane
+            self.provider = provider
+        }
+    }
+
+    /// Work that is in none of the streams of jobs and deliveries.
+    package struct Aside: Sendable, Equatable {
+        /// Entries of the dead letters' stream, which is bounded.
+        package var dead = 0
+        /// Notifications that wait for a socket's proof.
+        package var unconfirmed = 0
+        /// Jobs that were moved out of the others' way, of all organisations.
+        package var overflow = 0
+    }
+
+    /// A dispatcher that takes jobs, or took them.
+    package struct Worker: Sendable, Equatable {
+        package let name: String
+        package let isAlive: Bool
+        /// Jobs that it took and has not acknowledged.
+        package let pending: Int
+    }
+
+    /// A gateway that hears what is published for its users.
+    package struct Node: Sendable, Equatable {
+        package let id: String
+        package let isAlive: Bool
+        /// Sockets and streams that it held when it renewed its lease; nil if it did not say.
+        package let connections: Int?
+    }
+
+    private let connection: RedisConnection
+    private let keys: Keyspace
+    private let roster: ProviderRoster
+    private let held: HeldSets
+
+    package init(connection: RedisConnection, keys: Keyspace) {
+        self.connection = connection
+        self.keys = keys
+        self.held = HeldSets(connection: connection, keys: keys)
+        self.roster = ProviderRoster(connection: connection, keys: keys)
+    }
+
+    /// What Redis's own clock shows, by which entries are dated.
+    package func time() async throws(RedisError) -> Timestamp {
+        let parts = try await self.connection.send("TIME").strings().compactMap { Int64($0) }
+        guard parts.count == 2 else { throw RedisError(.unexpectedReply, "expected a time") }
+        return Timestamp(microseconds: parts[0] * 1_000_000 + parts[1])
+    }
+
+    /// The providers that there are.
+    package func providers() async throws(RedisError) -> [Provider] {
+        try await self.roster.all()
+    }
+
+    /// The streams of jobs and of each provider's deliveries, the most urgent lane first.
+    package func streams() async throws(RedisError) -> [Stream] {
+        try await self.streams(of: try await self.providers())
+    }
+
+    /// The streams of jobs and of these providers' deliveries, the most urgent lane first.
+    package func streams(of providers: [Provider]) async throws(RedisError) -> [Stream] {
+        var streams: [Stream] = []
+        for lane in Lane.allCases {
+            streams.append(try await self.read(Stream(name: self.keys.jobs(lane), lane: lane, provider: nil)))
+        }
+        for provider in providers {
+            for lane in Lane.allCases {
+                let name = self.keys.deliveries(provider, lane)
+                streams.append(try await self.read(Stream(name: name, lane: lane, provider: provider)))
+            }
+        }
+        return streams
+    }
+
+    /// What waits elsewhere.
+    package func aside() async throws(RedisError) -> Aside {
+        var aside = Aside()
+        aside.dead = Int(try await self.connection.send("XLEN", .text(self.keys.dead)).integer())
+        for shard in 0..<Keyspace.unconfirmedShards {
+            let count = try await self.connection.send("ZCARD", .text(self.keys.unconfirmed(shard: shard)))
+            aside.unconfirmed += Int(try count.integer())
+        }
+        for org in try await self.connection.send("SMEMBERS", .text(self.keys.overflows)).strings() {
+            aside.overflow += Int(try await self.connection.send("XLEN", .text(self.keys.overflow(org))).integer())
+        }
+        return aside
+    }
+
+    /// Fills in how a stream stands, in one round trip; more where some of it is being worked on, and for what is held back.
+    private func read(_ stream: Stream) async throws(RedisError) -> Stream {
+        var stream = stream
+        let name = RedisArgument.text(stream.name)
+        var batch = RedisBatch()
+        batch.append("XLEN", name)
+        batch.append("XINFO", "GROUPS", name)
+        batch.append("XRANGE", name, "-", "+", "COUNT", "1")
+        if let provider = stream.provider {
+            let retries = RedisArgument.text(self.keys.retries(provider, stream.lane))
+            SetAside.ask(retries, in: &batch)
+        }
+        let replies = try await self.connection.send(batch)
+        guard replies.count == batch.count else { throw RedisError(.unexpectedReply, "expected a reply a command") }
+        stream.length = Int(try replies[0].integer())
+        do throws(RedisError) {
+            guard var cursor = try replies[1].cursor(), let groups = try cursor.array() else { return stream }
+            for _ in 0..<groups { try Self.read(&cursor, into: &stream) }
+        } catch  where error.message?.contains("no such key") == true {}
+        let first = try Self.first(replies[2])
+        stream.oldest = first?.appendedAt
+        let work = try? first?[DeliveryWork.field].map { (text) throws(DeliveryWork.Fault) in try DeliveryWork(text) }
+        stream.waitingSince = work?.since ?? stream.oldest
+        if let provider = stream.provider {
+            var aside = try SetAside(replies[3...])
+            aside.add(try await self.held.waiting(provider: provider, lane: stream.lane))
+            stream.retries = aside.count
+            stream.nextRetry = aside.firstDue
+            stream.waitingSince = [stream.waitingSince, aside.since].compactMap(\.self).min()
+        }
+        if stream.pending > 0 { stream.oldestPending = try await self.oldest(stream.name) }
+        return stream
+    }
+
+    /// The first entry of a range.
+    private static func first(_ reply: RedisReply) throws(RedisError) -> StreamEntry? {
+        guard var cursor = try reply.cursor() else { return nil }
+        return try StreamEntry.read(&cursor).first
+    }
+
+    /// Reads a group; another one than ours is passed over.
+    private static func read(_ cursor: inout RedisCursor, into stream: inout Stream) throws(RedisError) {
+        var name = ""
+        var pending = 0
+        var consumers = 0
+        var lag: Int?
+        for _ in 0..<(try cursor.array() ?? 0) / 2 {
+            switch try cursor.string() {
+            case "name": name = try cursor.string() ?? ""
+            case "pending": pending = Int(try cursor.integer())
+            case "consumers": consumers = Int(try cursor.integer())
+            case "lag": lag = try cursor.string().flatMap { Int($0) }
+            default: try cursor.skip()
+            }
+        }
+        guard name == Keyspace.group else { return }
+        stream.pending = pending
+        stream.consumers = consumers
+        stream.lag = lag
+    }
+
+    private func oldest(_ name: String) async throws(RedisError) -> Timestamp? {
+        let reply = try await self.connection.send("XPENDING", .text(name), .text(Keyspace.group))
+        guard var cursor = try reply.cursor(), try cursor.array() == 4 else { return nil }
+        try cursor.skip()
+        return try cursor.string().flatMap { StreamEntry.moment(ofID: $0) }
+    }
+
+    /// The dispatchers that the jobs streams know.
+    package func dispatchers() async throws(RedisError) -> [Worker] {
+        var pending: [String: Int] = [:]
+        for lane in Lane.allCases {
+            let group = ConsumerGroup(stream: self.keys.jobs(lane), consumer: "", connection: self.connection)
+            for consumer in try await group.consumers() { pending[consumer.name, default: 0] += consumer.pending }
+        }
+        var workers: [Worker] = []
+        for (name, count) in pending.sorted(by: { $0.key < $1.key }) {
+            let isAlive = try await Lease.isHeld(self.keys.dispatcherLease(name), connection: self.connection)
+            workers.append(Worker(name: name, isAlive: isAlive, pending: count))
+        }
+        return workers
+    }
+
+    /// The gateways that listen to their channels.
+    package func nodes() async throws(RedisError) -> [Node] {
+        let prefix = String(self.keys.nodeChannel("").dropLast())
+        let channels = try await self.connection.send("PUBSUB", "CHANNELS", .text(prefix + "*")).strings()
+        var nodes: [Node] = []
+        for channel in channels.sorted() {
+            let id = String(channel.dropFirst(prefix.count).dropLast())
+            let lease = try await self.connection.send("GET", .text(self.keys.nodeLease(id))).string()
+            let connections = lease?.split(separator: " ").dropFirst().first.flatMap { Int($0) }
+            nodes.append(Node(id: id, isAlive: lease != nil, connections: connections))
+        }
+        return nodes
+    }
+}

@@ -1,0 +1,81 @@
+// Carillon · TestSends.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+
+/// Messages to one device that somebody waits for: a list of requests that any dispatcher takes, and a key for each answer.
+package struct TestSends: Sendable {
+    /// What whoever asked learns.
+    package enum Answer: Sendable, Equatable {
+        case answered([UInt8])
+        /// A dispatcher has the request, and has said nothing yet.
+        case unanswered
+        /// No dispatcher has the request.
+        case untaken
+    }
+
+    /// Requests that wait at most; more are refused.
+    private static let capacity = 100
+    private static let lifetime: Int64 = 60
+    private static let interval: Duration = .milliseconds(100)
+
+    private let connection: RedisConnection
+    private let keys: Keyspace
+    private let patience: Duration
+
+    /// - Parameter patience: how long an answer is waited for; longer than a dispatcher waits for a provider's.
+    package init(connection: RedisConnection, keys: Keyspace, patience: Duration = .seconds(40)) {
+        self.connection = connection
+        self.keys = keys
+        self.patience = patience
+    }
+
+    /// Asks for a send.
+    ///
+    /// - Returns: false if too many wait.
+    package func ask(_ request: [UInt8]) async throws(RedisError) -> Bool {
+        guard try await self.connection.send("LLEN", .text(self.keys.testSends)).integer() < Self.capacity else {
+            return false
+        }
+        var batch = RedisBatch()
+        batch.append("LPUSH", .text(self.keys.testSends), .bytes(request))
+        // What nobody takes within a minute has nobody who waits for it.
+        batch.append("EXPIRE", .text(self.keys.testSends), .integer(Self.lifetime))
+        for reply in try await self.connection.send(batch) { _ = try reply.checked() }
+        return true
+    }
+
+    /// Takes a request, waiting for one on a connection of its own.
+    package func take(on reader: RedisConnection) async throws(RedisError) -> [UInt8]? {
+        let reply = try await reader.send("BRPOP", .text(self.keys.testSends), "4")
+        guard var cursor = try reply.cursor(), try cursor.array() == 2 else { return nil }
+        try cursor.skip()
+        return try cursor.string().map { Array($0.utf8) }
+    }
+
+    /// Says that a request was taken.
+    package func noteTaken(_ id: String) async throws(RedisError) {
+        _ = try await self.connection.send(
+            "SET", .text(self.keys.testTaken(id)), "1", "EX", .integer(Self.lifetime)
+        ).checked()
+    }
+
+    package func answer(_ id: String, _ text: [UInt8]) async throws(RedisError) {
+        _ = try await self.connection.send(
+            "SET", .text(self.keys.testAnswer(id)), .bytes(text), "EX", .integer(Self.lifetime)
+        ).checked()
+    }
+
+    /// Waits for the answer to a request, longer than a provider may take.
+    package func waitForAnswer(_ id: String) async throws -> Answer {
+        let deadline = ContinuousClock.now + self.patience
+        while ContinuousClock.now < deadline {
+            let reply = try await self.connection.send("GETDEL", .text(self.keys.testAnswer(id)))
+            if let text = try reply.string() { return .answered(Array(text.utf8)) }
+            // The answer is a key that nobody announces.
+            try await Task.sleep(for: Self.interval)
+        }
+        let taken = try await self.connection.send("GET", .text(self.keys.testTaken(id)))
+        return try taken.string() == nil ? .untaken : .unanswered
+    }
+}

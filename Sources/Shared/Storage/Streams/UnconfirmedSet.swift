@@ -1,0 +1,93 @@
+// Carillon · UnconfirmedSet.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+
+/// A push-class notification that was handed to sockets and whose proof is awaited.
+///
+/// Its text is the member of the sorted set: `1 <notification> <lane> <user>`, where 1 is the format's number.
+package struct UnconfirmedNotification: Sendable, Hashable {
+    package let id: NotificationID
+    package let user: String
+    package let lane: Lane
+
+    package init(id: NotificationID, user: String, lane: Lane) {
+        self.id = id
+        self.user = user
+        self.lane = lane
+    }
+
+    var text: String { "1 \(self.id) \(self.lane.rawValue) \(self.user)" }
+
+    init?(_ text: String) {
+        let parts = text.split(separator: " ", maxSplits: 3, omittingEmptySubsequences: false)
+        guard parts.count == 4, parts[0] == "1", let id = NotificationID(parts[1]),
+            let lane = Lane(rawValue: String(parts[2]))
+        else { return nil }
+        self.init(id: id, user: String(parts[3]), lane: lane)
+    }
+}
+
+/// The deadlines of what waits for its proof, in Redis, so that they outlive any process.
+package struct UnconfirmedSet: Sendable {
+    /// Among how many that are due what is critical comes first.
+    private static let lookAhead: Int64 = 2_048
+
+    private let connection: RedisConnection
+    private let keys: Keyspace
+
+    package init(connection: RedisConnection, keys: Keyspace) {
+        self.connection = connection
+        self.keys = keys
+    }
+
+    private func key(_ user: String) -> RedisArgument {
+        .text(self.keys.unconfirmed(shard: self.keys.unconfirmedShard(user: user)))
+    }
+
+    /// Adds the setting of a deadline to a batch.
+    package func add(_ notification: UnconfirmedNotification, deadline: Timestamp, in batch: inout RedisBatch) {
+        batch.append(
+            "ZADD", self.key(notification.user), .integer(deadline.milliseconds), .text(notification.text)
+        )
+    }
+
+    /// Adds the removal to a batch.
+    package func remove(_ notification: UnconfirmedNotification, in batch: inout RedisBatch) {
+        batch.append("ZREM", self.key(notification.user), .text(notification.text))
+    }
+
+    /// Ends the wait for these.
+    ///
+    /// - Returns: how many were waited for.
+    @discardableResult
+    package func remove(_ notifications: [UnconfirmedNotification]) async throws(RedisError) -> Int {
+        var batch = RedisBatch()
+        for notification in notifications { self.remove(notification, in: &batch) }
+        guard !batch.isEmpty else { return 0 }
+        var count = 0
+        for reply in try await self.connection.send(batch) { count += Int(try reply.integer()) }
+        return count
+    }
+
+    /// Claims up to `limit` of one shard that are due; they come up again `hold` later unless they are removed.
+    ///
+    /// Where more are due, what is critical comes first and has up to seven eighths, and then the oldest.
+    package func claimDue(
+        shard: Int,
+        now: Timestamp,
+        hold: Duration,
+        limit: Int
+    ) async throws(RedisError) -> [UnconfirmedNotification] {
+        let reply = try await self.connection.run(
+            StreamScripts.claimUnconfirmed,
+            keys: [.text(self.keys.unconfirmed(shard: shard))],
+            arguments: [
+                .integer(now.milliseconds), .integer((now + hold).milliseconds), .integer(Int64(limit)),
+                .integer(Self.lookAhead),
+            ]
+        )
+        return try reply.strings().compactMap { UnconfirmedNotification($0) }
+    }
+}

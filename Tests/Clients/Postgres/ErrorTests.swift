@@ -1,0 +1,99 @@
+// Carillon · ErrorTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Support
+import Testing
+
+@Suite(.timeLimit(.minutes(10)))
+struct ErrorTests {
+    private static let schema = """
+        CREATE TABLE people (
+            id int8 CONSTRAINT people_pk PRIMARY KEY,
+            name text NOT NULL CONSTRAINT people_name_short CHECK (length(name) < 10));
+        CREATE TABLE friends (person int8 CONSTRAINT friends_person REFERENCES people);
+        """
+
+    private static let insert = "INSERT INTO people VALUES ($1, $2)"
+
+    @Test
+    func violationNamesConstraintAndTableButNoValue() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            let pool = database.pool
+            try await pool.withScriptConnection { try $0.execute(Self.schema) }
+            try await pool.query(Self.insert, .int8(424_242), .text("Ada"))
+
+            let unique = try #require(await pool.failure(of: Self.insert, .int8(424_242), .text("Bob")))
+            #expect(unique.code == .server)
+            #expect(unique.sqlState == "23505")
+            #expect(unique.constraint == "people_pk")
+            #expect(unique.table == "people")
+            #expect(unique.isRefusal)
+            #expect(!unique.description.contains("424242"))
+            #expect(!unique.description.contains(".swift") && unique.debugDescription.contains(".swift:"))
+
+            let check = try #require(await pool.failure(of: Self.insert, .int8(2), .text("secret-and-long")))
+            #expect(check.sqlState == "23514")
+            #expect(check.constraint == "people_name_short")
+            #expect(!check.description.contains("secret"))
+
+            let missing = try #require(await pool.failure(of: Self.insert, .int8(3), .null(.text)))
+            #expect(missing.sqlState == "23502")
+            #expect(missing.column == "name")
+
+            let reference = await pool.failure(of: "INSERT INTO friends VALUES ($1)", .int8(9_999))
+            #expect(reference?.sqlState == "23503")
+            #expect(reference?.constraint == "friends_person")
+        }
+    }
+
+    @Test(
+        arguments: [
+            ("SELEC 1", "42601"),
+            ("SELECT * FROM secret_table_name", "42P01"),
+            ("SELECT 'secret-text'::int8", "22P02"),
+            ("SELECT 1 / 0", "22012"),
+        ])
+    func faultyStatementIsARefusal(_ sql: String, _ state: String) async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            let error = try #require(await database.pool.failure(of: sql))
+            #expect(error.sqlState == state)
+            #expect(error.isRefusal)
+            #expect(!error.description.contains("secret"))
+            // The connection is as good as before.
+            #expect(try await database.pool.number("SELECT 1::int8") == 1)
+        }
+    }
+
+    @Test
+    func valueThatTheServerCannotStoreIsARefusal() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            for (sql, value) in [
+                ("SELECT $1::text", PostgresValue.text("a\u{0}b")),
+                ("SELECT $1::jsonb", .jsonb(Array(#"{"a":"\u0000"}"#.utf8))),
+                ("SELECT $1::jsonb", .jsonb(Array("{".utf8))),
+            ] {
+                let error = await database.pool.failure(of: sql, value)
+                #expect(error?.isRefusal == true, "\(sql)")
+            }
+        }
+    }
+
+    @Test
+    func statementIsPreparedAgainWhenItsTableHasChanged() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            let pool = database.pool
+            try await pool.query("CREATE TABLE shapes (n int8)")
+            try await pool.query("INSERT INTO shapes VALUES (1)")
+            #expect(try await pool.query("SELECT * FROM shapes")[0].int8(0) == 1)
+            try await pool.withScriptConnection {
+                try $0.execute("ALTER TABLE shapes ADD COLUMN more text DEFAULT 'x'")
+            }
+            try await eventually("the new column is read") {
+                // The first call meets the old plan, and is told so.
+                let row = try? await pool.query("SELECT * FROM shapes").first
+                return try row?.text(1) == "x"
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+// Carillon · ListenerTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Support
+import Synchronization
+import Testing
+
+@testable import Clients
+
+
+@Suite(.timeLimit(.minutes(10)))
+struct ListenerTests {
+    /// What a listener has heard, in words.
+    private final class Heard: Sendable {
+        private let words = Mutex<[String]>([])
+
+        var all: [String] { self.words.withLock { $0 } }
+
+        func note(_ event: PostgresListener.Event) {
+            let word =
+                switch event {
+                case .listening: "listening"
+                case .lost: "lost"
+                case .notification(let channel, let payload): "\(channel)=\(payload)"
+                }
+            self.words.withLock { $0.append(word) }
+        }
+    }
+
+    private static func with(
+        _ body: (_ pool: PostgresPool, _ heard: Heard) async throws -> Void
+    ) async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            let heard = Heard()
+            let listener = try PostgresListener(
+                database.configuration(applicationName: "listener"), channels: ["news", "more"], logger: TestLog.logger
+            ) { heard.note($0) }
+            defer { listener.close() }
+            try await eventually("it listens") { heard.all == ["listening"] }
+            try await body(database.pool, heard)
+        }
+    }
+
+    @Test
+    func aThreadThatCannotBeStartedIsTriedAgain() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            let heard = Heard()
+            let starts = Mutex(0)
+            let thread = try #require(PollingThread())
+            let state = ListenerState(
+                database.configuration(applicationName: "patient"), channels: ["news"], thread: thread,
+                logger: TestLog.logger,
+                startThread: { name, body in
+                    let number = starts.withLock { starts in
+                        starts += 1
+                        return starts
+                    }
+                    return number > 2 && DetachedThread.run(name: name, body)
+                },
+                handle: { heard.note($0) }
+            )
+            try #require(thread.start(name: "pg-listen", owner: state))
+            defer { thread.run { state.close() } }
+            try await eventually("it listens") { heard.all == ["listening"] }
+            #expect(starts.withLock { $0 } == 3)
+        }
+    }
+
+    @Test
+    func notificationsOfItsChannelsArriveInOrder() async throws {
+        try await Self.with { pool, heard in
+            for number in 0..<20 as Range<Int64> {
+                let channel = number.isMultiple(of: 2) ? "news" : "more"
+                try await pool.query("SELECT pg_notify($1, $2)", .text(channel), .text("\(number)"))
+            }
+            try await pool.query("SELECT pg_notify('other', 'not ours')")
+            try await pool.query("SELECT pg_notify('news', '')")
+            try await eventually("all notifications arrive") { heard.all.count == 22 }
+            let expected = (0..<20).map { "\($0.isMultiple(of: 2) ? "news" : "more")=\($0)" }
+            #expect(heard.all == ["listening"] + expected + ["news="])
+        }
+    }
+
+    @Test
+    func notificationOfATransactionArrivesOnlyIfItIsCommitted() async throws {
+        try await Self.with { pool, heard in
+            let notify = "SELECT pg_notify('news', $1)"
+            let refused = [PostgresStatement(notify, [.text("rolled back")]), PostgresStatement("SELECT 1 / 0")]
+            #expect(await pool.failure(of: refused) != nil)
+            try await pool.query(notify, .text("committed"))
+            try await eventually("the committed one arrives") { heard.all.count > 1 }
+            #expect(heard.all == ["listening", "news=committed"])
+        }
+    }
+
+    @Test
+    func listenerThatIsDroppedEndsItsSessionAndItsThread() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            weak var held: Heard?
+            do {
+                let heard = Heard()
+                held = heard
+                let listener = try PostgresListener(
+                    database.configuration(applicationName: "dropped"), channels: ["news"], logger: TestLog.logger
+                ) { heard.note($0) }
+                try await eventually("it listens") { heard.all == ["listening"] }
+                withExtendedLifetime(listener) {}
+            }
+            let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dropped'"
+            try await eventually("the session has ended") { try await database.pool.number(sessions) == 0 }
+            // The thread holds what its listener tells.
+            try await eventually("the thread has ended") { held == nil }
+        }
+    }
+
+    @Test
+    func lossIsToldAndTheChannelsAreListenedToAgain() async throws {
+        try await Self.with { pool, heard in
+            let terminated = try await pool.number(
+                """
+                SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                WHERE datname = current_database() AND application_name = 'listener'
+                """)
+            #expect(terminated == 1)
+            try await eventually("it listens again") { heard.all == ["listening", "lost", "listening"] }
+            try await pool.query("SELECT pg_notify('more', 'hello')")
+            try await eventually("a notification arrives") { heard.all.last == "more=hello" }
+        }
+    }
+}

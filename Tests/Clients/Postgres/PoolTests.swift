@@ -1,0 +1,129 @@
+// Carillon · PoolTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Support
+import Testing
+
+@Suite(.timeLimit(.minutes(10)))
+struct PoolTests {
+    /// Runs `body` while a transaction holds the only connection, which is given back by opening the gate.
+    private static func withConnectionHeld(
+        _ configure: (inout PostgresConfiguration) -> Void = { _ in },
+        _ body: (PostgresPool, _ release: Gate) async throws -> Void
+    ) async throws {
+        try await TestDatabase.with(isMigrated: false) {
+            $0.connections = 1
+            configure(&$0)
+        } _: { database in
+            let pool = database.pool
+            let isHeld = Gate()
+            let release = Gate()
+            async let held: Void = pool.transaction { _ in
+                await isHeld.open()
+                await release.wait()
+            }
+            await isHeld.wait()
+            do {
+                try await body(pool, release)
+            } catch {
+                await release.open()
+                throw error
+            }
+            await release.open()
+            try await held
+        }
+    }
+
+    @Test
+    func concurrentCallsEachGetTheirOwnRows() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            let pool = database.pool
+            let correct = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for number in 0..<1_000 as Range<Int64> {
+                    group.addTask { try await pool.number("SELECT $1::int8", .int8(number)) == number }
+                }
+                return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+            }
+            #expect(correct == 1_000)
+            let sessions = try await pool.number(
+                """
+                SELECT count(*) FROM pg_stat_activity
+                WHERE datname = current_database() AND application_name = 'test'
+                """)
+            #expect(try #require(sessions) <= 4)
+        }
+    }
+
+    @Test
+    func waitingCallsAreServedInTheirOrder() async throws {
+        try await TestDatabase.with(isMigrated: false) {
+            $0.connections = 1
+        } _: { database in
+            let pool = database.pool
+            try await pool.query("CREATE TABLE log (place serial, n int8)")
+            let isHeld = Gate()
+            let release = Gate()
+            async let held: Void = pool.transaction { _ in
+                await isHeld.open()
+                await release.wait()
+            }
+            await isHeld.wait()
+            let insert = "INSERT INTO log (n) VALUES ($1)"
+            // Each runs at once until it waits, and by then it stands in the queue.
+            let tasks = (0..<20 as Range<Int64>).map { number in
+                Task.immediate {
+                    if number.isMultiple(of: 3) {
+                        _ = try await pool.transaction { try await $0.query(insert, .int8(number)) }
+                    } else {
+                        try await pool.query(insert, .int8(number))
+                    }
+                }
+            }
+            await release.open()
+            try await held
+            for task in tasks { try await task.value }
+            let order = try await pool.query("SELECT n FROM log ORDER BY place").map { try $0.int8(0) }
+            #expect(order == Array(0..<20))
+        }
+    }
+
+    @Test
+    func moreThanMayWaitIsRefusedAtOnce() async throws {
+        try await Self.withConnectionHeld {
+            $0.maximumWaiting = 3
+        } _: { pool, release in
+            let tasks = (0..<5).map { _ in Task.immediate { await pool.failure(of: "SELECT 1")?.code } }
+            #expect(await tasks[3].value == .overloaded)
+            #expect(await tasks[4].value == .overloaded)
+            await release.open()
+            for task in tasks.prefix(3) { #expect(await task.value == nil) }
+        }
+    }
+
+    @Test
+    func waitingCallFailsAtItsOwnDeadline() async throws {
+        try await Self.withConnectionHeld { pool, _ in
+            let patient = Task.immediate { await pool.failure(of: "SELECT 1", timeout: .seconds(50)) }
+            let clock = ContinuousClock()
+            let start = clock.now
+            let error = await pool.failure(of: "SELECT 1", timeout: .milliseconds(200))
+            #expect(error?.code == .unavailable)
+            #expect(clock.now - start >= .milliseconds(200))
+            #expect(clock.now - start < .seconds(10))
+            patient.cancel()
+            #expect(await patient.value?.code == .cancelled)
+        }
+    }
+
+    @Test
+    func closingFailsWhatWaitsAndWhatComesAfter() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            let pool = try PostgresPool(database.configuration(), logger: TestLog.logger)
+            let sleeping = Task.immediate { await pool.failure(of: "SELECT pg_sleep(60)") }
+            pool.close()
+            #expect(await sleeping.value?.code == .closed)
+            #expect(await pool.failure(of: "SELECT 1")?.code == .closed)
+        }
+    }
+}

@@ -1,0 +1,100 @@
+// Carillon · PostgresLossTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Support
+import Testing
+
+@Suite(.timeLimit(.minutes(10)))
+struct PostgresLossTests {
+    private static let session = "SELECT pg_backend_pid()::int8"
+
+    private static func pool(
+        _ server: PostgresServer, _ configure: (inout PostgresConfiguration) -> Void = { _ in }
+    ) throws -> PostgresPool {
+        var configuration = PostgresConfiguration(connectionString: server.url, applicationName: "test")
+        configuration.timeout = .seconds(30)
+        configure(&configuration)
+        return try PostgresPool(configuration, logger: TestLog.logger)
+    }
+
+    @Test
+    func terminatedSessionIsReplaced() async throws {
+        try await TestDatabase.with(isMigrated: false) {
+            $0.connections = 1
+        } _: { database in
+            let pool = database.pool
+            let first = try #require(try await pool.number(Self.session))
+            let watcher = try PostgresPool(database.configuration(), logger: TestLog.logger)
+            defer { watcher.close() }
+            try await watcher.query("SELECT pg_terminate_backend($1::int8::int4)", .int8(first))
+            let second = try await eventualValue("another session answers") { try? await pool.number(Self.session) }
+            #expect(second != first)
+        }
+    }
+
+    @Test
+    func statementWhoseSessionIsTerminatedFailsAndIsNoRefusal() async throws {
+        try await TestDatabase.with(isMigrated: false) { database in
+            let pool = database.pool
+            let task = Task { await pool.failure(of: "SELECT pg_sleep(60)", timeout: .seconds(50)) }
+            let watcher = try PostgresPool(database.configuration(), logger: TestLog.logger)
+            defer { watcher.close() }
+            let terminate = """
+                SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                WHERE datname = current_database() AND wait_event = 'PgSleep'
+                """
+            try await eventually("the sleeper is terminated") { try await watcher.number(terminate) == 1 }
+            let error = try #require(await task.value)
+            #expect(error.code == .connectionLost || error.sqlState == "57P01")
+            #expect(!error.isRefusal)
+        }
+    }
+
+    @Test
+    func poolComesBackAfterAKillAndARestart() async throws {
+        let server = try await PostgresServer.start()
+        let pool = try Self.pool(server)
+        defer { pool.close() }
+        try await pool.query("CREATE TABLE things (n int8)")
+        try await pool.query("INSERT INTO things VALUES (1)")
+        try await server.kill()
+        try await eventually("the loss is noticed") {
+            await pool.failure(of: "SELECT 1", timeout: .milliseconds(200)) != nil
+        }
+        // Asked while there is no server, answered by the next one.
+        let waiting = Task.immediate { try await pool.number("SELECT count(*) FROM things") }
+        try await server.start()
+        #expect(try await waiting.value == 1)
+    }
+
+    @Test
+    func stalledServerIsGivenUpAtTheDeadlineAndUsedAgainAfterwards() async throws {
+        let server = try await PostgresServer.start()
+        let pool = try Self.pool(server) { $0.connectTimeout = .seconds(2) }
+        defer { pool.close() }
+        #expect(try await pool.number("SELECT 1::int8") == 1)
+        try await server.stall()
+        let clock = ContinuousClock()
+        let start = clock.now
+        let sent = await pool.failure(of: "SELECT 1", timeout: .milliseconds(300))
+        #expect(sent?.code == .timeout)
+        let unsent = await pool.failure(of: "SELECT 1", timeout: .milliseconds(300))
+        #expect(unsent?.code == .unavailable)
+        #expect(clock.now - start < .seconds(20))
+        server.resume()
+        #expect(try await pool.number("SELECT 1::int8") == 1)
+    }
+
+    @Test
+    func serverThatIsNotThereIsNamedWithoutThePassword() async throws {
+        let url = "postgresql://carillon:secret-word@127.0.0.1:\(try FreePort.next())/none"
+        let configuration = PostgresConfiguration(connectionString: url, applicationName: "test")
+        let pool = try PostgresPool(configuration, logger: TestLog.logger)
+        defer { pool.close() }
+        let error = try #require(await pool.failure(of: "SELECT 1", timeout: .milliseconds(500)))
+        #expect(error.code == .unavailable)
+        #expect(error.message?.contains("Connection refused") == true)
+        #expect(!error.description.contains("secret-word"))
+    }
+}

@@ -1,0 +1,139 @@
+// Carillon · CommandTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Support
+import Testing
+
+@Suite(.timeLimit(.minutes(10)))
+struct CommandTests {
+    @Test
+    func repliesKeepTheirKind() async throws {
+        try await TestRedis.with { redis, prefix in
+            let key = RedisArgument.text(prefix + "key")
+            #expect(try await redis.text("SET", key, "value") == "OK")
+            #expect(try await redis.text("GET", key) == "value")
+            #expect(try await redis.text("GET", .text(prefix + "missing")) == nil)
+            #expect(try await redis.number("STRLEN", key) == 5)
+            let values = try await redis.send("MGET", key, .text(prefix + "missing"), key).strings()
+            #expect(values == ["value", "value"])
+        }
+    }
+
+    @Test
+    func bytesOfAnyValueComeBackUnchanged() async throws {
+        try await TestRedis.with { redis, prefix in
+            let value = (0..<200_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
+            try await redis.send("SET", .text(prefix + "bytes"), .bytes(value))
+            guard case .bytes(let stored) = try await redis.send("GET", .text(prefix + "bytes")) else {
+                Issue.record("GET gave no bulk string")
+                return
+            }
+            #expect(stored == value)
+        }
+    }
+
+    @Test
+    func argumentsInTheirWireFormAreThoseThatWereMeant() async throws {
+        try await TestRedis.with { redis, prefix in
+            let values =
+                [0, 1, 9, 10, 11, 99, 100, 101, 128, 4_096].map { String(repeating: "é", count: $0) + "x" } + [""]
+            var bytes = RedisBatch.encoded("RPUSH", .text(prefix + "list"))
+            for value in values { RedisBatch.encode(value, to: &bytes) }
+            var batch = RedisBatch()
+            batch.begin(argumentCount: 2 + values.count)
+            batch.arguments(encoded: bytes)
+            let replies = try await redis.send(batch)
+            #expect(try replies.first?.integer() == Int64(values.count))
+            #expect(try await redis.send("LRANGE", .text(prefix + "list"), "0", "-1").strings() == values)
+        }
+    }
+
+    @Test
+    func batchIsAnsweredInOrderWithItsErrorsInPlace() async throws {
+        try await TestRedis.with { redis, prefix in
+            let key = RedisArgument.text(prefix + "key")
+            var batch = RedisBatch()
+            batch.append("SET", key, "text")
+            batch.append("INCR", key)
+            batch.append("APPEND", key, "!")
+            batch.append("GET", key)
+            let replies = try await redis.send(batch)
+            #expect(replies.count == 4)
+            #expect(try replies[0].string() == "OK")
+            #expect(throws: RedisError.self) { try replies[1].integer() }
+            #expect(try replies[2].integer() == 5)
+            #expect(try replies[3].string() == "text!")
+        }
+    }
+
+    @Test
+    func emptyBatchSendsNothing() async throws {
+        try await TestRedis.with { redis, _ in
+            let replies = try await redis.send(RedisBatch())
+            #expect(replies.isEmpty)
+        }
+    }
+
+    @Test
+    func errorReplyIsThrownWithTheServersCode() async throws {
+        try await TestRedis.with { redis, prefix in
+            let key = RedisArgument.text(prefix + "list")
+            try await redis.send("RPUSH", key, "secret-element")
+            let error = await redis.failure(of: "GET", key)
+            #expect(error?.code == .server)
+            #expect(error?.serverCode == "WRONGTYPE")
+            #expect(error?.wasNotSent == false)
+            #expect(error?.description.contains("secret-element") == false)
+            // The connection is as good as before.
+            #expect(try await redis.number("LLEN", key) == 1)
+        }
+    }
+
+    @Test
+    func concurrentCallsShareTheConnectionAndEachGetsItsOwnReply() async throws {
+        try await TestRedis.with { redis, prefix in
+            let echoes = try await withThrowingTaskGroup(of: Bool.self) { group in
+                for number in 0..<2_000 {
+                    group.addTask {
+                        let text = "\(prefix)\(number)"
+                        if number.isMultiple(of: 3) {
+                            var batch = RedisBatch()
+                            batch.append("ECHO", .text(text))
+                            batch.append("ECHO", .text(text + "!"))
+                            return try await redis.send(batch).map { try $0.string() } == [text, text + "!"]
+                        }
+                        return try await redis.text("ECHO", .text(text)) == text
+                    }
+                }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+            #expect(echoes.count == 2_000)
+            #expect(echoes.allSatisfy { $0 })
+            let clients = try await redis.text("CLIENT", "LIST", "ID", .text(try await Self.identifier(redis)))
+            #expect(clients?.split(separator: "\n").count == 1)
+        }
+    }
+
+    private static func identifier(_ redis: RedisConnection) async throws -> String {
+        try await redis.text("CLIENT", "ID") ?? ""
+    }
+
+    @Test
+    func nestedArraysAreWalkedInOrder() async throws {
+        try await TestRedis.with { redis, prefix in
+            let stream = RedisArgument.text(prefix + "stream")
+            try await redis.send("XADD", stream, "1-1", "user", "u1", "title", "hello")
+            try await redis.send("XADD", stream, "1-2", "user", "u2")
+            var cursor = try #require(try await redis.send("XRANGE", stream, "-", "+").cursor())
+            #expect(try cursor.array() == 2)
+            #expect(try cursor.array() == 2)
+            #expect(try cursor.string() == "1-1")
+            #expect(try cursor.array() == 4)
+            #expect(try [cursor.string(), cursor.string(), cursor.string()] == ["user", "u1", "title"])
+            #expect(try cursor.string() == "hello")
+            try cursor.skip()
+            #expect(throws: RedisError.self) { try cursor.skip() }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+// Carillon · LoginTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Support
+import Testing
+
+@Suite(.timeLimit(.minutes(10)))
+struct LoginTests {
+    /// Makes an ACL user with this password on a server of the test's own.
+    private static func serverWithUser(_ name: String, password: String) async throws -> RedisServer {
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration()) { redis in
+            _ = try await redis.send("ACL", "SETUSER", .text(name), "on", .text(">" + password), "~*", "+@all")
+            _ = try await redis.send("ACL", "SETUSER", "default", "off")
+        }
+        return server
+    }
+
+    private static func configuration(_ server: RedisServer, credentials: String) throws -> RedisConfiguration {
+        let url = "redis://\(credentials)127.0.0.1:\(server.port)/0"
+        var configuration = RedisConfiguration(address: try RedisAddress(url: url), clientName: "login")
+        configuration.commandTimeout = .seconds(20)
+        return configuration
+    }
+
+    @Test
+    func userOfTheAccessListLogsIn() async throws {
+        let server = try await Self.serverWithUser("carillon", password: "p@ss:word")
+        let configuration = try Self.configuration(server, credentials: "carillon:p%40ss%3Aword@")
+        try await TestRedis.with(configuration) { redis in
+            let user = try await redis.text("ACL", "WHOAMI")
+            #expect(user == "carillon")
+            let name = try await redis.text("CLIENT", "GETNAME")
+            #expect(name == "login")
+        }
+    }
+
+    @Test(arguments: ["carillon:wrong-secret@", "nobody:p%40ss@", ""])
+    func wrongCredentialsAreRefusedWithTheReasonAndWithoutThePassword(_ credentials: String) async throws {
+        let server = try await Self.serverWithUser("carillon", password: "right")
+        var configuration = try Self.configuration(server, credentials: credentials)
+        configuration.commandTimeout = .milliseconds(500)
+        try await TestRedis.with(configuration) { redis in
+            let reason = credentials.isEmpty ? "NOAUTH" : "WRONGPASS"
+            try await eventually("the reason is told") {
+                let error = await redis.failure(of: "PING")
+                #expect(error?.code == .unavailable)
+                #expect(error?.wasNotSent == true)
+                #expect(error?.description.contains("wrong-secret") == false)
+                // The first call may come to its deadline before the server has refused the login.
+                return error?.message?.contains(reason) == true
+            }
+        }
+    }
+
+    @Test
+    func databaseOfTheURLIsSelectedOnEveryConnection() async throws {
+        let server = try await RedisServer.start()
+        let address = try RedisAddress(url: "redis://127.0.0.1:\(server.port)/7")
+        var configuration = RedisConfiguration(address: address, clientName: "database")
+        configuration.commandTimeout = .seconds(20)
+        try await TestRedis.with(configuration) { redis in
+            try await redis.send("SET", "here", "7")
+            try await TestRedis.with(try server.configuration()) { other in
+                #expect(try await other.text("GET", "here") == nil)
+                _ = try await other.send("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            }
+            try await eventually("the connection is back in its database") {
+                // The first call may be the one that meets the broken connection.
+                (try? await redis.send("GET", "here").string()) == "7"
+            }
+        }
+    }
+
+    @Test
+    func socketPathIsReached() async throws {
+        let directory = try TemporaryDirectory("socket")
+        var options = RedisServer.Options()
+        options.arguments = ["--unixsocket", directory.file("redis.sock")]
+        let server = try await RedisServer.start(options)
+        let address = try RedisAddress(url: "unix://\(directory.file("redis.sock"))?db=3")
+        try await TestRedis.with(RedisConfiguration(address: address, clientName: "socket")) { redis in
+            let reply = try await redis.text("PING")
+            #expect(reply == "PONG")
+            let client = try await redis.text("CLIENT", "INFO")
+            #expect(client?.contains(" db=3 ") == true)
+        }
+        withExtendedLifetime(server) {}
+    }
+}

@@ -1,0 +1,200 @@
+// Carillon · RedisLossTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import NIOPosix
+import Support
+import Testing
+
+@Suite(.timeLimit(.minutes(10)))
+struct RedisLossTests {
+    @Test
+    func connectionComesBackAfterAKillAndARestart() async throws {
+        let server = try await RedisServer.start()
+        var configuration = try server.configuration()
+        configuration.commandTimeout = .seconds(20)
+        try await TestRedis.with(configuration) { redis in
+            // Every write of everysec is on the disk after this answer.
+            try await redis.send("CONFIG", "SET", "appendfsync", "always")
+            try await redis.send("SET", "kept", "yes")
+            try await server.kill()
+            try await eventually("the loss is noticed") {
+                (try? await redis.send("PING", timeout: .milliseconds(50))) == nil
+            }
+            // Sent while there is no server, answered by the next one.
+            async let waiting = redis.send("GET", "kept")
+            try await server.start()
+            #expect(try await waiting.string() == "yes")
+        }
+    }
+
+    @Test
+    func commandInFlightFailsAsLostWhenTheServerDies() async throws {
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration()) { redis in
+            #expect(try await redis.text("PING") == "PONG")
+            async let blocked = redis.failure(of: "BLPOP", "nothing", "0", timeout: .seconds(30))
+            try await Self.waitUntilBlocked(server)
+            try await server.kill()
+            let error = await blocked
+            #expect(error?.code == .connectionLost)
+            #expect(error?.wasNotSent == false)
+        }
+    }
+
+    @Test
+    func shortDeadlineHoldsBehindALongCall() async throws {
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration()) { redis in
+            let connection = try await redis.number("CLIENT", "ID")
+            async let blocked = redis.send("BLPOP", "list", "0", timeout: .seconds(30))
+            try await Self.waitUntilBlocked(server)
+            let clock = ContinuousClock()
+            let start = clock.now
+            async let batch = redis.outcome(of: ["one", "two"], timeout: .milliseconds(400))
+            let error = await redis.failure(of: "ECHO", "three", timeout: .milliseconds(300))
+            #expect(error?.code == .timeout)
+            #expect(await batch == .failure(RedisError(.timeout, "no reply in time")))
+            #expect(clock.now - start < .seconds(25))
+            // The replies that nobody waits for any more keep their places.
+            async let later = redis.text("ECHO", "four", timeout: .seconds(30))
+            try await TestRedis.with(try server.configuration(clientName: "pusher")) { pusher in
+                _ = try await pusher.send("RPUSH", "list", "pushed")
+            }
+            #expect(try await blocked.strings() == ["list", "pushed"])
+            #expect(try await later == "four")
+            let same = try await redis.number("CLIENT", "ID")
+            #expect(same == connection)
+        }
+    }
+
+    private static func waitUntilBlocked(_ server: RedisServer) async throws {
+        try await TestRedis.with(try server.configuration(clientName: "watcher")) { watcher in
+            try await eventually("a client blocks") {
+                try await watcher.text("INFO", "clients")?.contains("blocked_clients:1") == true
+            }
+        }
+    }
+
+    @Test
+    func stalledServerIsGivenUpAtTheDeadline() async throws {
+        let server = try await RedisServer.start()
+        var configuration = try server.configuration()
+        configuration.commandTimeout = .milliseconds(400)
+        try await TestRedis.with(configuration) { redis in
+            let reply = try await redis.text("PING", timeout: .seconds(20))
+            #expect(reply == "PONG")
+            try await server.stall()
+            let clock = ContinuousClock()
+            let start = clock.now
+            let error = await redis.failure(of: "PING")
+            #expect(error?.code == .timeout)
+            #expect(error?.wasNotSent == false)
+            #expect(clock.now - start >= .milliseconds(400))
+            #expect(clock.now - start < .seconds(20))
+            // A new connection is accepted by the kernel only, so later commands are not sent at all.
+            let later = await redis.failure(of: "PING")
+            #expect(later?.code == .unavailable)
+            server.resume()
+            let resumed = try await redis.text("PING", timeout: .seconds(20))
+            #expect(resumed == "PONG")
+        }
+    }
+
+    @Test
+    func serverThatIsNotThereIsNamedAtTheDeadline() async throws {
+        let address = try RedisAddress(url: "redis://127.0.0.1:\(try FreePort.next())/0")
+        var configuration = RedisConfiguration(address: address, clientName: "test")
+        configuration.commandTimeout = .milliseconds(300)
+        try await TestRedis.with(configuration) { redis in
+            let error = await redis.failure(of: "PING")
+            #expect(error?.code == .unavailable)
+            #expect(error?.message?.contains("no connection") == true)
+        }
+    }
+
+    @Test
+    func moreThanTheQueueHoldsIsRefusedAtOnce() async throws {
+        let server = try await RedisServer.start()
+        var configuration = try server.configuration()
+        configuration.maximumWaitingCommands = 10
+        configuration.commandTimeout = .seconds(30)
+        try await TestRedis.with(configuration) { redis in
+            let reply = try await redis.text("PING")
+            #expect(reply == "PONG")
+            try await server.stall()
+            let outcomes = await withTaskGroup(of: RedisError.Code?.self) { group in
+                for _ in 0..<15 {
+                    group.addTask { await redis.failure(of: "PING")?.code }
+                }
+                var refused: [RedisError.Code] = []
+                for await code in group {
+                    if let code { refused.append(code) }
+                    // Those that wait go on once all others were refused.
+                    if refused.count == 5 { server.resume() }
+                }
+                return refused
+            }
+            #expect(outcomes.allSatisfy { $0 == .overloaded })
+            // The connection's own sign of life may take a place.
+            #expect((5...6).contains(outcomes.count))
+            let resumed = try await redis.text("PING")
+            #expect(resumed == "PONG")
+        }
+    }
+
+    @Test
+    func moreBytesThanTheQueueHoldsAreRefused() async throws {
+        let address = try RedisAddress(url: "redis://127.0.0.1:\(try FreePort.next())/0")
+        var configuration = RedisConfiguration(address: address, clientName: "test")
+        configuration.maximumWaitingBytes = 1_000
+        configuration.commandTimeout = .milliseconds(500)
+        try await TestRedis.with(configuration) { redis in
+            let big = String(repeating: "x", count: 2_000)
+            let codes = await withTaskGroup(of: RedisError.Code?.self) { group in
+                for _ in 0..<3 {
+                    group.addTask { await redis.failure(of: "ECHO", .text(big))?.code }
+                }
+                return await group.reduce(into: []) { $0.append($1) }
+            }
+            #expect(codes.count { $0 == .overloaded } == 2)
+            #expect(codes.count { $0 == .unavailable } == 1)
+        }
+    }
+
+    @Test
+    func closingFailsWhatWaitsAndWhatComesAfter() async throws {
+        let address = try RedisAddress(url: "redis://127.0.0.1:\(try FreePort.next())/0")
+        let redis = try TestRedis.connect(RedisConfiguration(address: address, clientName: "test"))
+        async let waiting = redis.failure(of: "PING")
+        await redis.close()
+        #expect(await waiting?.code == .closed)
+        let second = await redis.failure(of: "PING")
+        #expect(second?.code == .closed)
+    }
+
+    @Test
+    func connectionsThatAreDroppedAreClosed() async throws {
+        let server = try await RedisServer.start()
+        try await TestRedis.with(try server.configuration(clientName: "watcher")) { watcher in
+            func clients() async throws -> Int {
+                try await watcher.text("CLIENT", "LIST")?.split(separator: "\n").count { $0.contains("dropped") } ?? 0
+            }
+            do {
+                let configuration = try server.configuration(clientName: "dropped")
+                let connection = try TestRedis.connect(configuration)
+                let subscription = try RedisSubscription(
+                    configuration, channels: ["news"], on: MultiThreadedEventLoopGroup.singleton.next(),
+                    logger: TestLog.logger
+                ) { _ in }
+                try await connection.send("PING")
+                try await eventually("both are there") {
+                    let isSubscribed = await subscription.isSubscribed
+                    let count = try await clients()
+                    return isSubscribed && count == 2
+                }
+            }
+            try await eventually("both are gone") { try await clients() == 0 }
+        }
+    }
+}

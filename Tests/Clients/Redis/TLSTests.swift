@@ -1,0 +1,105 @@
+// Carillon · TLSTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Support
+import Testing
+
+@Suite(.timeLimit(.minutes(10)))
+struct TLSTests {
+    private static func server() async throws -> RedisServer {
+        var options = RedisServer.Options()
+        options.certificate = try await TestCertificate.make()
+        return try await RedisServer.start(options)
+    }
+
+    @Test(arguments: ["localhost", "127.0.0.1"])
+    func certificateOfAKnownAuthorityIsAccepted(_ host: String) async throws {
+        let server = try await Self.server()
+        var configuration = try server.configuration()
+        configuration.address = try RedisAddress(url: "rediss://\(host):\(server.port)/0")
+        configuration.commandTimeout = .seconds(20)
+        try await TestRedis.with(configuration) { redis in
+            #expect(try await redis.text("PING") == "PONG")
+            let value = String(repeating: "x", count: 300_000)
+            try await redis.send("SET", "big", .text(value))
+            #expect(try await redis.text("GET", "big") == value)
+        }
+    }
+
+    @Test
+    func certificateOfAnUnknownAuthorityIsRefused() async throws {
+        let server = try await Self.server()
+        let stranger = try await TestCertificate.make()
+        var configuration = try server.configuration()
+        configuration.certificateAuthorityFile = stranger.authorityFile
+        try await Self.expectRefusal(configuration, "TLS handshake failed: certificate verify failed")
+        // The system's authorities do not know it either.
+        configuration.certificateAuthorityFile = nil
+        try await Self.expectRefusal(configuration, "TLS handshake failed: certificate verify failed")
+        withExtendedLifetime(stranger) {}
+    }
+
+    @Test
+    func certificateForAnotherNameIsRefused() async throws {
+        let server = try await Self.server()
+        var configuration = try server.configuration()
+        configuration.address = try RedisAddress(url: "rediss://127.0.0.2:\(server.port)/0")
+        // It listens there too: only the name in the certificate is wrong.
+        try await TestRedis.with(try server.configuration()) { redis in
+            _ = try await redis.send("CONFIG", "SET", "bind", "127.0.0.1 127.0.0.2")
+        }
+        try await Self.expectRefusal(configuration, "the certificate is for another host")
+    }
+
+    @Test
+    func connectionThatWasGivenUpDoesNotDisturbTheNext() async throws {
+        let server = try await Self.server()
+        var configuration = try server.configuration()
+        configuration.commandTimeout = .milliseconds(300)
+        try await TestRedis.with(configuration) { redis in
+            try await redis.send("PING", timeout: .seconds(20))
+            try await server.stall()
+            #expect(await redis.failure(of: "ECHO", "given up")?.code == .timeout)
+            server.resume()
+            // The old connection's farewell takes a while; until it is over, nothing may go wrong.
+            let identifier = try await redis.text("CLIENT", "ID", timeout: .seconds(20))
+            try await TestRedis.with(try server.configuration(clientName: "watcher")) { watcher in
+                try await eventually("the old connection is gone") {
+                    #expect(try await redis.text("ECHO", "new", timeout: .seconds(20)) == "new")
+                    let clients = try await watcher.text("CLIENT", "LIST") ?? ""
+                    return clients.split(separator: "\n").count { $0.contains(" name=test ") } == 1
+                }
+            }
+            #expect(try await redis.text("CLIENT", "ID", timeout: .seconds(20)) == identifier)
+        }
+    }
+
+    @Test
+    func authorityFileThatIsMissingIsAConfigurationFault() async throws {
+        var configuration = RedisConfiguration(
+            address: try RedisAddress(url: "rediss://localhost:1/0"), clientName: "test")
+        configuration.certificateAuthorityFile = "/nonexistent/ca.pem"
+        do throws(RedisError) {
+            _ = try TestRedis.connect(configuration)
+            Issue.record("an authority file that is missing was taken")
+        } catch {
+            #expect(error.code == .configuration)
+        }
+    }
+
+    private static func expectRefusal(_ configuration: RedisConfiguration, _ reason: String) async throws {
+        var configuration = configuration
+        configuration.commandTimeout = .seconds(1)
+        try await TestRedis.with(configuration) { redis in
+            try await eventually("the refusal is told") {
+                let error = await redis.failure(of: "PING")
+                #expect(error?.code == .unavailable)
+                // BoringSSL names its files and lines, and Swift its arrays.
+                #expect(error?.message?.contains(#/\.cc|\[|Error/#) != true, "\(error?.message ?? "nil")")
+                // The first call may come to its deadline before the handshake has failed.
+                return error?.message?.contains(reason) == true
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+// Carillon · FairQueueTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Testing
+
+@Suite("Whose turn it is")
+struct FairQueueTests {
+    @Test("One host is served in the order of arrival, up to its share")
+    func share() {
+        var queue = FairQueue<Int>(share: 2)
+        for number in 1...4 { queue.append(number, origin: "a") }
+        #expect(queue.takeAll() == [1, 2])
+        #expect(queue.count == 2)
+        queue.release(lane: 0)
+        #expect(queue.takeAll() == [3])
+        queue.release(lane: 0)
+        queue.release(lane: 0)
+        #expect(queue.takeAll() == [4])
+        #expect(queue.count == 0)
+    }
+
+    @Test("Hosts take turns, however much one of them has")
+    func turns() {
+        var queue = FairQueue<String>(share: 10)
+        for number in 1...4 { queue.append("a\(number)", origin: "a") }
+        queue.append("b1", origin: "b")
+        queue.append("c1", origin: "c")
+        queue.append("c2", origin: "c")
+        #expect(queue.takeAll() == ["a1", "b1", "c1", "a2", "c2", "a3", "a4"])
+    }
+
+    @Test("A host at its share is passed over")
+    func full() {
+        var queue = FairQueue<String>(share: 1)
+        queue.append("a1", origin: "a")
+        queue.append("a2", origin: "a")
+        #expect(queue.next()?.element == "a1")
+        #expect(queue.next() == nil)
+        queue.append("b1", origin: "b")
+        #expect(queue.next()?.element == "b1")
+    }
+
+    @Test("What has a higher priority comes first, for whichever host and however much came before")
+    func priorities() {
+        var queue = FairQueue<String>(share: 10)
+        for number in 1...3 { queue.append("low \(number)", origin: "a", priority: .low) }
+        queue.append("normal", origin: "a")
+        queue.append("high b", origin: "b", priority: .high)
+        queue.append("high a", origin: "a", priority: .high)
+        #expect(queue.count == 6)
+        #expect(queue.count(of: .low) == 3)
+        #expect(queue.takeAll() == ["high b", "high a", "normal", "low 1", "low 2", "low 3"])
+        #expect(queue.count == 0)
+    }
+
+    @Test("What is urgent has no place beyond its host's share, and is the next to have one")
+    func urgentAtShare() throws {
+        var queue = FairQueue<String>(share: 1)
+        queue.append("a1", origin: "a", priority: .low)
+        let next = queue.next()
+        let first = try #require(next)
+        queue.append("a2", origin: "a", priority: .low)
+        queue.append("a3", origin: "a", priority: .high)
+        queue.append("b1", origin: "b", priority: .low)
+        #expect(queue.next()?.element == "b1")
+        #expect(queue.next() == nil)
+        queue.release(lane: first.lane)
+        #expect(queue.next()?.element == "a3")
+    }
+
+    @Test("What is taken out of one priority leaves those of others")
+    func removalByPriority() {
+        var queue = FairQueue<Int>(share: 100)
+        for number in 0..<6 { queue.append(number, origin: "a", priority: number.isMultiple(of: 2) ? .high : .low) }
+        #expect(queue.removeAll { $0.isMultiple(of: 2) }.sorted() == [0, 2, 4])
+        #expect(queue.count == 3 && queue.count(of: .high) == 0)
+        queue.append(6, origin: "a")
+        #expect(queue.takeAll() == [6, 1, 3, 5])
+    }
+
+    @Test("What is taken out leaves the order of the rest")
+    func removal() {
+        var queue = FairQueue<Int>(share: 100)
+        for number in 0..<10 { queue.append(number, origin: number < 5 ? "a" : "b") }
+        #expect(queue.next()?.element == 0)
+        #expect(queue.removeAll { $0 >= 5 || $0 == 2 }.sorted() == [2, 5, 6, 7, 8, 9])
+        #expect(queue.count == 3)
+        queue.append(10, origin: "b")
+        #expect(queue.takeAll().sorted() == [1, 3, 4, 10])
+    }
+
+    @Test("Long queues and many hosts come out whole")
+    func volume() {
+        var queue = FairQueue<Int>(share: .max)
+        for number in 0..<10_000 { queue.append(number, origin: "host \(number % 37)") }
+        var last: [Int: Int] = [:]
+        var count = 0
+        while let (number, lane) = queue.next() {
+            #expect(last[lane] ?? -1 < number)
+            last[lane] = number
+            count += 1
+            queue.release(lane: lane)
+        }
+        #expect(count == 10_000)
+        #expect(last.count == 37)
+    }
+}
+
+extension FairQueue {
+    fileprivate mutating func takeAll() -> [Element] {
+        var elements: [Element] = []
+        while let (element, _) = self.next() { elements.append(element) }
+        return elements
+    }
+}

@@ -1,0 +1,286 @@
+// Carillon · MailClientTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Foundation
+import Sandbox
+import Testing
+
+@Suite("Mail over real connections", .transfer, .timeLimit(.minutes(10)))
+struct MailClientTests {
+    /// Runs the body with a client of the sandbox's relay.
+    private static func with<Result>(
+        url: String? = nil,
+        trusts: Bool = true,
+        _ change: (inout MailConfiguration) -> Void = { _ in },
+        _ body: (MailClient) async throws -> Result
+    ) async throws -> Result {
+        let sandbox = try #require(TransferScope.sandbox)
+        var configuration = MailConfiguration()
+        configuration.caFile = trusts ? sandbox.caPath : nil
+        change(&configuration)
+        let relay = try MailRelay(url: url ?? sandbox.smtpURL)
+        let client = try MailClient(relay: relay, configuration: configuration)
+        defer { client.shutdown() }
+        return try await body(client)
+    }
+
+    private static func mail(
+        to recipient: String,
+        from sender: String = "notices@example.com",
+        text: String = "Hello",
+        timeout: Duration = .seconds(60),
+        priority: TransferPriority = .normal
+    ) -> MailRequest {
+        let content = """
+            From: \(sender)\r
+            To: \(recipient)\r
+            Subject: Hi\r
+            Date: Sat, 21 Nov 2026 10:00:00 +0000\r
+            Message-ID: <\(recipient)>\r
+            MIME-Version: 1.0\r
+            Content-Type: text/plain\r
+            \r
+            \(text)\r
+
+            """
+        return MailRequest(
+            sender: sender, recipient: recipient, content: Array(content.utf8), timeout: timeout, priority: priority)
+    }
+
+    private static func address(_ marker: String) -> String {
+        "\(marker)-\(UInt64.random(in: .min ... .max))@example.com"
+    }
+
+    @Test("A message arrives as it is, dots and all, by STARTTLS and by TLS from the start")
+    func arrives() async throws {
+        let sandbox = try #require(TransferScope.sandbox)
+        for url in [sandbox.smtpURL, sandbox.smtpsURL] {
+            try await Self.with(url: url) { client in
+                let address = Self.address("ada")
+                let text = ".\r\n..two\r\nend.\r\n.\r\nafter"
+                let outcome = await client.send(Self.mail(to: address, text: text))
+                guard case .answered(let reply) = outcome else { return #expect(Bool(false), "\(outcome)") }
+                #expect(reply.isAccepted && reply.code == 250 && reply.enhancedCode == "2.0.0")
+                let got = try #require(sandbox.received().last { $0.token == address })
+                let payload = try #require(
+                    try JSONSerialization.jsonObject(with: Data(got.payload)) as? [String: String])
+                #expect(payload["text"] == text + "\r\n")
+                #expect(payload["sender"] == "notices@example.com")
+            }
+        }
+    }
+
+    @Test(
+        "What the relay says is told by where it said it",
+        arguments: [
+            ("busy", MailReply(stage: .recipient, code: 451, text: "4.7.1 Greylisted, come back later")),
+            ("bounce", MailReply(stage: .recipient, code: 550, text: "5.1.1 No such user here")),
+            ("gone", MailReply(stage: .recipient, code: 550, text: "No")),
+            ("closing", MailReply(stage: .recipient, code: 421, text: "4.3.2 Shutting down")),
+            ("later", MailReply(stage: .content, code: 452, text: "4.3.1 Out of room")),
+            ("spam", MailReply(stage: .content, code: 554, text: "5.7.1 Looks like spam")),
+            ("full", MailReply(stage: .content, code: 552, text: "5.2.2 Mailbox full")),
+        ])
+    func refusals(marker: String, expected: MailReply) async throws {
+        try await Self.with { client in
+            #expect(await client.send(Self.mail(to: Self.address(marker))) == .answered(expected))
+            let next = await client.send(Self.mail(to: Self.address("ada")))
+            guard case .answered(let reply) = next else { return #expect(Bool(false), "\(next)") }
+            #expect(reply.isAccepted, "the client goes on")
+        }
+    }
+
+    @Test("A refusal of the sender is told from one of the recipient")
+    func sender() async throws {
+        try await Self.with { client in
+            let busy = Self.mail(to: Self.address("ada"), from: Self.address("busysender"))
+            #expect(
+                await client.send(busy)
+                    == .answered(MailReply(stage: .sender, code: 421, text: "4.7.0 Too many messages")))
+            let bad = Self.mail(to: Self.address("ada"), from: Self.address("badsender"))
+            #expect(
+                await client.send(bad)
+                    == .answered(MailReply(stage: .sender, code: 550, text: "5.7.1 Not your address")))
+        }
+    }
+
+    @Test("A relay that refuses the login says so, whatever the message")
+    func login() async throws {
+        let sandbox = try #require(TransferScope.sandbox)
+        try await Self.with(url: sandbox.smtpURL.replacing("carillon:", with: "mallory:")) { client in
+            let outcome = await client.send(Self.mail(to: Self.address("ada")))
+            guard case .answered(let reply) = outcome else { return #expect(Bool(false), "\(outcome)") }
+            #expect(reply.stage == .session && reply.code == 535 && reply.enhancedCode == "5.7.8")
+        }
+    }
+
+    @Test("Nothing goes to a relay that is not trusted, or not there")
+    func unreachable() async throws {
+        let address = Self.address("ada")
+        let distrusted = try await Self.with(trusts: false) { await $0.send(Self.mail(to: address)) }
+        guard case .unanswered(let failure) = distrusted else { return #expect(Bool(false), "\(distrusted)") }
+        #expect(failure.reason == .tls && !failure.mayHaveBeenSent)
+        let absent = try await Self.with(url: "smtp://127.0.0.1:1") { await $0.send(Self.mail(to: address)) }
+        guard case .unanswered(let failure) = absent else { return #expect(Bool(false), "\(absent)") }
+        #expect(failure.reason == .connect && !failure.mayHaveBeenSent)
+        #expect(TransferScope.sandbox?.received().contains { $0.token == address } == false)
+    }
+
+    @Test("A connection that ends before the message was given is no risk; one that ends after it may have it")
+    func cut() async throws {
+        try await Self.with { client in
+            let early = await client.send(Self.mail(to: Self.address("cutearly")))
+            guard case .unanswered(let failure) = early else { return #expect(Bool(false), "\(early)") }
+            #expect(failure.reason == .connectionLost && !failure.mayHaveBeenSent)
+            let late = await client.send(Self.mail(to: Self.address("cut")))
+            guard case .unanswered(let failure) = late else { return #expect(Bool(false), "\(late)") }
+            #expect(failure.reason == .connectionLost && failure.mayHaveBeenSent)
+        }
+    }
+
+    @Test("A relay that falls silent is given up, and the outcome is not known")
+    func silent() async throws {
+        try await Self.with { client in
+            let outcome = await client.send(Self.mail(to: Self.address("silent"), timeout: .seconds(3)))
+            guard case .unanswered(let failure) = outcome else { return #expect(Bool(false), "\(outcome)") }
+            #expect(failure.reason == .timeout && failure.mayHaveBeenSent)
+        }
+    }
+
+    @Test("Messages one after the other share a connection; as many at once as there are connections, and no more")
+    func connections() async throws {
+        try await Self.with {
+            $0.connections = 3
+        } _: { client in
+            for _ in 0..<5 { _ = await client.send(Self.mail(to: Self.address("ada"))) }
+            #expect(client.snapshot().opened == 1)
+            let accepted = await withTaskGroup { group in
+                for _ in 0..<6 { group.addTask { await client.send(Self.mail(to: Self.address("slow"))) } }
+                return await group.reduce(0) { count, outcome in
+                    if case .answered(let reply) = outcome, reply.isAccepted { count + 1 } else { count }
+                }
+            }
+            #expect(accepted == 6)
+            #expect(client.snapshot().opened == 3)
+        }
+    }
+
+    @Test("A kept connection that the relay ends before it looked at the message is replaced at once")
+    func stale() async throws {
+        try await Self.with { client in
+            _ = await client.send(Self.mail(to: Self.address("ada")))
+            for mail in [
+                Self.mail(to: Self.address("ada"), from: Self.address("busysender-once")),
+                Self.mail(to: Self.address("closing-once")), Self.mail(to: Self.address("cutearly-once")),
+            ] {
+                let outcome = await client.send(mail)
+                guard case .answered(let reply) = outcome else { return #expect(Bool(false), "\(outcome)") }
+                #expect(reply.isAccepted)
+            }
+        }
+    }
+
+    @Test("A second connection has no more time than the first one has left")
+    func restOfTime() async throws {
+        try await Self.with { client in
+            _ = await client.send(Self.mail(to: Self.address("ada")))
+            // Either takes two seconds of the three that there are.
+            let mail = Self.mail(
+                to: Self.address("slow"), from: Self.address("cutlate-once"), timeout: .seconds(3))
+            let outcome = await client.send(mail)
+            guard case .unanswered(let failure) = outcome else { return #expect(Bool(false), "\(outcome)") }
+            #expect(failure.reason == .timeout)
+        }
+    }
+
+    @Test("A connection that idles is closed, and the next message opens another")
+    func idle() async throws {
+        try await Self.with {
+            $0.idleTime = .milliseconds(50)
+        } _: { client in
+            _ = await client.send(Self.mail(to: Self.address("ada")))
+            // Nobody is told when an idle connection is closed.
+            while client.snapshot().connections > 0 { try await Task.sleep(for: .milliseconds(5)) }
+            let outcome = await client.send(Self.mail(to: Self.address("ada")))
+            guard case .answered(let reply) = outcome else { return #expect(Bool(false), "\(outcome)") }
+            #expect(reply.isAccepted && client.snapshot().opened == 2)
+        }
+    }
+
+    @Test("What waits can be taken back and is refused beyond the bound; the end answers everybody")
+    func bounds() async throws {
+        try await Self.with {
+            $0.connections = 1
+            $0.maximumWaiting = 1
+        } _: { client in
+            let holder = Task { await client.send(Self.mail(to: Self.address("silent"))) }
+            while client.snapshot().opened == 0 || client.snapshot().waiting > 0 { await Task.yield() }
+            let waiter = Task { await client.send(Self.mail(to: Self.address("ada"))) }
+            while client.snapshot().waiting == 0 { await Task.yield() }
+            let third = await client.send(Self.mail(to: Self.address("ada")))
+            #expect(third == .unanswered(TransferFailure(.overloaded)))
+            waiter.cancel()
+            #expect(await waiter.value == .unanswered(TransferFailure(.cancelled)))
+            client.shutdown()
+            guard case .unanswered(let failure) = await holder.value else { return #expect(Bool(false)) }
+            #expect(failure.reason == .shutdown)
+            #expect(await client.send(Self.mail(to: "a@b.c")) == .unanswered(TransferFailure(.shutdown)))
+        }
+    }
+
+    @Test("What is urgent goes before all that waited longer for a connection, and has its own places to wait")
+    func priority() async throws {
+        let sandbox = try #require(TransferScope.sandbox)
+        try await Self.with {
+            $0.connections = 1
+            $0.maximumWaiting = 2
+        } _: { client in
+            let holder = Task { await client.send(Self.mail(to: Self.address("silent"))) }
+            while client.snapshot().opened == 0 || client.snapshot().waiting > 0 { await Task.yield() }
+            var waiters: [(address: String, task: Task<MailOutcome, Never>)] = []
+            for priority in [TransferPriority.low, .low, .normal, .high] {
+                let mail = Self.mail(to: Self.address("ada"), priority: priority)
+                waiters.append((mail.recipient, Task { await client.send(mail) }))
+                while client.snapshot().waiting < waiters.count { await Task.yield() }
+            }
+            let excess = await client.send(Self.mail(to: Self.address("ada"), priority: .low))
+            #expect(excess == .unanswered(TransferFailure(.overloaded)))
+            holder.cancel()
+            for waiter in waiters {
+                guard case .answered(let reply) = await waiter.task.value else { return #expect(Bool(false)) }
+                #expect(reply.isAccepted)
+            }
+            let addresses = waiters.map(\.address)
+            let order = sandbox.received().compactMap { addresses.firstIndex(of: $0.token) }
+            #expect(order == [3, 2, 0, 1])
+        }
+    }
+
+    @Test("What waits runs out of time though the only connection is busy, and is told apart")
+    func noTurn() async throws {
+        try await Self.with {
+            $0.connections = 1
+        } _: { client in
+            let holder = Task { await client.send(Self.mail(to: Self.address("silent"))) }
+            while client.snapshot().opened == 0 || client.snapshot().waiting > 0 { await Task.yield() }
+            let late = await client.send(Self.mail(to: Self.address("ada"), timeout: .milliseconds(50)))
+            #expect(late == .unanswered(TransferFailure(.noTurn)))
+            // It waited for nobody's end.
+            holder.cancel()
+            guard case .unanswered(let failure) = await holder.value else { return #expect(Bool(false)) }
+            #expect(failure.reason == .cancelled)
+        }
+    }
+
+    @Test(
+        "What could end a command is not sent",
+        arguments: ["", "ada", "a@b\r\nRCPT TO:<c@d>", "a@b>", "a b@c", "a@b\0"])
+    func invalid(address: String) async throws {
+        try await Self.with { client in
+            let failure = MailOutcome.unanswered(TransferFailure(.invalidRequest))
+            #expect(await client.send(Self.mail(to: address)) == failure)
+            #expect(await client.send(Self.mail(to: "ada@example.com", from: address)) == failure)
+        }
+    }
+}

@@ -1,0 +1,126 @@
+// Carillon · TransferAnswerTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Sandbox
+import Testing
+
+@Suite("What is answered", .transfer, .timeLimit(.minutes(10)))
+struct TransferAnswerTests {
+    @Test("An answer has status, version, headers and body, whatever the status")
+    func answer() async throws {
+        try await TransferScope.withClient { client, sandbox in
+            let good = try #require(
+                await client.perform(TransferRequest(.get, url: sandbox.url + "/healthz")).response)
+            #expect(good.status == 200)
+            #expect(good.version == .http2)
+            #expect(good.isComplete)
+            #expect(String(decoding: good.body, as: UTF8.self) == "ok\n")
+            #expect(good.header("Content-Type") == "text/plain; charset=UTF-8")
+            #expect(good.header("content-length") == "3")
+            #expect(good.header("content") == nil)
+            #expect(good.headers.map(\.name).sorted() == ["content-length", "content-type"])
+            #expect(good.duration > .zero)
+
+            let bad = try #require(await client.perform(TransferRequest(.get, url: sandbox.url + "/none")).response)
+            #expect(bad.status == 404)
+            #expect(client.snapshot().completed == 2)
+        }
+    }
+
+    @Test("Method, headers and body arrive as given, and nothing of libcurl's besides")
+    func request() async throws {
+        try await TransferScope.withClient { client, sandbox in
+            var push = sandbox.push()
+            let device = String(push.url.suffix(64))
+            push.headers.append((name: "Apns-Collapse-Id", value: "news"))
+            push.body = Array(#"{"aps":{"alert":"\#(String(repeating: "ü", count: 1_500))"}}"#.utf8)
+            let response = try #require(await client.perform(push).response)
+            #expect(response.status == 200)
+            #expect(response.header("apns-id")?.count == 36)
+
+            let received = try #require(sandbox.received().first { $0.token == device })
+            #expect(received.headers["apns-collapse-id"] == "news")
+            #expect(received.headers["user-agent"] == "carillon")
+            #expect(received.headers["content-type"] == nil)
+            #expect(received.headers["expect"] == nil)
+        }
+    }
+
+    @Test("A handle that sent a long body sends a short one, and none, as if it were new")
+    func reuse() async throws {
+        try await TransferScope.withClient {
+            $0.maximumInFlight = 1
+        } _: { client, sandbox in
+            for count in [200_000, 10, 0] {
+                let request = TransferRequest(
+                    .post, url: sandbox.url + "/token", body: [UInt8](repeating: UInt8(ascii: "a"), count: count))
+                #expect(await client.perform(request).response != nil, "\(count) bytes")
+                let get = await client.perform(TransferRequest(.get, url: sandbox.url + "/healthz"))
+                #expect(get.response?.status == 200)
+                let delete = await client.perform(TransferRequest(.delete, url: sandbox.url + "/received?none"))
+                #expect(delete.response?.status == 204)
+            }
+        }
+    }
+
+    @Test("Hundreds at once share few connections, and each gets its own answer")
+    func many() async throws {
+        try await TransferScope.withClient {
+            $0.connectionsPerHost = 2
+            $0.streamsPerConnection = 50
+        } _: { client, sandbox in
+            let answered = await withTaskGroup { group in
+                for index in 0..<600 {
+                    group.addTask {
+                        let isThere = index.isMultiple(of: 2)
+                        let url = sandbox.url + (isThere ? "/healthz" : "/none-\(index)")
+                        let response = await client.perform(TransferRequest(.get, url: url)).response
+                        return response?.status == (isThere ? 200 : 404)
+                    }
+                }
+                return await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
+            }
+            #expect(answered == 600)
+            #expect(client.snapshot() == TransferSnapshot(completed: 600))
+        }
+    }
+
+    @Test("APNs' one stream before the first token holds the others back, not up")
+    func strictServer() async throws {
+        try await TransferScope.withClient { client, sandbox in
+            let pushes = (0..<100).map { _ in sandbox.push() }
+            let statuses = await withTaskGroup { group in
+                for push in pushes { group.addTask { await client.perform(push).response?.status } }
+                return await group.reduce(into: []) { $0.append($1) }
+            }
+            #expect(statuses.filter { $0 == 200 }.count == 100)
+        }
+    }
+
+    @Test("A slow answer is an answer, and its duration says so")
+    func slow() async throws {
+        try await TransferScope.withClient { client, sandbox in
+            let response = try #require(await client.perform(sandbox.push("deade100")).response)
+            #expect(response.status == 200)
+            #expect(response.duration >= .seconds(1))
+        }
+    }
+
+    @Test("Plain HTTP goes through only if allowed")
+    func plain() async throws {
+        let request = TransferRequest(.get, url: try #require(TransferScope.sandbox).controlURL + "/healthz")
+        try await TransferScope.withClient { client, _ in
+            let failure = await client.perform(request).failure
+            #expect(failure?.reason == .invalidRequest)
+            #expect(failure?.mayHaveBeenSent == false)
+        }
+        try await TransferScope.withClient {
+            $0.allowPlainHTTP = true
+        } _: { client, _ in
+            let response = await client.perform(request).response
+            #expect(response?.status == 200)
+            #expect(response?.version == .http1)
+        }
+    }
+}

@@ -1,0 +1,170 @@
+// Carillon · TransferBoundsTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Sandbox
+import Testing
+
+@Suite("Bounds, cancelling and the end", .transfer, .timeLimit(.minutes(10)))
+struct TransferBoundsTests {
+    private static let silent = "deade200"
+
+    @Test("A cancelled task is answered at once, its stream is reset, and the others go on")
+    func cancelInFlight() async throws {
+        try await TransferScope.withClient {
+            $0.connectionsPerHost = 1
+        } _: { client, sandbox in
+            let push = sandbox.push(Self.silent)
+            let task = Task { await client.perform(push) }
+            try await client.wait { $0.inFlight == 1 }
+            task.cancel()
+            #expect(await task.value.failure?.reason == .cancelled)
+            #expect(await client.perform(sandbox.push()).response?.status == 200)
+        }
+    }
+
+    @Test("A task that was cancelled before it began is cancelled, not sent")
+    func cancelBefore() async throws {
+        try await TransferScope.withClient { client, sandbox in
+            let push = sandbox.push()
+            let device = String(push.url.suffix(64))
+            let task = Task {
+                while !Task.isCancelled { await Task.yield() }
+                return await client.perform(push)
+            }
+            task.cancel()
+            #expect(await task.value.failure == TransferFailure(.cancelled))
+            #expect(!sandbox.received().contains { $0.token == device })
+        }
+    }
+
+    @Test("A request that waits for a place can be cancelled, and runs out of time, unsent")
+    func waiting() async throws {
+        try await TransferScope.withClient {
+            $0.maximumInFlight = 1
+        } _: { client, sandbox in
+            let first = sandbox.push(Self.silent)
+            let second = sandbox.push()
+            let holder = Task { await client.perform(first) }
+            try await client.wait { $0.inFlight == 1 }
+            let waiter = Task { await client.perform(second) }
+            try await client.wait { $0.waiting == 1 }
+            waiter.cancel()
+            #expect(await waiter.value.failure == TransferFailure(.cancelled))
+
+            let start = ContinuousClock.now
+            let late = await client.perform(sandbox.push(timeout: .milliseconds(50)))
+            #expect(late.failure == TransferFailure(.noTurn))
+            #expect(start.duration(to: .now) >= .milliseconds(50))
+            holder.cancel()
+            #expect(await holder.value.failure?.reason == .cancelled)
+            #expect(client.snapshot() == TransferSnapshot(failed: 3))
+        }
+    }
+
+    @Test("What is urgent goes before all that waited longer for a place")
+    func priority() async throws {
+        try await TransferScope.withClient {
+            $0.maximumInFlight = 1
+        } _: { client, sandbox in
+            let silent = sandbox.push(Self.silent)
+            let holder = Task { await client.perform(silent) }
+            try await client.wait { $0.inFlight == 1 }
+            var devices: [String] = []
+            var waiters: [Task<TransferOutcome, Never>] = []
+            for priority in [TransferPriority.low, .normal, .high] {
+                let push = sandbox.push(priority: priority)
+                devices.append(String(push.url.suffix(64)))
+                waiters.append(Task { await client.perform(push) })
+                let count = waiters.count
+                try await client.wait { $0.waiting == count }
+            }
+            holder.cancel()
+            for waiter in waiters { #expect(await waiter.value.response?.status == 200) }
+            let order = sandbox.received().compactMap { devices.firstIndex(of: $0.token) }
+            #expect(order == [2, 1, 0])
+        }
+    }
+
+    @Test("At the bound a request is turned away at once, and counted")
+    func overloaded() async throws {
+        try await TransferScope.withClient {
+            $0.maximumInFlight = 1
+            $0.maximumWaiting = 1
+        } _: { client, sandbox in
+            let pushes = (0..<2).map { _ in sandbox.push(Self.silent) }
+            let holders = pushes.map { push in Task { await client.perform(push) } }
+            try await client.wait { $0.inFlight == 1 && $0.waiting == 1 }
+            #expect(await client.perform(sandbox.push()).failure == TransferFailure(.overloaded))
+            #expect(client.snapshot() == TransferSnapshot(inFlight: 1, waiting: 1, failed: 1, refused: 1))
+            for holder in holders { holder.cancel() }
+            for holder in holders { #expect(await holder.value.failure?.reason == .cancelled) }
+        }
+    }
+
+    @Test("A host that hangs takes its own share only")
+    func fairness() async throws {
+        try await TransferScope.withClient {
+            $0.connectionsPerHost = 2
+            $0.streamsPerConnection = 2
+        } _: { client, sandbox in
+            let pushes = (0..<20).map { _ in sandbox.push(Self.silent) }
+            let holders = pushes.map { push in Task { await client.perform(push) } }
+            try await client.wait { $0.inFlight == 4 && $0.waiting == 16 }
+            #expect(await client.perform(sandbox.push(host: "localhost")).response?.status == 200)
+            for holder in holders { holder.cancel() }
+            for holder in holders { #expect(await holder.value.failure?.reason == .cancelled) }
+        }
+    }
+
+    @Test("Shutting down answers everybody, and what comes later")
+    func shutdown() async throws {
+        try await TransferScope.withClient {
+            $0.maximumInFlight = 2
+        } _: { client, sandbox in
+            let pushes = (0..<5).map { _ in sandbox.push(Self.silent) }
+            let holders = pushes.map { push in Task { await client.perform(push) } }
+            try await client.wait { $0.inFlight == 2 && $0.waiting == 3 }
+            await client.shutdown()
+            let failures = await holders.asyncMap { await $0.value.failure }
+            #expect(failures.allSatisfy { $0?.reason == .shutdown })
+            #expect(failures.filter { $0?.mayHaveBeenSent == false }.count >= 3)
+            #expect(await client.perform(sandbox.push()).failure == TransferFailure(.shutdown))
+            await client.shutdown()
+            #expect(client.snapshot() == TransferSnapshot(failed: 6))
+        }
+    }
+
+    @Test("Cancelling at any moment answers each caller once")
+    func cancelRace() async throws {
+        try await TransferScope.withClient {
+            $0.maximumInFlight = 10
+        } _: { client, sandbox in
+            let url = sandbox.url + "/healthz"
+            let tasks = (0..<300).map { _ in Task { await client.perform(TransferRequest(.get, url: url)) } }
+            for (index, task) in tasks.enumerated() where index.isMultiple(of: 3) {
+                if index.isMultiple(of: 30) { await Task.yield() }
+                task.cancel()
+            }
+            for (index, task) in tasks.enumerated() {
+                let outcome = await task.value
+                if index.isMultiple(of: 3) {
+                    #expect(outcome.response?.status == 200 || outcome.failure?.reason == .cancelled)
+                } else {
+                    #expect(outcome.response?.status == 200)
+                }
+            }
+            let snapshot = client.snapshot()
+            #expect(snapshot.completed + snapshot.failed == 300)
+            #expect(snapshot.inFlight == 0 && snapshot.waiting == 0)
+        }
+    }
+}
+
+extension Array {
+    fileprivate func asyncMap<Result>(_ transform: (Element) async -> Result) async -> [Result] {
+        var results: [Result] = []
+        for element in self { results.append(await transform(element)) }
+        return results
+    }
+}

@@ -1,0 +1,220 @@
+// Carillon · TransferFaultTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Sandbox
+import Support
+import Testing
+
+@Suite("What is not answered", .transfer, .timeLimit(.minutes(10)))
+struct TransferFaultTests {
+    @Test(
+        "A fault of the connection is told from an answer",
+        arguments: [
+            ("deade200", TransferFailure.Reason.timeout),
+            ("deade300", .connectionLost),
+            ("deade400", .goAway),
+            ("deade500", .connectionLost),
+        ])
+    func fault(marker: String, reason: TransferFailure.Reason) async throws {
+        try await TransferScope.withClient { client, sandbox in
+            let isSilent = reason == .timeout
+            // Long enough for the handshake, on a busy machine too; nobody answers afterwards.
+            let push = sandbox.push(marker, timeout: isSilent ? .seconds(3) : .seconds(20))
+            let failure = try #require(await client.perform(push).failure)
+            #expect(failure.reason == reason, "\(failure)")
+            #expect(failure.mayHaveBeenSent)
+            #expect(client.snapshot() == TransferSnapshot(failed: 1))
+
+            let next = await client.perform(sandbox.push())
+            #expect(next.response?.status == 200, "the client goes on")
+        }
+    }
+
+    @Test("A stream that is refused once is sent again by libcurl")
+    func refusedOnce() async throws {
+        try await TransferScope.withClient { client, sandbox in
+            let push = sandbox.push("deade501")
+            #expect(await client.perform(push).response?.status == 200)
+            #expect(sandbox.faultAttempts()[String(push.url.suffix(64))] == 2)
+        }
+    }
+
+    @Test("A request whose kept connection ends before the answer is sent once, and may have arrived")
+    func keptConnectionEnds() async throws {
+        try await HTTPStub.with(HTTPStub.Answer(body: "ok", keepsConnection: true)) { stub in
+            try await TransferScope.withClient {
+                $0.allowPlainHTTP = true
+            } _: { client, _ in
+                let request = TransferRequest(.post, url: stub.url + "/push", body: Array("hello".utf8))
+                #expect(await client.perform(request).response?.status == 200)
+                stub.answer(HTTPStub.Answer(body: "", hangsUp: true))
+                let failure = try #require(await client.perform(request).failure)
+                #expect(failure.reason == .connectionLost && failure.mayHaveBeenSent, "\(failure)")
+                stub.answer(HTTPStub.Answer(body: "ok", keepsConnection: true))
+                #expect(await client.perform(request).response?.status == 200, "the client goes on")
+                #expect(stub.received.map(\.body) == [[UInt8]](repeating: Array("hello".utf8), count: 3))
+            }
+        }
+    }
+
+    @Test("A request whose kept HTTP/2 connection is reset is sent once, and may have arrived")
+    func keptConnectionReset() async throws {
+        try await TransferScope.withClient {
+            $0.connectionsPerHost = 1
+        } _: { client, sandbox in
+            for _ in 0..<3 {
+                #expect(await client.perform(sandbox.push()).response?.status == 200, "the connection is there")
+                let push = sandbox.push("deadf301")
+                let failure = try #require(await client.perform(push).failure)
+                #expect(failure.reason == .connectionLost && failure.mayHaveBeenSent, "\(failure)")
+                #expect(sandbox.faultAttempts()[String(push.url.suffix(64))] == 1)
+            }
+        }
+    }
+
+    @Test("What HTTP/2 refuses on a kept connection is sent again at once, as the server has not looked at it")
+    func refusedOnKeptConnection() async throws {
+        try await TransferScope.withClient {
+            $0.connectionsPerHost = 1
+        } _: { client, sandbox in
+            #expect(await client.perform(sandbox.push()).response?.status == 200)
+            let push = sandbox.push("deade501")
+            #expect(await client.perform(push).response?.status == 200)
+            #expect(sandbox.faultAttempts()[String(push.url.suffix(64))] == 2)
+        }
+    }
+
+    @Test("A body of any length arrives whole", arguments: [0, 1, 16_384, 16_385, 300_000])
+    func bodies(length: Int) async throws {
+        let body = (0..<length).map { UInt8($0 % 251) }
+        try await HTTPStub.with(HTTPStub.Answer(body: "ok", keepsConnection: true)) { stub in
+            try await TransferScope.withClient {
+                $0.allowPlainHTTP = true
+            } _: { client, _ in
+                let request = TransferRequest(.post, url: stub.url + "/", body: body)
+                for _ in 0..<2 { #expect(await client.perform(request).response?.status == 200) }
+                #expect(stub.received.map(\.body) == [body, body])
+            }
+        }
+    }
+
+    @Test("A cut connection ends all of its streams, each once")
+    func cutBurst() async throws {
+        try await TransferScope.withClient {
+            $0.connectionsPerHost = 1
+        } _: { client, sandbox in
+            #expect(await client.perform(sandbox.push()).response?.status == 200)
+            let pushes = (0..<20).map { sandbox.push($0 == 10 ? "deade300" : "0") }
+            let outcomes = await withTaskGroup { group in
+                for push in pushes { group.addTask { await client.perform(push) } }
+                return await group.reduce(into: [TransferOutcome]()) { $0.append($1) }
+            }
+            #expect(outcomes.count == 20)
+            for outcome in outcomes where outcome.response?.status != 200 {
+                #expect([.connectionLost, .goAway].contains(outcome.failure?.reason), "\(outcome)")
+            }
+            #expect(outcomes.contains { $0.failure != nil })
+        }
+    }
+
+    @Test("A server that is not there, or not to be trusted, got nothing")
+    func unreachable() async throws {
+        let sandbox = try #require(TransferScope.sandbox)
+        try await TransferScope.withClient {
+            $0.caFile = nil
+        } _: { client, _ in
+            let failure = await client.perform(TransferRequest(.get, url: sandbox.url + "/healthz")).failure
+            #expect(failure?.reason == .tls)
+            #expect(failure?.mayHaveBeenSent == false)
+        }
+        try await TransferScope.withClient { client, _ in
+            let failure = await client.perform(TransferRequest(.get, url: "https://127.0.0.1:1/")).failure
+            #expect(failure?.reason == .connect)
+            #expect(failure?.mayHaveBeenSent == false)
+        }
+    }
+
+    @Test("A private address is told from a server that is not there", arguments: ["127.0.0.1", "localhost", "[::1]"])
+    func privateAddress(host: String) async throws {
+        try await TransferScope.withClient {
+            $0.refusesPrivateAddresses = true
+        } _: { client, sandbox in
+            let url = sandbox.url.replacing("127.0.0.1", with: host)
+            let failure = await client.perform(TransferRequest(.get, url: url + "/healthz")).failure
+            #expect(failure?.reason == .privateAddress)
+            #expect(failure?.mayHaveBeenSent == false)
+        }
+    }
+
+    @Test("An authorities' file that is not there is found at the start")
+    func missingAuthorities() throws {
+        var configuration = TransferConfiguration()
+        configuration.caFile = "/nonexistent/ca.pem"
+        #expect(throws: TransferError.self) { try TransferClient(configuration: configuration) }
+    }
+
+    @Test(
+        "What cannot be sent as it is, is not sent",
+        arguments: [
+            TransferRequest(.get, url: "nonsense"),
+            TransferRequest(.get, url: "https://"),
+            TransferRequest(.get, url: "file:///etc/passwd"),
+            TransferRequest(.get, url: "ftp://127.0.0.1/"),
+            TransferRequest(.get, url: "https://127.0.0.1/", headers: [(name: "a", value: "b\r\nc: d")]),
+            TransferRequest(.get, url: "https://127.0.0.1/", headers: [(name: "a", value: "b\0")]),
+            TransferRequest(.get, url: "https://127.0.0.1/", headers: [(name: "a: b", value: "c")]),
+            TransferRequest(.get, url: "https://127.0.0.1/", headers: [(name: "", value: "c")]),
+            TransferRequest(.get, url: "https://127.0.0.1/\0", headers: []),
+        ])
+    func invalid(request: TransferRequest) async throws {
+        try await TransferScope.withClient { client, _ in
+            let failure = await client.perform(request).failure
+            #expect(failure == TransferFailure(.invalidRequest, code: failure?.code ?? 0))
+            #expect(client.snapshot().failed == 1)
+        }
+    }
+
+    @Test("Of a response beyond the bound there is the beginning, and the connection still serves")
+    func tooLarge() async throws {
+        try await TransferScope.withClient { client, sandbox in
+            var request = TransferRequest(.get, url: sandbox.url + "/healthz", maximumResponseBytes: 2)
+            let begun = try #require(await client.perform(request).response)
+            #expect(begun.status == 200 && !begun.isComplete)
+            #expect(begun.body == Array("ok".utf8))
+            #expect(begun.header("content-length") == "3")
+            request.maximumResponseBytes = 3
+            let whole = try #require(await client.perform(request).response)
+            #expect(whole.status == 200 && whole.isComplete)
+            #expect(whole.body == Array("ok\n".utf8))
+
+            let push = sandbox.push("deadc900")
+            let long = try #require(await client.perform(push).response)
+            #expect(long.status == 429 && !long.isComplete)
+            #expect(long.header("retry-after") == "5")
+            #expect(long.body == [UInt8](repeating: UInt8(ascii: "x"), count: push.maximumResponseBytes))
+        }
+    }
+
+    @Test("Of a response that breaks off there is what came", arguments: [("deadd200", 200), ("deadd000", 400)])
+    func breaksOff(marker: String, status: Int) async throws {
+        try await TransferScope.withClient { client, sandbox in
+            let response = try #require(await client.perform(sandbox.push(marker)).response)
+            #expect(response.status == status && !response.isComplete)
+            #expect(response.header("content-type") == "application/json; charset=UTF-8")
+            #expect(String(decoding: response.body, as: UTF8.self) == #"{"reason":"Unregis"#)
+            #expect(await client.perform(sandbox.push()).response?.status == 200, "the client goes on")
+        }
+    }
+
+    @Test("The words of a failure hold no secret")
+    func words() async throws {
+        try await TransferScope.withClient { client, sandbox in
+            let push = sandbox.push("deade300")
+            let failure = try #require(await client.perform(push).failure)
+            for secret in [String(push.url.suffix(64)), push.headers[0].value, "127.0.0.1"] {
+                #expect(!"\(failure)".contains(secret))
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+// Carillon · TransferScope.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Crypto
+import Foundation
+import Sandbox
+import Testing
+
+/// Runs a suite with one sandbox that all its tests share; each has a client and device tokens of its own.
+struct TransferScope: SuiteTrait, TestScoping {
+    @TaskLocal static var sandbox: ProviderSandbox?
+    /// One for all pushes: as Apple does, the sandbox turns away a connection that shows many.
+    @TaskLocal static var providerToken = ""
+
+    @concurrent
+    func provideScope(
+        for test: Test,
+        testCase: Test.Case?,
+        performing function: @concurrent @Sendable () async throws -> Void
+    ) async throws {
+        try await ProviderSandbox.with { sandbox in
+            try await Self.$sandbox.withValue(sandbox) {
+                try await Self.$providerToken.withValue(sandbox.makeProviderToken()) { try await function() }
+            }
+        }
+    }
+
+    /// Runs the body with a client that trusts the sandbox.
+    static func withClient<Result>(
+        _ change: (inout TransferConfiguration) -> Void = { _ in },
+        _ body: (TransferClient, ProviderSandbox) async throws -> Result
+    ) async throws -> Result {
+        let sandbox = try #require(Self.sandbox)
+        var configuration = TransferConfiguration()
+        configuration.caFile = sandbox.caPath
+        change(&configuration)
+        let client = try TransferClient(configuration: configuration)
+        let result: Result
+        do {
+            result = try await body(client, sandbox)
+        } catch {
+            await client.shutdown()
+            throw error
+        }
+        await client.shutdown()
+        return result
+    }
+}
+
+extension Trait where Self == TransferScope {
+    /// One sandbox for the suite.
+    static var transfer: TransferScope { TransferScope() }
+}
+
+extension ProviderSandbox {
+    /// A valid push to a device whose token begins with `marker`, which chooses a fault.
+    func push(
+        _ marker: String = "0",
+        timeout: Duration = .seconds(20),
+        host: String = "127.0.0.1",
+        priority: TransferPriority = .normal
+    ) -> TransferRequest {
+        let random = (0..<4).map { _ in String(UInt64.random(in: .min ... .max) | 1 << 63, radix: 16) }.joined()
+        let device = marker + random.dropFirst(marker.count)
+        return TransferRequest(
+            .post,
+            url: "\(self.url.replacing("127.0.0.1", with: host))/3/device/\(device)",
+            headers: [
+                (name: "authorization", value: "bearer \(TransferScope.providerToken)"),
+                (name: "apns-topic", value: "org.example.app"),
+            ],
+            body: Array(#"{"aps":{"alert":"hi"}}"#.utf8),
+            timeout: timeout,
+            priority: priority
+        )
+    }
+
+    fileprivate func makeProviderToken() throws -> String {
+        let now = Int(Date().timeIntervalSince1970)
+        let unsigned = [
+            #"{"alg":"ES256","kid":"\#(self.apnsKeyID)"}"#, #"{"iss":"\#(self.apnsTeamID)","iat":\#(now)}"#,
+        ].map { Self.base64URL(Data($0.utf8)) }.joined(separator: ".")
+        let key = try P256.Signing.PrivateKey(
+            pemRepresentation: String(contentsOfFile: self.apnsKeyPath, encoding: .utf8))
+        let signature = try key.signature(for: SHA256.hash(data: Data(unsigned.utf8)))
+        return unsigned + "." + Self.base64URL(signature.rawRepresentation)
+    }
+
+    private static func base64URL(_ data: Data) -> String {
+        data.base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+    }
+}
+
+extension TransferOutcome {
+    var response: TransferResponse? {
+        if case .answered(let response) = self { response } else { nil }
+    }
+
+    var failure: TransferFailure? {
+        if case .unanswered(let failure) = self { failure } else { nil }
+    }
+}
+
+extension TransferClient {
+    /// Returns when the client's figures are as wanted; the suite's time limit ends a wait for nothing.
+    func wait(until isReached: (TransferSnapshot) -> Bool) async throws {
+        while !isReached(self.snapshot()) {
+            try Task.checkCancellation()
+            await Task.yield()
+        }
+    }
+}

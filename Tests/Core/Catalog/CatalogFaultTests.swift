@@ -1,0 +1,224 @@
+// Carillon · CatalogFaultTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Foundation
+import Testing
+
+@Suite("Catalogs at fault", .timeLimit(.minutes(10)))
+struct CatalogFaultTests {
+    private static func parse(_ text: String) throws(CatalogFaults) -> Catalog {
+        try CatalogLoader.parse([("c.yaml", text)])
+    }
+
+    private static func fault(_ text: String) -> String {
+        do throws(CatalogFaults) {
+            _ = try Self.parse(text)
+            return "no fault"
+        } catch {
+            return error.description
+        }
+    }
+
+    @Test(
+        "Each fault names file, line, type, setting and what is expected",
+        arguments: [
+            ("colour: red", "unknown setting colour"),
+            ("severity: fatal", "severity must be one of alert, warning, info"),
+            ("delivery: email", "delivery must be one of push, in_app"),
+            ("lane: [bulk]", "lane must be one of critical, normal, bulk"),
+            ("category: ''", "category must be text"),
+            ("sound: [a]", "sound must be text"),
+            ("code: one", "code must be a whole number"),
+            ("code: 1.5", "code must be a whole number"),
+            ("default: maybe", "default must be true or false"),
+            ("required: 1", "required must be true or false"),
+            ("enabled: {}", "enabled must be true or false"),
+            ("channels: push", "channels must be a list out of in_app, push, email"),
+            ("channels: []", "channels must be a list out of in_app, push, email"),
+            ("channels: [push, sms]", "channels must be one of in_app, push, email"),
+            ("time_to_live: 60", "time_to_live must be a number and a unit, such as 90s, 15m, 24h or 30d"),
+            ("time_to_live: 0s", "time_to_live must be a number and a unit, such as 90s, 15m, 24h or 30d"),
+            ("time_to_live: -1h", "time_to_live must be a number and a unit, such as 90s, 15m, 24h or 30d"),
+            ("time_to_live: 1w", "time_to_live must be a number and a unit, such as 90s, 15m, 24h or 30d"),
+            ("time_to_live: ''", "time_to_live must be a number and a unit, such as 90s, 15m, 24h or 30d"),
+            ("quiet_hours: later", "quiet_hours must be one of defer, in_app_only, drop, ignore"),
+            ("quiet_hours: ignore", "quiet_hours: ignore is for severity alert only"),
+            ("attention_delay: 5", "attention_delay must be a number and a unit, such as 90s, 15m, 24h or 30d"),
+            ("email_after: 24h", "email_after needs email among the channels"),
+            ("cap: 3", "expected cap as {count: 3, per: 1h}"),
+            ("cap: {count: 3}", "cap needs count and per"),
+            ("cap: {count: 0, per: 1h}", "cap.count must be a whole number from 1 to 10000"),
+            ("cap: {count: 1, per: 1h, of: 2}", "unknown setting cap.of"),
+            ("digest: {}", "digest needs a window"),
+            ("digest: {window: 0s}", "digest.window must be a number and a unit, such as 90s, 15m, 24h or 30d"),
+            ("digest: {window: 1h, sliding: true}", "a sliding digest needs a maximum"),
+            ("digest: {window: 1h, maximum: 2h}", "digest.maximum is for sliding windows"),
+            (
+                "digest: {window: 1h, sliding: true, maximum: 1m}",
+                "digest.maximum is shorter than the window"
+            ),
+            ("digest: {window: 1h, singles: -1}", "digest.singles must be a whole number from 0 to 1000"),
+            ("digest: {window: 1h, size: 1}", "unknown setting digest.size"),
+            ("badge: -1", "badge must be true, false or a whole number from 0 to 99999"),
+            ("badge: many", "badge must be true, false or a whole number from 0 to 99999"),
+            ("push_priority: urgent", "push_priority must be one of high, normal"),
+            ("retract_on_read: yes please", "retract_on_read must be true or false"),
+            ("templates: {}", "templates needs a locale"),
+            ("templates: [en]", "expected templates with an entry for each locale"),
+            ("templates: {english!: {title: a}}", "templates: english! is no locale such as en, pt-BR or zh-Hant"),
+            ("templates: {en: {body: a}}", "templates.en needs a title"),
+            ("templates: {en: {title: a, subject: b}}", "unknown setting templates.en.subject"),
+            ("templates: {en: {title: '{{a'}}", "templates.en.title: a tag is not closed"),
+            ("templates: {en: {title: '{{#a}}b'}}", "templates.en.title: a section is not closed"),
+            ("templates: {en: {title: '{{> a}}'}}", "templates.en.title: templates have no parts in other files"),
+            ("templates: {EN: {title: a}, en: {title: b}}", "templates.en is there twice"),
+            ("actions: buttons", "actions buttons are not in the catalog"),
+        ]
+    )
+    func faults(setting: String, reason: String) {
+        let text = "types:\n  good: {}\n  bad:\n    lane: bulk\n    \(setting)\n"
+        guard !setting.hasPrefix("lane") else {
+            return #expect(
+                Self.fault("types:\n  good: {}\n  bad:\n    code: 1\n    \(setting)\n")
+                    == "c.yaml:5: type bad: \(reason)")
+        }
+        #expect(Self.fault(text) == "c.yaml:5: type bad: \(reason)")
+    }
+
+    @Test("What is no catalog is refused", arguments: ["", "[]", "just text"])
+    func noCatalog(text: String) {
+        #expect(
+            Self.fault(text)
+                == "c.yaml: expected one or more of defaults, types, topics, templates, actions, caps, default_locale"
+        )
+    }
+
+    @Test(
+        "What is at the top and does not belong there is refused",
+        arguments: [
+            ("types:", "expected `types:` with an entry for each type"),
+            ("types: []", "expected `types:` with an entry for each type"),
+            (
+                "kinds: {}",
+                "unknown key kinds, expected defaults, types, topics, templates, actions, caps, default_locale"
+            ),
+            ("default_locale: 5", "default_locale must be a locale such as en, pt-BR or zh-Hant"),
+        ]
+    )
+    func top(text: String, reason: String) {
+        #expect(Self.fault(text) == "c.yaml:1: \(reason)")
+    }
+
+    @Test("Settings must be settings, names must be names")
+    func shapes() {
+        #expect(Self.fault("types:\n  a: {}\n  t: loud\n") == "c.yaml:3: type t: expected settings")
+        let long = String(repeating: "n", count: 129)
+        #expect(Self.fault("types:\n  \(long): {}\n").hasSuffix("a name has 1 to 128 characters"))
+        #expect(Self.fault("types:\n  '': {}\n").hasSuffix("a name has 1 to 128 characters"))
+        #expect(Self.fault("types:\n  'category:x': {}\n").hasSuffix("must not begin with category:"))
+    }
+
+    @Test(
+        "Text that is no YAML is refused with its line",
+        arguments: [
+            ("types: {", 2), ("types:\n\t- x", 2), ("a: b: c", 1), ("types: &x *y", 1), ("types:\n  a: *y\n", 2),
+            ("types:\n  a: {}\n  b: c: d\n", 3), ("types:\n  a: {}\n  b: [1\n", 4),
+        ]
+    )
+    func noYAML(text: String, line: Int) {
+        #expect(Self.fault(text).hasPrefix("c.yaml: \(line):"))
+        #expect(!Self.fault(text).contains("expected one or more of"))
+    }
+
+    @Test(
+        "A type that comes twice in a file is refused with its first line, and so is a setting",
+        arguments: [
+            ("types:\n  a: {}\n  t: {}\n  t: {}\n", "t", 3), ("types:\n  t:\n    code: 1\n    code: 2\n", "code", 3),
+        ]
+    )
+    func duplicateKeys(text: String, key: String, line: Int) {
+        let fault = Self.fault(text)
+        #expect(fault.hasPrefix("c.yaml: "))
+        #expect(fault.contains("duplicated key(s): '\(key)'"))
+        #expect(fault.contains("in line \(line), "))
+    }
+
+    @Test("A type or a code that is defined twice is refused")
+    func duplicates() {
+        let type = NotificationType(name: "t")
+        #expect(throws: CatalogFaults([CatalogFault("type t is defined twice")])) { try Catalog([type, type]) }
+        var one = NotificationType(name: "a")
+        var other = NotificationType(name: "b")
+        one.code = 7
+        other.code = 7
+        #expect(throws: CatalogFaults([CatalogFault("code 7 belongs to two types")])) { try Catalog([one, other]) }
+    }
+
+    @Test("All faults of all files are named at once, collisions with both places")
+    func all() {
+        let one = """
+            types:
+              a: {code: 1, lane: slow}
+              b: {severity: fatal, colour: red}
+            templates:
+              hello: {en: {title: Hi}}
+            caps: {user: {count: 1, per: 1h}}
+            default_locale: de
+            """
+        let other = """
+            types:
+              c: {code: 1}
+              a: {}
+            templates:
+              hello: {en: {title: Hi}}
+            caps:
+              user: {count: 1, per: 1h}
+              categories: {news: {count: 1}}
+            default_locale: en
+            topics: {x: {open: 1}}
+            """
+        let expected = [
+            "1.yaml:2: type a: lane must be one of critical, normal, bulk",
+            "1.yaml:3: type b: severity must be one of alert, warning, info",
+            "1.yaml:3: type b: unknown setting colour",
+            "2.yaml:8: caps: categories.news needs count and per",
+            "2.yaml:10: topic x: open must be true or false",
+            "1.yaml:2 and 2.yaml:3: type a is defined twice",
+            "1.yaml:2 and 2.yaml:2: code 1 belongs to two types",
+            "1.yaml:5 and 2.yaml:5: template hello is defined twice",
+            "1.yaml:6 and 2.yaml:7: the cap of users is set twice",
+            "1.yaml:7 and 2.yaml:9: default_locale is set twice",
+        ]
+        do throws(CatalogFaults) {
+            _ = try CatalogLoader.parse([("1.yaml", one), ("2.yaml", other)])
+            Issue.record("no fault")
+        } catch {
+            #expect(error.faults.map(\.description) == expected)
+        }
+    }
+
+    @Test("What is wrong with a file's defaults is said once")
+    func fileDefaults() {
+        #expect(
+            Self.fault("defaults:\n  lane: slow\ntypes: {a: {}, b: {}}")
+                == "c.yaml:2: defaults: lane must be one of critical, normal, bulk")
+        #expect(Self.fault("defaults: {}") == "c.yaml:1: defaults without types")
+    }
+
+    @Test("A fault within a block of text is named with its own line")
+    func blocks() {
+        let text = """
+            types:
+              t:
+                templates:
+                  en:
+                    title: a
+                    body: |
+                      one
+                      {{> two}}
+            """
+        #expect(
+            Self.fault(text) == "c.yaml:8: type t: templates.en.body: templates have no parts in other files")
+    }
+}

@@ -1,0 +1,29 @@
+// Carillon · Facts.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+
+/// Facts about one notification, as a test changes them.
+enum Facts {
+    static let now = Timestamp(seconds: 1_795_168_800)
+    static let connection = ConnectionPresence(
+        connection: "c1", node: "n1", dialect: .native, state: .active, since: Self.now)
+
+    /// A push notification to a user with one device, of a type with the defaults.
+    static func make(
+        _ progress: DecisionFacts.Progress,
+        _ change: (inout DecisionFacts) -> Void = { _ in }
+    ) -> DecisionFacts {
+        var notification = Notification(
+            id: NotificationID(high: 1, low: 2), user: "u1", type: "greeting", createdAt: self.now)
+        notification.delivery = .push
+        notification.channels = progress == .arrived ? .all : [.inApp, .push]
+        notification.expiresAt = self.now + .seconds(60)
+        var facts = DecisionFacts(
+            notification: notification, type: NotificationType(name: "greeting"), progress: progress, now: self.now)
+        facts.deviceCount = 1
+        facts.presence = .offline
+        change(&facts)
+        return facts
+    }
+}

@@ -1,0 +1,134 @@
+// Carillon · RoutingTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Testing
+
+@Suite("Decision: what is stored goes its way", .timeLimit(.minutes(10)))
+struct RoutingTests {
+    private static let online = Presence.online([Facts.connection])
+    private static let expired = [Step.settle(status: .expired, reason: .expired, via: nil)]
+    private static let proof = [Step.publish(isSilent: false), .awaitProof(within: .seconds(5))]
+
+    private typealias Row = (channels: Channels, presence: Presence, devices: Int, steps: [Step])
+
+    /// The way after nothing else is possible.
+    private static func inbox(_ reason: Reason) -> [Step] { [.settle(status: .sent, reason: reason, via: "inbox")] }
+    private static func failed(_ reason: Reason) -> [Step] { [.settle(status: .failed, reason: reason, via: nil)] }
+
+    @Test("Stored: sockets first, push where there is no socket, the inbox where there is no device")
+    func stored() {
+        let table: [Row] = [
+            ([.inApp, .push], Self.online, 1, Self.proof),
+            ([.inApp, .push], Self.online, 0, Self.proof),
+            ([.inApp], Self.online, 1, [.publish(isSilent: false)]),
+            ([.push], Self.online, 1, [.push]),
+            ([.push], Self.online, 0, Self.failed(.noDevice)),
+            ([.email], Self.online, 1, [.email]),
+            ([.inApp, .email], Self.online, 1, [.publish(isSilent: false), .email]),
+            ([.inApp, .email], .offline, 1, Self.inbox(.offline) + [.email]),
+            ([.inApp, .push], .offline, 1, [.push]),
+            ([.inApp, .push], .offline, 3, [.push]),
+            ([.inApp, .push], .offline, 0, Self.inbox(.noDevice)),
+            ([.inApp], .offline, 1, Self.inbox(.offline)),
+            ([.push], .offline, 1, [.push]),
+            ([.push], .offline, 0, Self.failed(.noDevice)),
+            ([.email], .offline, 1, [.email]),
+            ([.push, .email], .offline, 0, [.email]),
+            ([.inApp, .push], .unknown, 1, [.push]),
+            ([.inApp, .push], .unknown, 0, Self.inbox(.noDevice)),
+            ([.push], .unknown, 1, [.push]),
+            ([.inApp], .unknown, 1, [.wait(.presenceUnknown)]),
+            ([.email], .unknown, 1, [.wait(.presenceUnknown)]),
+        ]
+        for row in table {
+            let facts = Facts.make(.stored) {
+                $0.notification.channels = row.channels
+                $0.presence = row.presence
+                $0.deviceCount = row.devices
+            }
+            #expect(decide(facts) == row.steps, "\(row)")
+        }
+    }
+
+    @Test("Unproven: push falls back, whatever presence says now")
+    func unproven() {
+        for presence in [Presence.unknown, .offline, Self.online] {
+            let table: [(channels: Channels, devices: Int, steps: [Step])] = [
+                ([.inApp, .push], 1, [.push]),
+                ([.inApp, .push], 0, Self.inbox(.noDevice)),
+                ([.inApp], 1, Self.inbox(.offline)),
+                ([.push], 1, [.push]),
+                ([.push], 0, Self.failed(.noDevice)),
+            ]
+            for row in table {
+                let facts = Facts.make(.unproven) {
+                    $0.notification.channels = row.channels
+                    $0.presence = presence
+                    $0.deviceCount = row.devices
+                }
+                #expect(decide(facts) == row.steps, "\(row) \(presence)")
+            }
+        }
+    }
+
+    private static func settled(_ reason: Reason) -> Step {
+        .settle(status: .sent, reason: reason, via: socketWay)
+    }
+
+    @Test("What sockets get without push is settled where no proof can come, or none came; a proof is waited for else")
+    func unprovable() {
+        let stream = ConnectionPresence(
+            connection: "c2", node: "n1", dialect: .sse, state: .active, since: Facts.now)
+        let table: [(presence: Presence, isRepeat: Bool, isSettled: Bool)] = [
+            (.online([stream]), false, true),
+            (.online([stream, Facts.connection]), false, false),
+            (Self.online, false, false),
+            (Self.online, true, true),
+        ]
+        for row in table {
+            for channels in [[.inApp], [.inApp, .email]] as [Channels] {
+                let facts = Facts.make(.stored) {
+                    $0.notification.channels = channels
+                    $0.presence = row.presence
+                    $0.isRepeat = row.isRepeat
+                }
+                let settled = row.isSettled ? [Self.settled(.unproven)] : []
+                let mail: [Step] = channels.contains(.email) ? [.email] : []
+                #expect(decide(facts) == [.publish(isSilent: false)] + settled + mail, "\(row) \(channels)")
+            }
+        }
+        // What is to interrupt waits for its proof, and falls back to push without one.
+        for presence in [Presence.online([stream]), Self.online] {
+            let facts = Facts.make(.stored) {
+                $0.presence = presence
+                $0.isRepeat = true
+            }
+            #expect(decide(facts) == Self.proof)
+        }
+    }
+
+    @Test("What has expired goes nowhere", arguments: [DecisionFacts.Progress.stored, .unproven])
+    func expiry(progress: DecisionFacts.Progress) {
+        for presence in [Presence.unknown, .offline, Self.online] {
+            let facts = Facts.make(progress) {
+                $0.notification.expiresAt = Facts.now
+                $0.presence = presence
+            }
+            #expect(decide(facts) == Self.expired)
+        }
+        let facts = Facts.make(progress) { $0.notification.expiresAt = Facts.now + .microseconds(1) }
+        #expect(decide(facts) == [.push])
+    }
+
+    @Test("Reasons on record do not change their words")
+    func reasons() {
+        #expect(
+            Reason.allCases.map(\.rawValue) == [
+                "expired", "type_disabled", "opted_out", "not_opted_in", "opted_out_of_type", "no_channel", "offline",
+                "presence_unknown", "no_device", "quiet_hours", "idle", "unread", "capped_by_user", "capped_by_type",
+                "capped_by_category", "unproven",
+            ]
+        )
+    }
+}

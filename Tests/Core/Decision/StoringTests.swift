@@ -1,0 +1,150 @@
+// Carillon · StoringTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Testing
+
+@Suite("Decision: what arrives is stored as it should be", .timeLimit(.minutes(10)))
+struct StoringTests {
+    private static func refused(_ reason: Reason) -> [Step] {
+        [.store(status: .suppressed, reason: reason, channels: [])]
+    }
+
+    private static func pending(_ channels: Channels) -> [Step] {
+        [.store(status: .pending, reason: nil, channels: channels)]
+    }
+
+    private static let expired = [Step.store(status: .expired, reason: .expired, channels: [])]
+
+    private static func steps(_ change: (inout DecisionFacts) -> Void) -> [Step] {
+        decide(Facts.make(.arrived, change))
+    }
+
+    @Test("Channels are those that the job, the type and the delivery allow")
+    func channels() {
+        let table: [(job: Channels, type: Channels, delivery: DeliveryClass, steps: [Step])] = [
+            (.all, [.inApp, .push], .push, Self.pending([.inApp, .push])),
+            (.all, .all, .push, Self.pending([.inApp, .push])),
+            (.all, .all, .inApp, Self.pending([.inApp])),
+            (.all, [.email], .push, Self.pending([.email])),
+            ([.push], .all, .push, Self.pending([.push])),
+            ([.push], .all, .inApp, Self.refused(.noChannel)),
+            ([.push], [.inApp], .push, Self.refused(.noChannel)),
+            ([.email], [.inApp, .push], .push, Self.refused(.noChannel)),
+            (.all, [.push], .inApp, Self.refused(.noChannel)),
+            (.all, [], .push, Self.refused(.noChannel)),
+        ]
+        for row in table {
+            let steps = Self.steps {
+                $0.notification.channels = row.job
+                $0.type.channels = row.type
+                $0.notification.delivery = row.delivery
+            }
+            #expect(steps == row.steps, "\(row)")
+        }
+    }
+
+    @Test("What expires now has expired, whatever else holds; what never expires has not")
+    func expiry() {
+        for (offset, isExpired) in [(-1, true), (0, true), (1, false)] {
+            let steps = Self.steps { $0.notification.expiresAt = Facts.now + .microseconds(offset) }
+            #expect((steps == Self.expired) == isExpired)
+        }
+        #expect(Self.steps { $0.notification.expiresAt = nil } == Self.pending([.inApp, .push]))
+        let steps = Self.steps {
+            $0.notification.expiresAt = Facts.now
+            $0.type.isEnabled = false
+            $0.type.isRequired = true
+            $0.settings.isOptedOut = true
+        }
+        #expect(steps == Self.expired)
+    }
+
+    @Test("A disabled type goes to nobody, required or not")
+    func disabled() {
+        for isRequired in [false, true] {
+            let steps = Self.steps {
+                $0.type.isEnabled = false
+                $0.type.isRequired = isRequired
+            }
+            #expect(steps == Self.refused(.typeDisabled))
+        }
+    }
+
+    @Test("Who opted out of all gets what is required alone")
+    func optedOut() {
+        #expect(Self.steps { $0.settings.isOptedOut = true } == Self.refused(.optedOut))
+        let steps = Self.steps {
+            $0.settings.isOptedOut = true
+            $0.type.isRequired = true
+            $0.type.isOnByDefault = false
+            $0.preference = TypePreference(inApp: false, push: false, email: false)
+        }
+        #expect(steps == Self.pending([.inApp, .push]))
+    }
+
+    @Test("Users' wishes narrow the channels; what is off by default needs a wish")
+    func wishes() {
+        typealias Row = (isOnByDefault: Bool, inApp: Bool?, push: Bool?, email: Bool?, steps: [Step])
+        let table: [Row] = [
+            (true, nil, nil, nil, Self.pending([.inApp, .push])),
+            (true, nil, nil, true, Self.pending(.all)),
+            (true, true, true, true, Self.pending(.all)),
+            (true, false, nil, nil, Self.pending([.push])),
+            (true, nil, false, nil, Self.pending([.inApp])),
+            (true, nil, nil, false, Self.pending([.inApp, .push])),
+            (true, false, false, nil, Self.refused(.optedOutOfType)),
+            (true, false, false, true, Self.pending([.email])),
+            (true, false, false, false, Self.refused(.optedOutOfType)),
+            (false, nil, nil, nil, Self.refused(.notOptedIn)),
+            (false, true, nil, nil, Self.pending([.inApp])),
+            (false, nil, true, nil, Self.pending([.push])),
+            (false, true, true, true, Self.pending(.all)),
+            (false, true, false, nil, Self.pending([.inApp])),
+            (false, false, nil, nil, Self.refused(.optedOutOfType)),
+            (false, false, false, false, Self.refused(.optedOutOfType)),
+        ]
+        for row in table {
+            let steps = Self.steps {
+                $0.type.channels = .all
+                $0.type.isOnByDefault = row.isOnByDefault
+                $0.preference = TypePreference(inApp: row.inApp, push: row.push, email: row.email)
+            }
+            #expect(steps == row.steps, "\(row)")
+        }
+    }
+
+    @Test("E-mail goes unasked where the type insists, or asks for it when it is unread")
+    func unasked() {
+        let insists = Self.steps {
+            $0.type.channels = .all
+            $0.type.isRequired = true
+        }
+        #expect(insists == Self.pending(.all))
+        let escalates = Self.steps {
+            $0.type.channels = [.inApp, .email]
+            $0.type.emailDelay = .seconds(60)
+        }
+        #expect(escalates == Self.pending([.inApp, .email]))
+    }
+
+    @Test("A wish does not open what the type or the job closes")
+    func wishesNeverWiden() {
+        let steps = Self.steps {
+            $0.type.channels = [.inApp]
+            $0.preference = TypePreference(inApp: false, push: true, email: true)
+        }
+        #expect(steps == Self.refused(.optedOutOfType))
+    }
+
+    @Test("Presence and devices do not matter yet")
+    func ignoresPresence() {
+        for presence in [Presence.unknown, .offline, .online([Facts.connection])] {
+            let steps = Self.steps {
+                $0.presence = presence
+                $0.deviceCount = 0
+            }
+            #expect(steps == Self.pending([.inApp, .push]))
+        }
+    }
+}

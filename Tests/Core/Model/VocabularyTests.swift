@@ -1,0 +1,84 @@
+// Carillon · VocabularyTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Testing
+
+@Suite("Vocabulary", .timeLimit(.minutes(10)))
+struct VocabularyTests {
+    @Test("Words on the wire and in the database do not change")
+    func rawValues() {
+        #expect(Lane.allCases.map(\.rawValue) == ["critical", "normal", "bulk"])
+        #expect(Severity.allCases.map(\.rawValue) == ["alert", "warning", "info"])
+        #expect(DeliveryClass.allCases.map(\.rawValue) == ["push", "in_app"])
+        #expect(DeliveryChannel.allCases.map(\.rawValue) == ["in_app", "push", "email"])
+        #expect(Provider.wellKnown.map(\.rawValue) == ["fcm", "apns", "webpush", "email", "webhook"])
+        #expect(Platform.allCases.map(\.rawValue) == ["ios", "android", "web", "webhook"])
+        #expect(Dialect.allCases.map(\.rawValue) == ["native", "socketio", "signalr", "sse"])
+        #expect(
+            NotificationStatus.allCases.map(\.rawValue) == [
+                "pending", "sent", "delivered", "failed", "expired", "suppressed", "deferred", "cancelled",
+            ]
+        )
+        #expect(DeliveryChannel.allCases.map { Channels($0).rawValue } == [1, 2, 4])
+    }
+
+    @Test(
+        "A provider's word is short, plain, and begins with a letter",
+        arguments: ["a", "fcm", "webpush", "pigeon2", String(repeating: "x", count: 15)])
+    func providers(word: String) throws {
+        let provider = try #require(Provider(rawValue: word))
+        #expect(provider.rawValue == word)
+        #expect("\(provider)" == word)
+    }
+
+    @Test(
+        "What would break a key, a metric or a line is no provider's word",
+        arguments: [
+            "", "2fast", "Pigeon", "pi geon", "pi-geon", "pi_geon", "pi:geon", "pi}geon", "pi\"geon", "pigeon\n",
+            "pigéon", "ｆｃｍ", String(repeating: "x", count: 16),
+        ])
+    func noProviders(word: String) {
+        #expect(Provider(rawValue: word) == nil)
+    }
+
+    @Test("A word that is built in is the same as one that was read, and devices have any but e-mail")
+    func builtIn() {
+        #expect(Provider(rawValue: "fcm") == .fcm)
+        #expect(Provider(word: "pigeon") == Provider(rawValue: "pigeon"))
+        #expect(Provider(word: "pigeon").isOfDevices)
+        #expect(Provider.wellKnown.filter(\.isOfDevices) == [.fcm, .apns, .webpush, .webhook])
+    }
+
+    @Test("The more urgent lane comes first")
+    func lanes() {
+        #expect(Lane.allCases == Lane.allCases.sorted())
+        #expect(Lane.allCases.map(\.weight) == [16, 4, 1])
+        #expect(Lane.mostUrgent(.normal, .critical) == .critical)
+        #expect(Lane.mostUrgent(.normal, .bulk) == .normal)
+        #expect(Lane.mostUrgent(.bulk, .bulk) == .bulk)
+    }
+
+    @Test(
+        "What is suppressed or has no in-app channel is not listed",
+        arguments: [
+            (Channels.all, NotificationStatus.pending, true), ([.inApp], .delivered, true),
+            ([.push, .email], .sent, false),
+            (.all, .suppressed, false), ([], .expired, false),
+        ] as [(Channels, NotificationStatus, Bool)]
+    )
+    func isListed(channels: Channels, status: NotificationStatus, expected: Bool) {
+        var notification = Notification(
+            id: NotificationID(high: 1, low: 2), user: "u", type: "t", createdAt: Timestamp(seconds: 0))
+        notification.channels = channels
+        notification.status = status
+        #expect(notification.isListed == expected)
+    }
+
+    @Test("Names are long enough never to meet, and plain")
+    func names() {
+        let names = (0..<1_000).map { _ in RandomName.make() }
+        #expect(Set(names).count == names.count)
+        #expect(names.joined().allSatisfy { $0.isASCII && ($0.isLowercase || $0.isNumber) })
+    }
+}

@@ -1,0 +1,118 @@
+// Carillon · LaneQueueTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Testing
+
+@Suite("Lane queue", .timeLimit(.minutes(10)))
+struct LaneQueueTests {
+    @Test("Lanes that have something are served sixteen to four to one")
+    func weights() async {
+        let queue = LaneQueue<Lane>(capacity: 1_000)
+        for lane in Lane.allCases.reversed() {
+            for _ in 0..<500 { await queue.send(lane, lane: lane) }
+        }
+        for _ in 0..<10 {
+            var served: [Lane] = []
+            for _ in 0..<21 { if let lane = await queue.receive() { served.append(lane) } }
+            #expect(served.count { $0 == .critical } == 16)
+            #expect(served.count { $0 == .normal } == 4)
+            #expect(served.count { $0 == .bulk } == 1)
+            #expect(served.first == .critical)
+        }
+    }
+
+    @Test("A lane alone gets everything, in order")
+    func alone() async {
+        let queue = LaneQueue<Int>(capacity: 100)
+        for number in 0..<100 { await queue.send(number, lane: .bulk) }
+        for number in 0..<100 { #expect(await queue.receive() == number) }
+    }
+
+    @Test("What is urgent overtakes what waits, and what waits is not starved by it")
+    func overtakes() async {
+        let queue = LaneQueue<Lane>(capacity: 100)
+        for _ in 0..<50 { await queue.send(.bulk, lane: .bulk) }
+        for _ in 0..<3 { #expect(await queue.receive() == .bulk) }
+        var bulk = 0
+        for _ in 0..<170 {
+            await queue.send(.critical, lane: .critical)
+            if await queue.receive() == .bulk { bulk += 1 }
+        }
+        #expect((8...12).contains(bulk))
+    }
+
+    @Test("Whoever sends to a full lane waits; other lanes are free")
+    func bounds() async {
+        let queue = LaneQueue<Int>(capacity: 2)
+        await queue.send(1, lane: .normal)
+        await queue.send(2, lane: .normal)
+        let sender = Waiter { await queue.send(3, lane: .normal) }
+        await eventually { queue.count == 3 }
+        #expect(await sender.staysWaiting())
+        await queue.send(4, lane: .critical)
+        #expect(await queue.receive() == 4)
+        #expect(await sender.staysWaiting())
+        #expect(await queue.receive() == 1)
+        await sender.finish()
+        #expect(await queue.receive() == 2)
+        #expect(await queue.receive() == 3)
+    }
+
+    @Test("Receivers wait and are served in their order")
+    func receivers() async {
+        let queue = LaneQueue<Int>(capacity: 1)
+        let receiver = Waiter { #expect(await queue.receive() == 7) }
+        #expect(await receiver.staysWaiting())
+        await queue.send(7, lane: .bulk)
+        await receiver.finish()
+        #expect(queue.count == 0)
+    }
+
+    @Test("After the finish what is held is handed out, and then nothing")
+    func finishes() async {
+        let queue = LaneQueue<Int>(capacity: 1)
+        await queue.send(1, lane: .normal)
+        let sender = Waiter { await queue.send(2, lane: .normal) }
+        await eventually { queue.count == 2 }
+        queue.finish()
+        await sender.finish()
+        await queue.send(3, lane: .critical)
+        #expect(await queue.receive() == 1)
+        #expect(await queue.receive() == 2)
+        #expect(await queue.receive() == nil)
+    }
+
+    @Test("The finish wakes every receiver")
+    func finishWakes() async {
+        let queue = LaneQueue<Int>(capacity: 1)
+        let receivers = (0..<3).map { _ in Waiter { #expect(await queue.receive() == nil) } }
+        for receiver in receivers { #expect(await receiver.staysWaiting()) }
+        queue.finish()
+        for receiver in receivers { await receiver.finish() }
+    }
+
+    @Test("Nothing is lost or doubled between many senders and receivers")
+    func many() async {
+        let queue = LaneQueue<Int>(capacity: 3)
+        let received = await withTaskGroup(of: [Int].self) { group in
+            for _ in 0..<4 {
+                group.addTask {
+                    var numbers: [Int] = []
+                    while let number = await queue.receive() { numbers.append(number) }
+                    return numbers
+                }
+            }
+            await withTaskGroup { senders in
+                for sender in 0..<6 {
+                    senders.addTask {
+                        for index in 0..<500 { await queue.send(sender * 500 + index, lane: Lane.allCases[sender % 3]) }
+                    }
+                }
+            }
+            queue.finish()
+            return await group.reduce(into: []) { $0 += $1 }
+        }
+        #expect(received.sorted() == Array(0..<3_000))
+    }
+}

@@ -1,0 +1,191 @@
+// Carillon · CircuitBreakerTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Testing
+
+@testable import Pipeline
+
+struct CircuitBreakerTests {
+    private static let start = Timestamp(seconds: 1_000)
+
+    /// Calls, one after the other, that end like that.
+    private static func call(
+        _ breaker: inout CircuitBreaker,
+        _ verdicts: [CircuitBreaker.Verdict],
+        at moment: Timestamp = start
+    ) {
+        for verdict in verdicts where breaker.admit(now: moment) == .yes { breaker.note(verdict, now: moment) }
+    }
+
+    @Test("ten failures that are half of the answers open it; fewer, or among many answers, do not")
+    func opens() {
+        var few = CircuitBreaker()
+        Self.call(&few, Array(repeating: .fails, count: 9))
+        #expect(few.state == .closed)
+        var many = CircuitBreaker()
+        Self.call(&many, Array(repeating: .works, count: 40) + Array(repeating: .fails, count: 12))
+        #expect(many.state == .closed)
+        Self.call(&few, [.fails])
+        #expect(few.state == .open(until: Self.start + .seconds(1)))
+        #expect(few.admit(now: Self.start) == .no(until: Self.start + .seconds(1)))
+    }
+
+    @Test("failures of long ago do not count")
+    func window() {
+        var breaker = CircuitBreaker()
+        Self.call(&breaker, Array(repeating: .fails, count: 9))
+        Self.call(&breaker, [.fails], at: Self.start + .seconds(11))
+        #expect(breaker.state == .closed)
+    }
+
+    @Test("two probes find out; one success closes it, one failure keeps it open for longer")
+    func probes() {
+        var breaker = CircuitBreaker()
+        Self.call(&breaker, Array(repeating: .fails, count: 10))
+        let later = Self.start + .seconds(1)
+        #expect(breaker.admit(now: later) == .yes)
+        #expect(breaker.admit(now: later) == .yes)
+        #expect(breaker.admit(now: later) != .yes)
+        breaker.note(.fails, now: later)
+        #expect(breaker.state == .open(until: later + .seconds(2)))
+        breaker.note(.fails, now: later)
+        let again = later + .seconds(2)
+        #expect(breaker.admit(now: again) == .yes)
+        breaker.note(.works, now: again)
+        #expect(breaker.state == .closed)
+        #expect(breaker.inFlight == 0)
+    }
+
+    @Test("what began before it opened probes nothing, and neither closes it nor keeps it open")
+    func late() {
+        var breaker = CircuitBreaker()
+        for _ in 0..<4 { #expect(breaker.admit(now: Self.start) == .yes) }
+        Self.call(&breaker, Array(repeating: .fails, count: 10))
+        let later = Self.start + .seconds(1)
+        #expect(breaker.admit(now: later) == .yes)
+        breaker.note(.fails, since: Self.start, now: later)
+        breaker.note(.works, since: Self.start, now: later)
+        #expect(breaker.state == .probing)
+        #expect(breaker.admit(now: later) == .yes)
+        #expect(breaker.admit(now: later) != .yes, "two probe, whatever else has ended")
+        breaker.note(.works, since: later, now: later)
+        #expect(breaker.state == .closed)
+        breaker.note(.slowDown(.seconds(60)), since: Self.start, now: later)
+        #expect(breaker.state == .open(until: later + .seconds(60)), "what is asked for is done all the same")
+        #expect(breaker.inFlight == 2)
+    }
+
+    @Test("a probe that was not made leaves its place to another; what began before is no probe")
+    func withdrawnProbe() {
+        var breaker = CircuitBreaker()
+        #expect(breaker.admit(now: Self.start) == .yes)
+        Self.call(&breaker, Array(repeating: .fails, count: 10))
+        let later = Self.start + .seconds(1)
+        for _ in 0..<2 { #expect(breaker.admit(now: later) == .yes) }
+        breaker.withdraw(since: Self.start)
+        #expect(breaker.admit(now: later) != .yes)
+        breaker.withdraw(since: later)
+        #expect(breaker.state == .probing)
+        #expect(breaker.admit(now: later) == .yes)
+        #expect(breaker.inFlight == 2)
+    }
+
+    @Test("the pause doubles up to half a minute")
+    func longest() {
+        var breaker = CircuitBreaker()
+        var moment = Self.start
+        Self.call(&breaker, Array(repeating: .fails, count: 10))
+        for _ in 0..<10 {
+            moment = moment + .seconds(30)
+            Self.call(&breaker, [.fails], at: moment)
+        }
+        #expect(breaker.state == .open(until: moment + .seconds(30)))
+    }
+
+    @Test("what another was asked to wait for holds here too: a later moment wins, an earlier one shortens nothing")
+    func hold() {
+        var breaker = CircuitBreaker()
+        var isNews = breaker.hold(until: Self.start, now: Self.start)
+        #expect(!isNews && breaker.state == .closed)
+        isNews = breaker.hold(until: Self.start + .seconds(7), now: Self.start)
+        #expect(isNews)
+        isNews = breaker.hold(until: Self.start + .seconds(9), now: Self.start + .seconds(1))
+        #expect(!isNews)
+        isNews = breaker.hold(until: Self.start + .seconds(5), now: Self.start + .seconds(2))
+        #expect(!isNews)
+        #expect(breaker.admit(now: Self.start + .seconds(8)) == .no(until: Self.start + .seconds(9)))
+        let end = Self.start + .seconds(9)
+        #expect(breaker.admit(now: end) == .yes)
+        #expect(breaker.state == .probing)
+        breaker.note(.works, since: end, now: end)
+        #expect(breaker.state == .closed)
+    }
+
+    @Test("a refused configuration stops the app for a minute, a quota for as long as it is asked to wait")
+    func pauses() {
+        var configuration = CircuitBreaker()
+        Self.call(&configuration, [.misconfigured])
+        #expect(configuration.state == .open(until: Self.start + .seconds(60)))
+        var quota = CircuitBreaker()
+        Self.call(&quota, [.slowDown(.seconds(7))])
+        #expect(quota.admit(now: Self.start + .seconds(6)) == .no(until: Self.start + .seconds(7)))
+        #expect(quota.admit(now: Self.start + .seconds(7)) == .yes)
+    }
+
+    @Test("a provider that says nothing to many calls is out of use before they end")
+    func silence() {
+        var breaker = CircuitBreaker()
+        for _ in 0..<32 { #expect(breaker.admit(now: Self.start) == .yes) }
+        #expect(breaker.admit(now: Self.start + .seconds(12)) == .yes)
+        #expect(breaker.admit(now: Self.start + .seconds(13)) != .yes)
+        #expect(breaker.inFlight == 33)
+    }
+
+    @Test("one that nobody needs any more is shown to probe once its pause is over, and closed ten minutes later")
+    func idle() {
+        var breaker = CircuitBreaker()
+        #expect(breaker.state(at: Self.start) == .closed)
+        #expect(!breaker.isInUse(at: Self.start))
+        Self.call(&breaker, Array(repeating: .fails, count: 10))
+        let end = Self.start + .seconds(1)
+        #expect(breaker.state(at: Self.start) == .open(until: end))
+        #expect(breaker.state(at: end) == .probing)
+        // A pause that is shorter than the time between two looks is seen by the second, and not by the third.
+        #expect(breaker.state(at: end + .seconds(4), since: Self.start) == .open(until: end))
+        #expect(breaker.state(at: end + .seconds(9), since: end + .seconds(4)) == .probing)
+        #expect(breaker.state(at: end + .seconds(599)) == .probing)
+        #expect(breaker.state(at: end + .seconds(600)) == .closed)
+        // Whoever comes after that still finds out by two calls.
+        let later = end + .seconds(3_600)
+        #expect(breaker.admit(now: later) == .yes)
+        #expect(breaker.admit(now: later) == .yes)
+        #expect(breaker.admit(now: later) != .yes)
+        #expect(breaker.state(at: later + .seconds(3_600)) == .probing, "calls are under way")
+        breaker.note(.misconfigured, since: later, now: later)
+        breaker.note(.slowDown(.seconds(7_200)), since: later, now: later)
+        #expect(breaker.state(at: later + .seconds(7_199)) == .open(until: later + .seconds(7_200)))
+    }
+
+    @Test("what it has answered counts for ten to twenty minutes, and stays while it is out of use")
+    func answered() {
+        var breaker = CircuitBreaker()
+        Self.call(&breaker, Array(repeating: .works, count: 3))
+        Self.call(&breaker, [.works], at: Self.start + .seconds(600))
+        #expect(breaker.answered == 4)
+        Self.call(&breaker, Array(repeating: .fails, count: 10), at: Self.start + .seconds(1_100))
+        #expect(breaker.answered == 4)
+        Self.call(&breaker, [.works], at: Self.start + .seconds(1_200))
+        #expect(breaker.answered == 2)
+        Self.call(&breaker, [.works], at: Self.start + .seconds(9_000))
+        #expect(breaker.answered == 1)
+    }
+
+    @Test("a call that was not made gives its place back")
+    func withdrawn() {
+        var breaker = CircuitBreaker()
+        #expect(breaker.admit(now: Self.start) == .yes)
+        breaker.withdraw()
+        #expect(breaker.inFlight == 0)
+    }
+}

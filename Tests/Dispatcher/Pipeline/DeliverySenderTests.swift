@@ -1,0 +1,481 @@
+// Carillon · DeliverySenderTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Logging
+import Providers
+import Storage
+import Support
+import Synchronization
+import Testing
+
+@testable import Pipeline
+
+/// Sending, up to the provider's call.
+@Suite(.timeLimit(.minutes(10)))
+struct DeliverySenderTests {
+    /// A provider that takes longer than what was looked up stays fresh, and does something meanwhile.
+    private struct SlowChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app = "default"
+        let meanwhile: @Sendable () -> Void
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            // Longer than what was looked up stays fresh, which goes by a clock that nobody sets.
+            try? await Task.sleep(for: .milliseconds(1_200))
+            self.meanwhile()
+            return ProviderReply(.answered(.accepted(id: "1")))
+        }
+    }
+
+    private static let first = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
+    private static let second = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0002)
+    private static let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)
+
+    private static func store(in pool: PostgresPool) async throws {
+        try await pool.query(
+            """
+            INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
+                channels, title, body, status, status_reason, created_at)
+            SELECT 'ada', unnest($1), 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending', 'queued', now()
+            """,
+            .array(PostgresArray(uuids: [Self.first.halves, Self.second.halves]))
+        )
+        try await pool.query(
+            """
+            INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                last_used_at)
+            VALUES ($1, 'ada', 'android', 'fcm', 'default', 'production', 'phone', now(), now())
+            """,
+            .uuid(Self.device.halves)
+        )
+    }
+
+    @Test("a push whose process ends before the gate could be asked again stays pending; nobody takes it for gone")
+    func endsBeforeTheGate() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                let pool = try PostgresPool(database.configuration(), logger: TestLog.logger)
+                let keys = Keyspace(prefix: prefix)
+                let work = Mutex<Task<Void, any Error>?>(nil)
+                // While the first is at the provider, PostgreSQL goes out of reach and the process is told to end.
+                let channel = SlowChannel {
+                    pool.close()
+                    work.withLock { $0?.cancel() }
+                }
+                let dispatcher = try TestDispatcher.make(pool, redis, keys, [NotificationType(name: "news")], channel)
+                dispatcher.leaseClock.renewed(at: .now)
+                let stream = keys.deliveries(.fcm, .normal)
+                let entries = [Self.first, Self.second].enumerated().map { number, id in
+                    let work = DeliveryWork(
+                        notification: id, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                    return StreamEntry(
+                        id: "\(number + 1)-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                }
+                dispatcher.inHand.take(entries.map(\.id), of: stream)
+                let sender = Self.sender(dispatcher, redis, keys)
+                let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: entries)
+                let settled = Settled()
+                let task = Task { try await sender.sendAlone(batch) { settled.add($0) } }
+                work.withLock { $0 = task }
+                try await task.value
+                #expect(settled.entries == ["1-0"])
+                // Whoever takes the second over finds it pending; here it is forgotten.
+                #expect(dispatcher.inHand.contains("1-0", of: stream))
+                #expect(!dispatcher.inHand.contains("2-0", of: stream))
+            }
+        }
+    }
+
+    @Test("of two entries of one delivery that two dispatchers take at once, one is sent and the other told apart")
+    func twins() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                let keys = Keyspace(prefix: prefix)
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                var batches: [LaneBatch] = []
+                let calls = Mutex(0)
+                let others = Settled()
+                let rival = Mutex<(@Sendable () async throws -> Void)?>(nil)
+                let channel = MeetingChannel {
+                    calls.withLock { $0 += 1 }
+                    let once = rival.withLock { rival in
+                        defer { rival = nil }
+                        return rival
+                    }
+                    try? await once?()
+                }
+                var senders: [DeliverySender] = []
+                for _ in 0..<2 {
+                    let dispatcher = try TestDispatcher.make(
+                        database.pool, redis, keys, [NotificationType(name: "news")], channel)
+                    dispatcher.leaseClock.renewed(at: .now)
+                    let stream = keys.deliveries(.fcm, .normal)
+                    let id = try await redis.send(
+                        "XADD", .text(stream), "*", .text(DeliveryWork.field), .text(work.text)
+                    ).string()
+                    let entry = StreamEntry(
+                        id: id ?? "", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                    batches.append(LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [entry]))
+                    senders.append(Self.sender(dispatcher, redis, keys))
+                }
+                // The other takes its entry while the first one's call is under way.
+                let (second, batch) = (senders[1], batches[1])
+                rival.withLock { $0 = { try await second.sendAlone(batch) { others.add($0) } } }
+                let settled = Settled()
+                try await senders[0].sendAlone(batches[0]) { settled.add($0) }
+                #expect(calls.withLock { $0 } == 1)
+                #expect(settled.entries == batches[0].entries.map(\.id))
+                #expect(settled.twins.isEmpty)
+                #expect(others.twins == batches[1].entries.map(\.id))
+            }
+        }
+    }
+
+    @Test(
+        "a push carries the number of what is neither read nor opened, or what its type says",
+        arguments: [
+            (BadgeRule.unseen, false, 7), (.unseen, true, 6), (.absent, false, nil), (.number(1), false, 1),
+            (.number(1), true, 1),
+        ] as [(BadgeRule, Bool, Int64?)])
+    func badge(rule: BadgeRule, isOneOpened: Bool, expected: Int64?) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                try await database.pool.query(
+                    "INSERT INTO carillon.inboxes (user_id, version, unread, total) VALUES ('ada', 2, 7, 7)")
+                var type = NotificationType(name: "news")
+                type.badge = rule
+                if isOneOpened {
+                    let opened = try await InboxStore(pool: database.pool).markOpened(
+                        user: "ada", id: Self.second, at: Timestamp(seconds: 1_795_168_800))
+                    #expect(opened?.changed != nil)
+                }
+                let badges = Mutex<[Int64?]>([])
+                let channel = RecordingChannel { message in badges.withLock { $0.append(message.badge) } }
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
+                dispatcher.leaseClock.renewed(at: .now)
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                let group = dispatcher.group(keys.deliveries(.fcm, .normal))
+                let sender = Self.sender(dispatcher, redis, keys)
+                let settled = Settled()
+                try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { settled.add($0) }
+                #expect(settled.entries == ["1-0"])
+                #expect(badges.withLock { $0 } == [expected])
+            }
+        }
+    }
+
+    @Test(
+        "the job's priority comes before the type's, and that before the lane's",
+        arguments: [
+            (nil, nil, PushPriority.high), (nil, PushPriority.normal, .normal), (PushPriority.high, .normal, .high),
+            (.normal, .high, .normal),
+        ] as [(PushPriority?, PushPriority?, PushPriority)])
+    func priority(job: PushPriority?, type own: PushPriority?, expected: PushPriority) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                if let job {
+                    try await database.pool.query(
+                        "UPDATE carillon.notifications SET extras = jsonb_build_object('push_priority', $1::text)",
+                        .text(job.rawValue))
+                }
+                var type = NotificationType(name: "news")
+                type.pushPriority = own
+                let priorities = Mutex<[PushPriority]>([])
+                let channel = RecordingChannel { message in priorities.withLock { $0.append(message.priority) } }
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
+                dispatcher.leaseClock.renewed(at: .now)
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                let group = dispatcher.group(keys.deliveries(.fcm, .normal))
+                let sender = Self.sender(dispatcher, redis, keys)
+                try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { _ in }
+                #expect(priorities.withLock { $0 } == [expected])
+            }
+        }
+    }
+
+    @Test("the inbox's count goes along with its version, but not where a newer one was sent to the device already")
+    func staleBadge() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                try await database.pool.query(
+                    "INSERT INTO carillon.inboxes (user_id, version, unread) VALUES ('ada', 7, 2)")
+                let keys = Keyspace(prefix: prefix)
+                let messages = Mutex<[PushMessage]>([])
+                let channel = RecordingChannel { message in messages.withLock { $0.append(message) } }
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], channel)
+                dispatcher.leaseClock.renewed(at: .now)
+                let sender = Self.sender(dispatcher, redis, keys)
+                let stream = keys.deliveries(.fcm, .normal)
+                for id in [Self.first, Self.second] {
+                    let work = DeliveryWork(
+                        notification: id, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                    let entry = try await redis.send(
+                        "XADD", .text(stream), "*", .text(DeliveryWork.field), .text(work.text)
+                    ).string()
+                    let taken = StreamEntry(
+                        id: entry ?? "", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                    let batch = LaneBatch(lane: .normal, group: dispatcher.group(stream), entries: [taken])
+                    try await sender.sendAlone(batch) { _ in }
+                    // Another push takes a newer count to the device before the second one's turn.
+                    #expect(dispatcher.badges.isNewest(8, for: Self.device))
+                }
+                let sent = messages.withLock { $0 }
+                #expect(sent.map(\.badge) == [2, nil])
+                #expect(sent.map(\.badgeVersion) == [7, nil])
+            }
+        }
+    }
+
+    /// What takes a notification away that is read by now.
+    struct Retraction: Sendable {
+        var rule = BadgeRule.unseen
+        /// The count that the device was sent already.
+        var sent: Int64?
+        var retractionsHaveBadge = true
+        let badge: Int64?
+        /// The version of the count that the device is known to have afterwards.
+        let known: Int64
+    }
+
+    @Test(
+        "what takes a notification away has the count of now, if its type shows one and no newer one was sent; never its job's own",
+        arguments: [
+            Retraction(badge: 2, known: 7), Retraction(sent: 7, badge: 2, known: 7),
+            Retraction(sent: 8, badge: nil, known: 8), Retraction(rule: .absent, badge: nil, known: 0),
+            Retraction(rule: .number(1), sent: 6, badge: nil, known: 6),
+            // Where it carries none the device has not got it either.
+            Retraction(sent: 6, retractionsHaveBadge: false, badge: nil, known: 6),
+        ])
+    func retraction(_ item: Retraction) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                try await database.pool.query(
+                    "UPDATE carillon.notifications SET read_at = now(), extras = '{\"badge\":99}'::jsonb")
+                try await database.pool.query(
+                    "INSERT INTO carillon.inboxes (user_id, version, unread) VALUES ('ada', 7, 2)")
+                var type = NotificationType(name: "news")
+                type.badge = item.rule
+                let keys = Keyspace(prefix: prefix)
+                let messages = Mutex<[PushMessage]>([])
+                let channel = RecordingChannel(retractionsHaveBadge: item.retractionsHaveBadge) { message in
+                    messages.withLock { $0.append(message) }
+                }
+                let dispatcher = try TestDispatcher.make(database.pool, redis, keys, [type], channel)
+                dispatcher.leaseClock.renewed(at: .now)
+                if let version = item.sent { #expect(dispatcher.badges.isNewest(version, for: Self.device)) }
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false,
+                    isRetraction: true)
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                let group = dispatcher.group(keys.deliveries(.fcm, .normal))
+                let sender = Self.sender(dispatcher, redis, keys)
+                try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { _ in }
+                let sent = messages.withLock { $0 }
+                #expect(sent.map(\.purpose) == [.retract])
+                #expect(sent.map(\.badge) == [item.badge])
+                #expect(sent.map(\.badgeVersion) == [item.badge == nil ? nil : 7])
+                // An older count is refused, the same one is not.
+                #expect(!dispatcher.badges.isNewest(item.known - 1, for: Self.device) || item.known == 0)
+                #expect(dispatcher.badges.isNewest(item.known, for: Self.device))
+            }
+        }
+    }
+
+    @Test("while nobody can be called what is held back is its app's, which is looked up if there are several")
+    func heldBack() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                let keys = Keyspace(prefix: prefix)
+                let types = [NotificationType(name: "news")]
+                let own = RecordingChannel { _ in }
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                for isShared in [false, true] {
+                    let dispatcher =
+                        try isShared
+                        ? TestDispatcher.make(database.pool, redis, keys, types, own, OtherChannel())
+                        : TestDispatcher.make(database.pool, redis, keys, types, own)
+                    dispatcher.leaseClock.renewed(at: .now)
+                    let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+                    health.hold(
+                        ["another", "default"], until: TestDispatcher.now + .seconds(60), now: TestDispatcher.now)
+                    let sender = Self.sender(dispatcher, redis, keys, health: health)
+                    let group = dispatcher.group(keys.deliveries(.fcm, .normal))
+                    let settled = Settled()
+                    try await sender.sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) {
+                        settled.add($0)
+                    }
+                    #expect(settled.heldApps == ["default"])
+                    #expect(settled.areLookedUp == [isShared])
+                }
+            }
+        }
+    }
+
+    @Test("what never left our own queue is held back, and no fault of the provider; its lane goes along")
+    func noTurn() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                let keys = Keyspace(prefix: prefix)
+                let lanes = Mutex<[Lane]>([])
+                let channel = CrowdedChannel { message in lanes.withLock { $0.append(message.lane) } }
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], channel)
+                dispatcher.leaseClock.renewed(at: .now)
+                let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+                let sender = Self.sender(dispatcher, redis, keys, health: health)
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                let group = dispatcher.group(keys.deliveries(.fcm, .bulk))
+                let settled = Settled()
+                try await sender.sendAlone(LaneBatch(lane: .bulk, group: group, entries: [entry])) { settled.add($0) }
+                #expect(lanes.withLock { $0 } == [.bulk])
+                #expect(settled.heldApps == ["default"])
+                let overview = health.overviews(of: ["default"], now: TestDispatcher.now)["default"]
+                #expect(overview?.inFlight == 0)
+            }
+        }
+    }
+
+    @Test("an app without a rate keeps to what another of its account has")
+    func accountRate() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.store(in: database.pool)
+                let keys = Keyspace(prefix: prefix)
+                let work = DeliveryWork(
+                    notification: Self.first, device: Self.device, user: "ada", attempt: 0, isRepeat: false)
+                let entry = StreamEntry(id: "1-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])])
+                // Used up for an hour.
+                let time = try await StreamSurvey(connection: redis, keys: keys).time()
+                let full = (time + .seconds(3_600)).milliseconds
+                try await redis.send("SET", .text("\(prefix)rate:send:{fcm:default}"), .integer(full))
+                let sent = Mutex(0)
+                let own = RecordingChannel { _ in sent.withLock { $0 += 1 } }
+                for other in ["another", "default"] {
+                    let dispatcher = try TestDispatcher.make(
+                        database.pool, redis, keys, [NotificationType(name: "news")], own, OtherChannel(account: other))
+                    dispatcher.channels.replace(
+                        with: ChannelDirectory.Way(OtherChannel(account: other), messagesPerSecond: 1))
+                    dispatcher.leaseClock.renewed(at: .now)
+                    let group = dispatcher.group(keys.deliveries(.fcm, .normal))
+                    let settled = Settled()
+                    try await Self.sender(dispatcher, redis, keys)
+                        .sendAlone(LaneBatch(lane: .normal, group: group, entries: [entry])) { settled.add($0) }
+                    #expect(settled.entries == ["1-0"])
+                    #expect(settled.heldApps == (other == "default" ? ["default"] : []))
+                    #expect(sent.withLock { $0 } == 1)
+                }
+            }
+        }
+    }
+
+    /// A provider to which nothing gets out of our own queue.
+    private struct CrowdedChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app = "default"
+        let note: @Sendable (PushMessage) -> Void
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            self.note(message)
+            return ProviderReply(.noTurn)
+        }
+    }
+
+    /// Another app's.
+    private struct OtherChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app = "another"
+        var account = "another"
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            ProviderReply(.unanswered(reason: "unused", mayHaveBeenSent: false))
+        }
+    }
+
+    /// A provider that notes what it is sent.
+    private struct RecordingChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app = "default"
+        var retractionsHaveBadge = false
+        let note: @Sendable (PushMessage) -> Void
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            self.note(message)
+            return ProviderReply(.answered(.accepted(id: "1")))
+        }
+    }
+
+    private static func sender(
+        _ dispatcher: Dispatcher,
+        _ redis: RedisConnection,
+        _ keys: Keyspace,
+        health: ProviderHealth = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+    ) -> DeliverySender {
+        DeliverySender(
+            dispatcher: dispatcher,
+            provider: .fcm,
+            health: health,
+            pauses: AccountPauses(.fcm, health: health, channels: dispatcher.channels),
+            turns: RatedTurns(.fcm, turns: SendingTurns(connection: redis, keys: keys), now: dispatcher.now),
+            metrics: PipelineMetrics.Deliveries(.fcm)
+        )
+    }
+
+    /// A provider in whose call something else happens.
+    private struct MeetingChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app = "default"
+        let meanwhile: @Sendable () async -> Void
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            await self.meanwhile()
+            return ProviderReply(.answered(.accepted(id: "1")))
+        }
+    }
+
+    /// The entries whose outcomes were handed on.
+    private final class Settled: Sendable {
+        private let outcomes = Mutex<[DeliveryOutcome]>([])
+
+        func add(_ outcome: DeliveryOutcome) {
+            self.outcomes.withLock { $0.append(outcome) }
+        }
+
+        var entries: [String] { self.outcomes.withLock { $0.map(\.entry.id) } }
+        var areLookedUp: [Bool] { self.outcomes.withLock { $0.map { $0.facts != nil } } }
+        var heldApps: [String] {
+            self.outcomes.withLock { outcomes in
+                outcomes.compactMap { outcome -> String? in
+                    guard case .heldBack(_, _, let app) = outcome.result else { return nil }
+                    return app
+                }
+            }
+        }
+        var twins: [String] {
+            self.outcomes.withLock { outcomes in
+                outcomes.filter { if case .refused(.underWay) = $0.result { true } else { false } }.map(\.entry.id)
+            }
+        }
+    }
+}

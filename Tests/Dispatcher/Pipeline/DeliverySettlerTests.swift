@@ -1,0 +1,269 @@
+// Carillon · DeliverySettlerTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Providers
+import Storage
+import Support
+import Testing
+
+@testable import Pipeline
+
+/// What becomes of outcomes.
+@Suite(.timeLimit(.minutes(10)))
+struct DeliverySettlerTests {
+    private static let notification = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001)
+    private static let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)
+
+    private static func outcome(
+        _ result: DeliveryOutcome.Result,
+        attempt: Int,
+        _ dispatcher: Dispatcher,
+        app: String? = "default",
+        facts: DeliveryStore.Facts? = nil,
+        isRepeat: Bool = false
+    ) -> DeliveryOutcome {
+        let work = DeliveryWork(
+            notification: Self.notification, device: Self.device, user: "ada", attempt: attempt, isRepeat: isRepeat)
+        return DeliveryOutcome(
+            entry: StreamEntry(
+                id: "\(attempt + 1)-0", fields: [(DeliveryWork.field, Array(work.text.utf8)[...])]),
+            group: dispatcher.group(dispatcher.keys.deliveries(.webpush, .normal)),
+            lane: .normal,
+            work: work,
+            facts: facts,
+            app: app,
+            sentAt: TestDispatcher.now,
+            result: result,
+            duration: .milliseconds(5)
+        )
+    }
+
+    private static func settler(_ dispatcher: Dispatcher) -> DeliverySettler {
+        DeliverySettler(
+            dispatcher: dispatcher,
+            provider: .webpush,
+            metrics: PipelineMetrics.Deliveries(.webpush),
+            tally: ProviderTally(.webpush)
+        )
+    }
+
+    @Test("a configuration that is not accepted for one device is tried ever more seldom, and as often as others are")
+    func partialConfiguration() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                let settler = Self.settler(dispatcher)
+                let set = RetrySet(connection: redis, keys: keys)
+                let stream = RedisArgument.text(keys.deliveries(.webpush, .normal))
+                let refused = DeliveryOutcome.Result.answered(.configuration(reason: "HTTP_403", concernsAll: false))
+                // The eighth try of the normal lane is the last.
+                for (attempt, minutes) in [1, 2, 4, 8, 16, 30, 30].enumerated() {
+                    try await settler.settle([Self.outcome(refused, attempt: attempt, dispatcher)])
+                    let due = TestDispatcher.now + .seconds(60 * Int64(minutes))
+                    let early = try await set.moveDue(
+                        provider: .webpush, lane: .normal, now: due + .milliseconds(-1), limit: 10)
+                    #expect(early == 0, "after \(attempt + 1) tries")
+                    let late = try await set.moveDue(
+                        provider: .webpush, lane: .normal, now: due + .seconds(600), limit: 10)
+                    #expect(late == 1, "after \(attempt + 1) tries")
+                }
+                #expect(try await redis.send("XLEN", stream).integer() == 7)
+                try await settler.settle([Self.outcome(refused, attempt: 7, dispatcher)])
+                #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
+                let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters")
+                #expect(try letters.map { try $0.text(0) } == ["gave up after 8 tries: HTTP_403"])
+            }
+        }
+    }
+
+    @Test("what is held back untried waits with its app's, not with the retries, and once however often it is settled")
+    func heldBack() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                var settler = Self.settler(dispatcher)
+                settler.spread = { .zero }
+                let due = TestDispatcher.now + .seconds(30)
+                for (attempt, app) in [(0, "shop"), (0, "shop"), (1, "news")] {
+                    let result = DeliveryOutcome.Result.heldBack(until: due, reason: "rate", app: app)
+                    try await settler.settle([Self.outcome(result, attempt: attempt, dispatcher, app: nil)])
+                }
+                let held = HeldSets(connection: redis, keys: keys)
+                #expect(try await held.apps(provider: .webpush, lane: .normal).sorted() == ["news", "shop"])
+                #expect(try await held.waiting(provider: .webpush, lane: .normal).count == 2)
+                let set = RetrySet(connection: redis, keys: keys)
+                #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
+                let early = try await held.moveDue(
+                    provider: .webpush, lane: .normal, app: "shop", now: due + .milliseconds(-1), limit: 10)
+                #expect(early == 0)
+                let late = try await held.moveDue(
+                    provider: .webpush, lane: .normal, app: "shop", now: due, limit: 10)
+                #expect(late == 1)
+                #expect(try await database.pool.query("SELECT 1 FROM carillon.delivery_attempts").isEmpty)
+            }
+        }
+    }
+
+    @Test(
+        "what waits without a try is one delivery, though a dispatcher that took it over settles it again",
+        arguments: [
+            .noCredential(reason: "invalid_grant"), .answered(.configuration(reason: "HTTP_403")),
+            .putOff(until: TestDispatcher.now + .seconds(60)),
+        ] as [DeliveryOutcome.Result])
+    func takenOver(result: DeliveryOutcome.Result) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                let settler = Self.settler(dispatcher)
+                for isRepeat in [false, true] {
+                    try await settler.settle([Self.outcome(result, attempt: 0, dispatcher, isRepeat: isRepeat)])
+                }
+                let set = RetrySet(connection: redis, keys: keys)
+                #expect(try await set.count(provider: .webpush, lane: .normal) == 1)
+            }
+        }
+    }
+
+    @Test("what cannot be sent by our own rules is a dead letter, and no call of the provider")
+    func unsendable() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")])
+                let settler = Self.settler(dispatcher)
+                let result = DeliveryOutcome.Result.unsendable(reason: "no_subscription")
+                try await settler.settle([Self.outcome(result, attempt: 0, dispatcher)])
+                #expect(settler.tally.all.isEmpty)
+                let letters = try await database.pool.query("SELECT reason FROM carillon.dead_letters")
+                #expect(try letters.map { try $0.text(0) } == ["it cannot be sent by webpush: no_subscription"])
+                let attempts = try await database.pool.query(
+                    "SELECT outcome, reason FROM carillon.delivery_attempts")
+                #expect(try attempts.map { try [$0.text(0), $0.text(1)] } == [["failed", "no_subscription"]])
+                let set = RetrySet(connection: redis, keys: keys)
+                #expect(try await set.count(provider: .webpush, lane: .normal) == 0)
+            }
+        }
+    }
+
+    /// What the events stream tells, by kind, in its order.
+    private static func told(_ redis: RedisConnection, _ keys: Keyspace) async throws -> [String] {
+        let reply = try await redis.send("XRANGE", .text(keys.events), "-", "+")
+        guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
+        var events: [String] = []
+        for _ in 0..<count {
+            _ = try cursor.array()
+            _ = try cursor.string()
+            for _ in 0..<(try cursor.array() ?? 0) / 2 {
+                let name = try cursor.string()
+                let value = try cursor.string()
+                if name == "event", let value { events.append(value) }
+            }
+        }
+        return events
+    }
+
+    @Test("a token is told dead once, when its device is switched off; not where it was registered since the evidence")
+    func deadToken() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], eventsLength: 1_000)
+                try await database.pool.query(
+                    """
+                    INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery,
+                        lane, channels, title, body, status, status_reason, created_at)
+                    VALUES ('ada', $1, 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending', 'queued',
+                        now())
+                    """,
+                    .uuid(Self.notification.halves)
+                )
+                try await database.pool.query(
+                    """
+                    INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                        last_used_at)
+                    VALUES ($1, 'ada', 'web', 'webpush', 'default', 'production', 'browser', $2, $2)
+                    """,
+                    .uuid(Self.device.halves), .timestamptz(TestDispatcher.now.microseconds)
+                )
+                let key = (user: "ada", notification: Self.notification, device: Self.device, isRepeat: false)
+                let facts = try #require(try await dispatcher.deliveries.facts([key])[0])
+                let settler = Self.settler(dispatcher)
+                func dead(_ attempt: Int, evidence: Duration) -> DeliveryOutcome {
+                    let answer = ProviderAnswer.deadToken(
+                        reason: "Unregistered", evidence: TestDispatcher.now + evidence)
+                    return Self.outcome(.answered(answer), attempt: attempt, dispatcher, facts: facts)
+                }
+                let isActive = "SELECT 1 FROM carillon.devices WHERE active"
+                try await settler.settle([dead(0, evidence: .seconds(-1))])
+                #expect(try await Self.told(redis, keys) == ["failed"])
+                #expect(try await database.pool.query(isActive).count == 1)
+                try await settler.settle([dead(1, evidence: .seconds(1)), dead(2, evidence: .seconds(1))])
+                #expect(try await Self.told(redis, keys) == ["failed", "token_invalid", "failed", "failed"])
+                #expect(try await database.pool.query(isActive).isEmpty)
+                try await settler.settle([dead(3, evidence: .seconds(1))])
+                let told = try await Self.told(redis, keys)
+                #expect(told.filter { $0 == "token_invalid" }.count == 1)
+            }
+        }
+    }
+
+    @Test("a call counts for the app whose credentials it was made with")
+    func app() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, Keyspace(prefix: prefix), [NotificationType(name: "news")])
+                let settler = Self.settler(dispatcher)
+                let accepted = DeliveryOutcome.Result.answered(.accepted(id: nil))
+                try await settler.settle([
+                    Self.outcome(accepted, attempt: 0, dispatcher, app: "relay"),
+                    Self.outcome(.gone, attempt: 1, dispatcher, app: nil),
+                ])
+                #expect(settler.tally.all.map(\.app) == ["relay"])
+            }
+        }
+    }
+
+    @Test("a push that is not needed any more ends its notification, and upstream apps are told")
+    func needless() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], eventsLength: 100)
+                var notification = Notification(
+                    id: Self.notification, user: "ada", type: "news", createdAt: TestDispatcher.now)
+                notification.channels = [.inApp, .push]
+                _ = try await dispatcher.notifications.store([notification], areRepeats: false)
+                try await dispatcher.notifications.mark([("ada", Self.notification, .pending, "queued", nil)])
+                let settler = Self.settler(dispatcher)
+                try await settler.settle([Self.outcome(.gone, attempt: 1, dispatcher)])
+                let stored = try await dispatcher.notifications.load([("ada", Self.notification)])
+                #expect(stored.map(\.status) == [.sent])
+                #expect(stored.map(\.statusReason) == ["no_device"])
+                let events = try await redis.send("XRANGE", .text(keys.events), "-", "+")
+                var cursor = try #require(try events.cursor())
+                #expect(try cursor.array() == 1)
+                _ = try cursor.array()
+                _ = try cursor.string()
+                var fields: [String: String] = [:]
+                for _ in 0..<(try cursor.array() ?? 0) / 2 {
+                    let name = try cursor.string() ?? ""
+                    fields[name] = try cursor.string()
+                }
+                #expect(fields["event"] == "sent")
+                #expect(fields["reason"] == "no_device")
+            }
+        }
+    }
+}

@@ -1,0 +1,299 @@
+// Carillon · FencingTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Providers
+import Storage
+import Support
+import Synchronization
+import Testing
+
+@testable import Pipeline
+
+/// A dispatcher's entries after others may have taken them over.
+@Suite(.timeLimit(.minutes(10)))
+struct FencingTests {
+    private static let device = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003)
+
+    private static func notification(_ number: Int) -> NotificationID {
+        NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number))
+    }
+
+    /// A provider that notes what it is sent.
+    private struct RecordingChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app = "default"
+        let note: @Sendable (PushMessage) -> Void
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            self.note(message)
+            return ProviderReply(.answered(.accepted(id: "1")))
+        }
+    }
+
+    /// Ada and her phone.
+    private static func storeDevice(in pool: PostgresPool) async throws {
+        try await pool.query(
+            """
+            INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                last_used_at)
+            VALUES ($1, 'ada', 'android', 'fcm', 'default', 'production', 'phone', now(), now())
+            """,
+            .uuid(Self.device.halves)
+        )
+    }
+
+    /// Three of her notifications that wait for their push.
+    private static func storeNotifications(in pool: PostgresPool) async throws {
+        try await pool.query(
+            """
+            INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
+                channels, title, body, status, status_reason, created_at)
+            SELECT 'ada', unnest($1), 1, 'x', '', 'news', 'info', 'push', 'normal', 3, 'hello', '', 'pending', 'queued', now()
+            """,
+            .array(PostgresArray(uuids: (1...3).map { Self.notification($0).halves }))
+        )
+    }
+
+    private static func append(_ fields: [(String, String)], to stream: String, _ redis: RedisConnection) async throws {
+        var command: [RedisArgument] = ["XADD", .text(stream), "*"]
+        for (name, value) in fields { command += [.text(name), .text(value)] }
+        try await redis.send(command)
+    }
+
+    /// The flags of the deliveries in a stream.
+    private static func flags(_ stream: String, _ redis: RedisConnection) async throws -> [Bool] {
+        let group = ConsumerGroup(stream: stream, consumer: "reader", connection: redis)
+        try await group.create()
+        return try await group.takeWaiting(count: 100).map { entry in
+            try DeliveryWork(entry[DeliveryWork.field] ?? []).isRepeat
+        }
+    }
+
+    @Test("the lease lapses for good: what was taken before it was taken again is of another term")
+    func terms() throws {
+        let clock = LeaseClock()
+        #expect(clock.term == nil)
+        clock.renewed(at: .now, withoutGap: false)
+        let first = try #require(clock.term)
+        // The first time it is taken is no gap.
+        #expect(first == LeaseClock.Term())
+        clock.renewed(at: .now - .seconds(20))
+        #expect(!clock.holds(first), "it may have lapsed")
+        clock.renewed(at: .now)
+        #expect(clock.holds(first), "it had not")
+        clock.renewed(at: .now, withoutGap: false)
+        #expect(!clock.holds(first))
+        let second = try #require(clock.term)
+        #expect(clock.holds(second))
+    }
+
+    @Test("after a lapse only what is still this dispatcher's is sent, and of that only what nobody has sent meanwhile")
+    func sender() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.storeDevice(in: database.pool)
+                try await Self.storeNotifications(in: database.pool)
+                let sent = Mutex<[NotificationID]>([])
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")],
+                    RecordingChannel { message in sent.withLock { $0.append(message.notification.id) } })
+                dispatcher.leaseClock.renewed(at: .now)
+                let stream = keys.deliveries(.fcm, .normal)
+                for number in 1...3 {
+                    let work = DeliveryWork(
+                        notification: Self.notification(number), device: Self.device, user: "ada", attempt: 0,
+                        isRepeat: false)
+                    try await Self.append([(DeliveryWork.field, work.text)], to: stream, redis)
+                }
+                let group = dispatcher.group(stream)
+                try await group.create()
+                let entries = try await group.takeWaiting(count: 10)
+                dispatcher.inHand.take(entries.map(\.id), of: stream)
+                let sender = Self.sender(dispatcher, redis, keys)
+                let outcomes = Mutex<[String: DeliveryOutcome.Result]>([:])
+                let settle: @Sendable (DeliveryOutcome) async -> Void = { outcome in
+                    outcomes.withLock { $0[outcome.entry.id] = outcome.result }
+                }
+                let batch = LaneBatch(
+                    lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
+                let prepared = try await sender.prepare(batch, settle: settle)
+
+                // It stands still; another takes over the first, and sends the second, which it
+                // loses again.
+                let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
+                #expect(try await rival.claim(entries[0].id, idle: .zero) != nil)
+                var settlement = DeliveryStore.Settlement()
+                settlement.attempts = [
+                    DeliveryStore.Attempt(
+                        at: TestDispatcher.now, user: "ada", notification: Self.notification(2), device: Self.device,
+                        provider: .fcm, kind: "push", attempt: 1, outcome: .accepted)
+                ]
+                try await dispatcher.deliveries.settle(settlement)
+                dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+
+                await withDiscardingTaskGroup { sends in
+                    await sender.send(prepared, permits: LanePermits(8), group: &sends, settle: settle)
+                }
+                #expect(sent.withLock { $0 } == [Self.notification(3)])
+                #expect(Set(outcomes.withLock { $0.keys }) == Set(entries[1...].map(\.id)))
+                #expect(!dispatcher.inHand.contains(entries[0].id, of: stream))
+                #expect(try await rival.pending(of: "rival", count: 10).map(\.id) == [entries[0].id])
+            }
+        }
+    }
+
+    private static func sender(_ dispatcher: Dispatcher, _ redis: RedisConnection, _ keys: Keyspace) -> DeliverySender {
+        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+        return DeliverySender(
+            dispatcher: dispatcher,
+            provider: .fcm,
+            health: health,
+            pauses: AccountPauses(.fcm, health: health, channels: dispatcher.channels),
+            turns: RatedTurns(.fcm, turns: SendingTurns(connection: redis, keys: keys), now: dispatcher.now),
+            metrics: PipelineMetrics.Deliveries(.fcm)
+        )
+    }
+
+    @Test(
+        "after a lapse jobs that others have taken over are theirs to finish, and what is left is handed on as repeats")
+    func router() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.storeDevice(in: database.pool)
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], RecordingChannel { _ in })
+                dispatcher.leaseClock.renewed(at: .now)
+                let stream = keys.jobs(.normal)
+                for title in ["mine", "theirs"] {
+                    try await Self.append(
+                        [("user", "ada"), ("type", "news"), ("title", title), ("delivery", "push")], to: stream, redis)
+                }
+                let group = dispatcher.group(stream)
+                try await group.create()
+                let entries = try await group.takeWaiting(count: 10)
+                dispatcher.inHand.take(entries.map(\.id), of: stream)
+                let batch = LaneBatch(
+                    lane: .normal, group: group, entries: entries, term: try #require(dispatcher.leaseClock.term))
+                let stored = try await JobIntake(dispatcher: dispatcher).take(batch)
+                #expect(stored.open.count == 2)
+
+                let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
+                #expect(try await rival.claim(entries[1].id, idle: .zero) != nil)
+                dispatcher.leaseClock.renewed(at: .now, withoutGap: false)
+                try await Router(dispatcher: dispatcher).finish(stored)
+
+                #expect(try await group.pending(of: dispatcher.name, count: 10).isEmpty)
+                #expect(try await rival.pending(of: "rival", count: 10).map(\.id) == [entries[1].id])
+                #expect(dispatcher.inHand.count(of: stream) == 0)
+                #expect(try await Self.flags(keys.deliveries(.fcm, .normal), redis) == [true, true])
+            }
+        }
+    }
+
+    @Test("events of what others have taken over are theirs to tell")
+    func events() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let group = ConsumerGroup(stream: keys.jobs(.normal), consumer: "test", connection: redis)
+            var batch = StoredBatch(
+                group: group, catalog: try Catalog([NotificationType(name: "news")]), fence: Fence(LeaseClock.Term()))
+            batch.finished = ["1-0", "2-0"]
+            for entry in batch.finished {
+                batch.events.append(.init(entry: entry, user: "ada", name: entry, arguments: []))
+                batch.eventsForEveryone.append(.init(entry: entry, name: entry, arguments: [], except: []))
+            }
+            let kept = batch.keeping(["2-0"])
+            #expect(kept.finished == ["2-0"])
+            #expect(kept.events.map(\.name) == ["2-0"])
+            #expect(kept.eventsForEveryone.map(\.name) == ["2-0"])
+        }
+    }
+
+    @Test("what is handed on too late for it to be this dispatcher's alone is a repeat", arguments: [true, false])
+    func fence(isOpen: Bool) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await Self.storeDevice(in: database.pool)
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], RecordingChannel { _ in })
+                dispatcher.leaseClock.renewed(at: .now)
+                var notification = Notification(
+                    id: Self.notification(1), user: "ada", type: "news", createdAt: TestDispatcher.now)
+                notification.delivery = .push
+                notification.channels = [.push]
+                let open = StoredBatch.Open(notification: notification, unread: 1, isRepeat: false)
+                let fence = isOpen ? dispatcher.fence() : dispatcher.fence(for: .zero)
+                try await Router(dispatcher: dispatcher).route([open], within: fence)
+                #expect(try await Self.flags(keys.deliveries(.fcm, .normal), redis) == [!isOpen])
+            }
+        }
+    }
+
+    @Test("nothing is read from a stream while the lease is not held")
+    func reader() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let connection = try await TestRedis.connect()
+            let clock = LeaseClock()
+            clock.renewed(at: .now - .seconds(20))
+            let stream = keys.jobs(.normal)
+            let group = ConsumerGroup(stream: stream, consumer: "test", connection: redis)
+            try await group.create()
+            let queue = LaneQueue<LaneBatch>(capacity: 8)
+            let reader = LaneReader(
+                lane: .normal, group: group, connection: connection, count: 10, queue: queue, inHand: EntriesInHand(),
+                leaseClock: clock, logger: TestLog.logger)
+            let running = Task { try await reader.run() }
+            let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: redis)
+            for number in 0..<20 {
+                try await Self.append([("title", "\(number)")], to: stream, redis)
+                #expect(try await rival.takeWaiting(count: 10).count == 1)
+            }
+            clock.renewed(at: .now, withoutGap: false)
+            try await Self.append([("title", "read")], to: stream, redis)
+            let batch = try #require(await queue.receive())
+            #expect(batch.entries.count == 1)
+            #expect(clock.holds(batch.term))
+            running.cancel()
+            _ = try? await running.value
+            await connection.close()
+        }
+    }
+
+    @Test("a webhook is not told what another dispatcher may be telling it by then")
+    func webhook() async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await HTTPStub.with(.init(body: "")) { stub in
+                    let keys = Keyspace(prefix: prefix)
+                    let dispatcher = try TestDispatcher.make(
+                        database.pool, redis, keys, [NotificationType(name: "news")])
+                    var configuration = TransferConfiguration()
+                    configuration.allowPlainHTTP = true
+                    let transfer = try TransferClient(configuration: configuration, logger: TestLog.logger)
+                    let store = WebhookStore(pool: database.pool)
+                    let queues = WebhookQueues(connection: redis, keys: keys)
+                    let id = Self.notification(1)
+                    _ = try await store.register(
+                        Webhook(id: id, org: nil, url: stub.url, kinds: nil, secret: "s", createdAt: TestDispatcher.now)
+                    )
+                    _ = try await queues.append([(id, [Array("{}".utf8)])], now: TestDispatcher.now)
+                    let sender = WebhookSender(dispatcher: dispatcher, store: store, queues: queues, transfer: transfer)
+                    // The claim would be over before the receiver's time to answer is.
+                    await sender.send(id, within: dispatcher.fence(for: .seconds(10)))
+                    #expect(stub.requests == 0)
+                    #expect(try await queues.oldest(of: id, limit: 10).count == 1)
+                    await sender.send(id, within: dispatcher.fence(for: WebhookSender.hold))
+                    #expect(stub.requests == 1)
+                    #expect(try await queues.oldest(of: id, limit: 10).isEmpty)
+                    await transfer.shutdown()
+                }
+            }
+        }
+    }
+}

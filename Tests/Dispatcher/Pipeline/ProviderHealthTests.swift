@@ -1,0 +1,306 @@
+// Carillon · ProviderHealthTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Logging
+import Providers
+import Support
+import Synchronization
+import Testing
+
+@testable import Pipeline
+
+struct ProviderHealthTests {
+    private static let now = Timestamp(seconds: 1_000)
+
+    private static func fail(_ health: ProviderHealth, _ service: String?, times: Int = 10) {
+        let reply = ProviderReply(.unanswered(reason: "timeout", mayHaveBeenSent: true))
+        for _ in 0..<times where health.admit("app", service: service, isShared: false, now: self.now) == .yes {
+            health.note(reply, app: "app", service: service, now: self.now)
+        }
+    }
+
+    private static func isHeld(_ health: ProviderHealth, _ service: String?) -> Bool {
+        guard health.admit("app", service: service, isShared: false, now: self.now) == .yes else { return true }
+        health.withdraw("app", service: service)
+        return false
+    }
+
+    @Test("a service that fails holds up no other")
+    func services() {
+        let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
+        Self.fail(health, "https://bad.example")
+        #expect(Self.isHeld(health, "https://bad.example"))
+        #expect(!Self.isHeld(health, "https://good.example"))
+        #expect(!Self.isHeld(health, nil))
+    }
+
+    @Test("however many services there are, those that work are not remembered for ever")
+    func bound() {
+        let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
+        Self.fail(health, "https://bad.example")
+        for number in 0..<5_000 { #expect(!Self.isHeld(health, "https://\(number).example")) }
+        #expect(health.count <= 1_000)
+        #expect(Self.isHeld(health, "https://bad.example"))
+    }
+
+    private static let accepted = ProviderReply(.answered(.accepted(id: "1")))
+    private static let unanswered = ProviderReply(.unanswered(reason: "timeout", mayHaveBeenSent: true))
+
+    /// How many calls are admitted until there is no room for one.
+    private static func fill(_ health: ProviderHealth, _ app: String, _ service: String? = nil, after: Duration = .zero)
+        -> Int
+    {
+        var count = 0
+        while count < 5_000, health.admit(app, service: service, isShared: true, now: self.now + after) == .yes {
+            count += 1
+        }
+        return count
+    }
+
+    private static func answer(
+        _ health: ProviderHealth, _ app: String, _ service: String? = nil, times: Int = 1, after: Duration = .zero
+    ) {
+        for _ in 0..<times {
+            health.note(
+                self.accepted, app: app, service: service, since: self.now, now: self.now + after)
+        }
+    }
+
+    @Test(
+        "an app that shares its provider begins with a few calls, and soon leaves but a quarter of the places to others",
+        arguments: [8, 100, 512, 4_096])
+    func share(calls: Int) {
+        let health = ProviderHealth(.fcm, calls: calls, logger: TestLog.logger)
+        var inFlight = Self.fill(health, "app")
+        #expect(inFlight == min(calls * 3 / 4, max(8, calls / 64)))
+        for _ in 0..<7 {
+            Self.answer(health, "app")
+            inFlight += Self.fill(health, "app") - 1
+        }
+        #expect(inFlight == calls * 3 / 4)
+        #expect(health.overviews(of: ["app"], now: Self.now)["app"]?.inFlight == inFlight)
+        #expect(health.admit("other", isShared: true, now: Self.now) == .yes)
+    }
+
+    @Test("what a burst wants is there after a few answers, and stays while the way is idle")
+    func burst() {
+        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+        #expect(Self.fill(health, "app") == 8)
+        for _ in 0..<500 { #expect(health.admit("app", isShared: true, now: Self.now) != .yes) }
+        Self.answer(health, "app", times: 6)
+        #expect(Self.fill(health, "app") == 382)
+        Self.answer(health, "app", times: 384)
+        #expect(Self.fill(health, "app", after: .seconds(590)) == 384)
+        Self.answer(health, "app", times: 384)
+        // Nobody knows by now whether it still answers.
+        #expect(Self.fill(health, "app", after: .seconds(700)) == 8)
+    }
+
+    @Test("one that is used little has little to hang with")
+    func small() {
+        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+        for _ in 0..<100 {
+            #expect(health.admit("app", isShared: true, now: Self.now) == .yes)
+            Self.answer(health, "app")
+        }
+        #expect(Self.fill(health, "app") == 8)
+    }
+
+    @Test("however many services hang, they leave room for those that answer, and for others once they are given up")
+    func offenders() {
+        let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
+        #expect(Self.fill(health, "app", "https://good.example") == 8)
+        Self.answer(health, "app", "https://good.example", times: 8)
+        var held: [String: Int] = [:]
+        for number in 0..<100 {
+            let service = "https://\(number).example"
+            held[service] = Self.fill(health, "app", service)
+        }
+        #expect(held.values.reduce(0, +) == 51)
+        #expect(health.admit("app", service: "https://new.example", isShared: false, now: Self.now) != .yes)
+        #expect(Self.fill(health, "app", "https://good.example") == 16)
+        for (service, count) in held {
+            for _ in 0..<count {
+                health.note(
+                    Self.unanswered, app: "app", service: service, since: Self.now, now: Self.now + .seconds(30))
+            }
+        }
+        #expect(Self.fill(health, "app", "https://new.example", after: .seconds(30)) == 8)
+    }
+
+    @Test("one with many calls under way that answers nothing any more is out of use, and a stranger like others")
+    func silence() {
+        let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
+        func grow(_ service: String) {
+            for _ in 0..<7 {
+                _ = Self.fill(health, "app", service)
+                Self.answer(health, "app", service)
+            }
+        }
+        grow("https://hangs.example")
+        #expect(Self.fill(health, "app", "https://hangs.example") == 1)
+        let later = Self.now + .seconds(13)
+        // At its share, which is no reason not to look.
+        #expect(
+            health.admit("app", service: "https://hangs.example", isShared: false, now: later)
+                == .no(until: later + .seconds(1)))
+        #expect(health.overviews(of: ["app"], now: later)["app"]?.state == .open(until: later + .seconds(1)))
+        #expect(health.admit("app", service: "https://new.example", isShared: false, now: later) != .yes)
+        for _ in 0..<384 {
+            health.note(
+                Self.unanswered, app: "app", service: "https://hangs.example", since: Self.now,
+                now: later + .seconds(17))
+        }
+        let end = later + .seconds(17)
+        #expect(health.admit("app", service: "https://new.example", isShared: false, now: end) == .yes)
+    }
+
+    @Test("a stranger's few calls are enough to find out that it hangs")
+    func silentStranger() {
+        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+        #expect(Self.fill(health, "app") == 8)
+        let later = Self.now + .seconds(13)
+        #expect(health.admit("app", isShared: true, now: later) == .no(until: later + .seconds(1)))
+        #expect(health.standing(of: ["app"], now: later) == .outOfUse(until: later + .seconds(1)))
+    }
+
+    @Test("a call that was not made counts for no stranger")
+    func withdrawn() {
+        let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
+        for number in 0..<100 {
+            let service = "https://\(number).example"
+            for _ in 0..<Self.fill(health, "app", service) { health.withdraw("app", service: service) }
+        }
+        #expect(Self.fill(health, "app", "https://new.example") == 8)
+    }
+
+    @Test(
+        "what was not sent says nothing about the provider",
+        arguments: [ProviderReply.Result.unsendable(reason: "token_malformed"), .noTurn])
+    func uncalled(result: ProviderReply.Result) {
+        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+        let reply = ProviderReply(result)
+        func end(_ reply: ProviderReply, times: Int, after: Duration) {
+            for _ in 0..<times {
+                health.note(reply, app: "app", since: Self.now + after, now: Self.now + after)
+            }
+        }
+        // Neither does it open, nor is it known to answer.
+        for _ in 0..<4 {
+            #expect(Self.fill(health, "app") == 8)
+            end(reply, times: 8, after: .zero)
+        }
+        #expect(health.standing(of: ["app"], now: Self.now) == .inUse)
+        Self.fail(health, nil)
+        let probing = Duration.seconds(1)
+        #expect(Self.fill(health, "app", after: probing) == 2)
+        end(reply, times: 2, after: probing)
+        #expect(health.standing(of: ["app"], now: Self.now + probing) == .probing)
+        #expect(Self.fill(health, "app", after: probing) == 2, "the probes' places are free again")
+        end(Self.unanswered, times: 1, after: probing)
+        // Longer than before.
+        let until = Self.now + probing + .seconds(2)
+        #expect(health.standing(of: ["app"], now: Self.now + probing) == .outOfUse(until: until))
+    }
+
+    @Test(
+        "a configuration that is not accepted for single devices is an error in the log with the tries, once a minute for an app"
+    )
+    func partialConfiguration() {
+        let lines = Journal.Lines()
+        let logger = Logger(label: "test") { _ in Journal(lines: lines) }
+        let health = ProviderHealth(.webpush, calls: 512, logger: logger)
+        let reply = ProviderReply(.answered(.configuration(reason: "HTTP_403", concernsAll: false)))
+        func note(_ reply: ProviderReply, _ app: String, after delay: Duration) {
+            let now = Self.now + delay
+            #expect(health.admit(app, service: "https://push.example", isShared: false, now: now) == .yes)
+            health.note(reply, app: app, service: "https://push.example", since: now, now: now)
+        }
+        for _ in 0..<20 { note(reply, "one", after: .zero) }
+        note(reply, "one", after: .seconds(59))
+        let end = "HTTP_403 critical until it expires, else 40, normal 8, bulk 16"
+        #expect(lines.all == ["error one \(end)"])
+        note(ProviderReply(.answered(.accepted(id: "1"))), "two", after: .seconds(59))
+        note(reply, "two", after: .seconds(59))
+        note(reply, "one", after: .seconds(60))
+        #expect(lines.all == ["error one \(end)", "error two \(end)", "error one \(end)"])
+    }
+
+    @Test("an app is out of use when most of its messages go to services that are, not when one user's service is")
+    func overview() {
+        let health = ProviderHealth(.webpush, calls: 512, logger: TestLog.logger)
+        func overview(after delay: Duration = .zero) -> ProviderHealth.Overview? {
+            health.overviews(of: ["app"], now: Self.now + delay)["app"]
+        }
+        func succeed(_ service: String, times: Int) {
+            for _ in 0..<times {
+                #expect(health.admit("app", service: service, isShared: false, now: Self.now) == .yes)
+                health.note(ProviderReply(.answered(.accepted(id: "1"))), app: "app", service: service, now: Self.now)
+            }
+        }
+        #expect(overview() == ProviderHealth.Overview())
+        // Nothing has been answered yet.
+        Self.fail(health, "https://bad.example")
+        #expect(overview()?.state == .open(until: Self.now + .seconds(1)))
+        succeed("https://small.example", times: 5)
+        for number in 0..<9 { Self.fail(health, "https://\(number).example") }
+        #expect(overview() == ProviderHealth.Overview(state: .closed, inFlight: 0, servicesOut: 10))
+        succeed("https://large.example", times: 9)
+        Self.fail(health, "https://large.example")
+        #expect(overview()?.state == .open(until: Self.now + .seconds(1)))
+        #expect(overview(after: .seconds(1))?.state == .probing)
+        // Nobody has come since.
+        #expect(overview(after: .seconds(601)) == ProviderHealth.Overview())
+    }
+
+    /// Keeps level, app, answer and tries of what is logged.
+    private struct Journal: LogHandler {
+        final class Lines: Sendable {
+            private let lines = Mutex<[String]>([])
+
+            var all: [String] { self.lines.withLock { $0 } }
+
+            func add(_ line: String) {
+                self.lines.withLock { $0.append(line) }
+            }
+        }
+
+        let lines: Lines
+        var logLevel = Logger.Level.trace
+        var metadata: Logger.Metadata = [:]
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { self.metadata[key] }
+            set { self.metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) {
+            let words = ["app", "answer", "tries"].compactMap { event.metadata?[$0]?.description }
+            self.lines.add(([event.level.rawValue] + words).joined(separator: " "))
+        }
+    }
+
+    @Test("a provider is out of use when it is for all of its apps, until the first of them may probe")
+    func standing() {
+        let health = ProviderHealth(.fcm, calls: 512, logger: TestLog.logger)
+        #expect(health.standing(of: ["a", "b"], now: Self.now) == .inUse)
+        func fail(_ app: String, at moment: Timestamp) {
+            let reply = ProviderReply(.unanswered(reason: "timeout", mayHaveBeenSent: true))
+            while health.admit(app, isShared: false, now: moment) == .yes { health.note(reply, app: app, now: moment) }
+        }
+        fail("a", at: Self.now)
+        #expect(health.standing(of: ["a", "b"], now: Self.now) == .inUse)
+        #expect(health.standing(of: ["a"], now: Self.now) == .outOfUse(until: Self.now + .seconds(1)))
+        fail("b", at: Self.now + .milliseconds(500))
+        let later = Self.now + .milliseconds(900)
+        #expect(health.standing(of: ["a", "b"], now: later) == .outOfUse(until: Self.now + .seconds(1)))
+        #expect(health.standing(of: ["a", "b"], now: Self.now + .seconds(1)) == .probing)
+        #expect(health.standing(of: [], now: later) == .inUse)
+        let accepted = ProviderReply(.answered(.accepted(id: "1")))
+        let back = Self.now + .seconds(2)
+        #expect(health.admit("a", isShared: false, now: back) == .yes)
+        health.note(accepted, app: "a", since: back, now: back)
+        #expect(health.standing(of: ["a", "b"], now: back) == .inUse)
+    }
+}

@@ -1,0 +1,37 @@
+// Carillon · RatedTurnsTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Support
+import Testing
+
+@testable import Pipeline
+
+/// Who shares a rate with whom.
+@Suite(.timeLimit(.minutes(10)))
+struct RatedTurnsTests {
+    @Test("apps of one account have its rate together, in all dispatchers; another account has its own")
+    func account() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let dispatchers = (0..<2).map { _ in
+                RatedTurns(.fcm, turns: SendingTurns(connection: redis, keys: keys), now: { TestDispatcher.now })
+            }
+            let survey = StreamSurvey(connection: redis, keys: keys)
+            let start = try await survey.time()
+            // The bucket of one a second holds one.
+            #expect(await dispatchers[0].take("default", account: "one", perSecond: 1) == nil)
+            let held = [
+                await dispatchers[0].take("sister", account: "one", perSecond: 1),
+                await dispatchers[1].take("sister", account: "one", perSecond: 1),
+            ]
+            // A slow machine may have let another one come.
+            if try await survey.time() - start < .milliseconds(900) {
+                #expect(held.allSatisfy { $0.map { $0 > TestDispatcher.now } == true })
+            }
+            #expect(await dispatchers[1].take("news", account: "two", perSecond: 1) == nil)
+        }
+    }
+}

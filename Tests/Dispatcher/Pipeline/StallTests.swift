@@ -1,0 +1,199 @@
+// Carillon · StallTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Providers
+import Storage
+import Support
+import Synchronization
+import Testing
+
+@testable import Pipeline
+
+/// Dispatchers that stall after they have claimed work for a time: others may have it by then.
+@Suite(.timeLimit(.minutes(10)))
+struct StallTests {
+    /// Two dispatchers of one system; what the first claims has run out by the time that it acts.
+    private struct Scene {
+        let stalled: Dispatcher
+        /// Works a minute later.
+        let rival: Dispatcher
+        let pool: PostgresPool
+        let redis: RedisConnection
+        let keys: Keyspace
+
+        func append(_ notification: Notification) async throws {
+            _ = try await self.rival.notifications.store([notification], areRepeats: false)
+        }
+
+        /// How many deliveries were handed on.
+        func handedOn() async throws -> Int {
+            Int(try await self.redis.send("XLEN", .text(self.keys.deliveries(.fcm, .normal))).integer())
+        }
+
+        func events() async throws -> Int {
+            Int(try await self.redis.send("XLEN", .text(self.keys.events)).integer())
+        }
+
+        func count(_ table: String) async throws -> Int {
+            try await self.pool.query("SELECT FROM carillon.\(table)").count
+        }
+    }
+
+    private struct Silent: ProviderChannel {
+        let provider = Provider.fcm
+        let app = "default"
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            ProviderReply(.noCredential(reason: "nothing is sent here"))
+        }
+    }
+
+    private static let notification: Notification = {
+        var notification = Notification(
+            id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada", type: "news",
+            createdAt: TestDispatcher.now)
+        notification.delivery = .push
+        notification.channels = [.inApp, .push]
+        notification.jobEntry = "jobs/1-0"
+        return notification
+    }()
+
+    private static func with(_ body: (Scene) async throws -> Void) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let start = ContinuousClock.now
+                let looks = Mutex(0)
+                var news = NotificationType(name: "news")
+                news.digest = DigestRule(window: .seconds(60))
+                let stalled = try TestDispatcher.make(
+                    database.pool, redis, keys, [news], Silent(),
+                    instant: {
+                        looks.withLock { $0 += 1 }
+                        return start + .seconds(120 * looks.withLock { $0 })
+                    },
+                    eventsLength: 100)
+                let rival = try TestDispatcher.make(
+                    database.pool, redis, keys, [news], Silent(),
+                    now: { TestDispatcher.now + .seconds(61) }, eventsLength: 100)
+                _ = try await DeviceStore(pool: database.pool).register(
+                    Device(
+                        id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003), user: "ada",
+                        platform: .android, provider: .fcm, app: "default", environment: .production,
+                        token: "phone", registeredAt: TestDispatcher.now))
+                try await body(
+                    Scene(stalled: stalled, rival: rival, pool: database.pool, redis: redis, keys: keys))
+            }
+        }
+    }
+
+    @Test("a missing proof is left to the dispatcher that has it by then")
+    func proof() async throws {
+        try await Self.with { scene in
+            try await scene.append(Self.notification)
+            let set = UnconfirmedSet(connection: scene.redis, keys: scene.keys)
+            let awaited = UnconfirmedNotification(id: Self.notification.id, user: "ada", lane: .normal)
+            var batch = RedisBatch()
+            set.add(awaited, deadline: TestDispatcher.now, in: &batch)
+            for reply in try await scene.redis.send(batch) { _ = try reply.checked() }
+            let shard = scene.keys.unconfirmedShard(user: "ada")
+
+            #expect(try await ProofService(dispatcher: scene.stalled).fallBack(shard) == 1)
+            #expect(try await scene.handedOn() == 0)
+            #expect(try await scene.count("delivery_attempts") == 0)
+            #expect(try await ProofService(dispatcher: scene.rival).fallBack(shard) == 1)
+            #expect(try await scene.handedOn() == 1)
+        }
+    }
+
+    @Test("a follow-up is left to the dispatcher that has it by then")
+    func followUp() async throws {
+        try await Self.with { scene in
+            var deferred = Self.notification
+            deferred.status = .deferred
+            deferred.statusReason = "quiet_hours"
+            try await scene.append(deferred)
+            let item = FollowUpStore.Item(user: "ada", notification: deferred.id, kind: .release)
+            try await scene.rival.followUps.put(
+                [(item: item, due: TestDispatcher.now, reason: "quiet_hours")], now: TestDispatcher.now)
+
+            #expect(try await FollowUpService(dispatcher: scene.stalled).follow() == 1)
+            #expect(try await scene.handedOn() == 0)
+            #expect(try await scene.count("follow_ups") == 1)
+            #expect(try await FollowUpService(dispatcher: scene.rival).follow() == 1)
+            #expect(try await scene.handedOn() == 1)
+            #expect(try await scene.count("follow_ups") == 0)
+        }
+    }
+
+    @Test("a schedule is left to the dispatcher that has it by then")
+    func schedule() async throws {
+        try await Self.with { scene in
+            let fields = [("user", "ada"), ("type", "news"), ("title", "Later")].map {
+                (name: $0.0, value: Array($0.1.utf8))
+            }
+            _ = try await scene.rival.schedules.add([
+                Schedule(
+                    id: Self.notification.id, fields: fields, dueAt: TestDispatcher.now,
+                    createdAt: TestDispatcher.now)
+            ])
+
+            #expect(try await ScheduleFiring(dispatcher: scene.stalled).fireDue(.normal) == 1)
+            #expect(try await scene.count("notifications") == 0)
+            #expect(try await scene.count("schedules") == 1)
+            #expect(try await ScheduleFiring(dispatcher: scene.rival).fireDue(.normal) == 1)
+            #expect(try await scene.count("notifications") == 1)
+            #expect(try await scene.count("schedules") == 0)
+        }
+    }
+
+    @Test("a digest is left to the dispatcher that has it by then, also once that has flushed it")
+    func digest() async throws {
+        try await Self.with { scene in
+            let rule = DigestRule(window: .seconds(60))
+            let items = (1...2).map { number in
+                DigestStore.Item(
+                    notification: Notification(
+                        id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + UInt64(number)),
+                        user: "ada", type: "news", createdAt: TestDispatcher.now),
+                    key: "thread", rule: rule)
+            }
+            #expect(
+                try await scene.rival.digests.gather(items, now: TestDispatcher.now + .seconds(-60))
+                    == [.held, .held])
+
+            #expect(try await DigestService(dispatcher: scene.stalled).flush() == 1)
+            #expect(try await scene.count("notifications") == 0)
+            #expect(try await scene.count("digests") == 1)
+            #expect(try await scene.events() == 0)
+            #expect(try await DigestService(dispatcher: scene.rival).flush() == 1)
+            #expect(try await scene.count("notifications") == 1)
+            #expect(try await scene.count("digests") == 0)
+            #expect(try await scene.events() >= 2)
+        }
+    }
+
+    @Test("a replay is left to the dispatcher that has it by then")
+    func replay() async throws {
+        try await Self.with { scene in
+            let stream = scene.keys.jobs(.normal)
+            try await scene.rival.deadLetters.add([
+                (
+                    stream: stream, entry: "1-0", reason: "type: is not in the catalog", at: TestDispatcher.now,
+                    fields: [("user", Array("ada".utf8)[...])]
+                )
+            ])
+            _ = try await scene.rival.deadLetters.replay(
+                DeadLetterStore.Filter(), to: { _ in true }, rate: 1, now: TestDispatcher.now)
+
+            #expect(try await ReplayService(dispatcher: scene.stalled).replay() == 1)
+            #expect(try await scene.redis.send("XLEN", .text(stream)).integer() == 0)
+            #expect(try await scene.count("dead_letters") == 1)
+            #expect(try await ReplayService(dispatcher: scene.rival).replay() == 1)
+            #expect(try await scene.redis.send("XLEN", .text(stream)).integer() == 1)
+            #expect(try await scene.count("dead_letters") == 0)
+        }
+    }
+}

@@ -1,0 +1,248 @@
+// Carillon · SweepServiceTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Providers
+import Storage
+import Support
+import Testing
+
+@testable import Pipeline
+
+/// Work that is handed on again when Redis is not the process that the last sweep saw.
+@Suite(.timeLimit(.minutes(10)))
+struct SweepServiceTests {
+    /// A dispatcher with a notification that waits for a provider, and its user's phone.
+    private struct Scene {
+        let dispatcher: Dispatcher
+        let pool: PostgresPool
+        let redis: RedisConnection
+        let keys: Keyspace
+        let notification: Notification
+        let phone: Device
+
+        var sweeper: SweepService { SweepService(dispatcher: self.dispatcher) }
+        private var stream: RedisArgument { .text(self.keys.deliveries(.fcm, .normal)) }
+
+        /// The deliveries that were appended.
+        func appended() async throws -> [DeliveryWork] {
+            let reply = try await self.redis.send("XRANGE", self.stream, "-", "+")
+            guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
+            var works: [DeliveryWork] = []
+            for _ in 0..<count {
+                _ = try cursor.array()
+                _ = try cursor.string()
+                _ = try cursor.array()
+                _ = try cursor.string()
+                works.append(try DeliveryWork(try cursor.bytes() ?? []))
+            }
+            return works
+        }
+
+        /// Redis was another process when a sweep looked last, that many seconds ago.
+        func forget(beat seconds: Int64) async throws {
+            let now = try await self.dispatcher.notifications.clock()
+            let beat = (now + .seconds(-seconds)).milliseconds
+            try await self.redis.send("SET", .text(self.keys.memory), .text("another \(beat)"))
+            try await self.redis.send("DEL", .text(self.keys.sweepTurn))
+        }
+
+        func work(attempt: Int, wasUnknown: Bool = false) -> DeliveryWork {
+            DeliveryWork(
+                notification: self.notification.id, device: self.phone.id, user: "ada", attempt: attempt,
+                isRepeat: true, wasUnknown: wasUnknown)
+        }
+    }
+
+    private static func with(_ body: (Scene) async throws -> Void) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "news")], Silent())
+                let phone = try await DeviceStore(pool: database.pool).register(
+                    Device(
+                        id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0003), user: "ada",
+                        platform: .android, provider: .fcm, app: "default", environment: .production,
+                        token: "phone", registeredAt: TestDispatcher.now))
+                var notification = Notification(
+                    id: NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0001), user: "ada",
+                    type: "news", createdAt: TestDispatcher.now)
+                notification.channels = [.inApp, .push]
+                notification.jobEntry = "jobs/1-0"
+                _ = try await dispatcher.notifications.store([notification], areRepeats: false)
+                try await dispatcher.notifications.mark([("ada", notification.id, .pending, "queued", nil)])
+                try await body(
+                    Scene(
+                        dispatcher: dispatcher, pool: database.pool, redis: redis, keys: keys,
+                        notification: notification, phone: phone.device))
+            }
+        }
+    }
+
+    @Test("what was handed on since the last beat is handed on again, once, as a repeat")
+    func queued() async throws {
+        try await Self.with { scene in
+            try await scene.forget(beat: 20)
+            try await scene.sweeper.sweep()
+            #expect(try await scene.appended() == [scene.work(attempt: 0)])
+            let stored = try await scene.dispatcher.notifications.load([("ada", scene.notification.id)])
+            #expect(stored.first?.status == .pending)
+            // The same process as the last sweep saw: nothing is lost.
+            try await scene.redis.send("DEL", .text(scene.keys.sweepTurn))
+            try await scene.sweeper.sweep()
+            #expect(try await scene.appended().count == 1)
+        }
+    }
+
+    @Test("what was handed on long before is still in Redis, however late it was stored, and the other way round")
+    func window() async throws {
+        try await Self.with { scene in
+            try await scene.pool.query("UPDATE carillon.notifications SET stored_at = now() - interval '1 hour'")
+            try await scene.forget(beat: 20)
+            try await scene.sweeper.sweep()
+            #expect(try await scene.appended().isEmpty)
+            // Stored as long ago, and handed on now, as when quiet hours end.
+            try await scene.dispatcher.notifications.mark([("ada", scene.notification.id, .pending, "queued", nil)])
+            try await scene.forget(beat: 20)
+            try await scene.sweeper.sweep()
+            #expect(try await scene.appended().count == 1)
+        }
+    }
+
+    @Test("a delivery that waits for its next try is left there", arguments: [1, 7], [false, true])
+    func waiting(attempt: Int, wasUnknown: Bool) async throws {
+        try await Self.with { scene in
+            let retries = RetrySet(connection: scene.redis, keys: scene.keys)
+            var batch = RedisBatch()
+            let work = scene.work(attempt: attempt, wasUnknown: wasUnknown)
+            retries.add(work, due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
+            for reply in try await scene.redis.send(batch) { _ = try reply.checked() }
+            try await scene.forget(beat: 20)
+            try await scene.sweeper.sweep()
+            #expect(try await scene.appended().isEmpty)
+        }
+    }
+
+    @Test("a delivery that waits for its next try is left there, however many others wait")
+    func waitingAmongMany() async throws {
+        try await Self.with { scene in
+            let retries = RetrySet(connection: scene.redis, keys: scene.keys)
+            var batch = RedisBatch()
+            for number in 0..<10_001 {
+                let other = DeliveryWork(
+                    notification: NotificationID(high: 1, low: UInt64(number)), device: scene.phone.id,
+                    user: "bob", attempt: 1, isRepeat: true)
+                retries.add(other, due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
+            }
+            retries.add(
+                scene.work(attempt: 1), due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
+            for reply in try await scene.redis.send(batch) { _ = try reply.checked() }
+            try await scene.forget(beat: 20)
+            try await scene.sweeper.sweep()
+            #expect(try await scene.appended().isEmpty)
+        }
+    }
+
+    @Test("a repair remembers a bounded number of waiting deliveries and counts the rest")
+    func waitingBound() async throws {
+        try await Self.with { scene in
+            let retries = RetrySet(connection: scene.redis, keys: scene.keys)
+            var batch = RedisBatch()
+            let works = (0..<5_000).map { number in
+                DeliveryWork(
+                    notification: NotificationID(high: 1, low: UInt64(number)), device: scene.phone.id,
+                    user: "bob", attempt: 1, isRepeat: true)
+            }
+            for work in works {
+                retries.add(work, due: TestDispatcher.now, provider: .fcm, lane: .normal, in: &batch)
+            }
+            for reply in try await scene.redis.send(batch) { _ = try reply.checked() }
+            let waiting = WaitingRetries(connection: scene.redis, keys: scene.keys, most: 2_000)
+            let known = try await waiting.contain(works, provider: .fcm, lane: .normal).count { $0 }
+            #expect((2_000..<5_000).contains(known))
+            #expect(await waiting.unread == 5_000 - known)
+            // A delivery that has left the set since is on its way; the set is not read again.
+            try await scene.redis.send("DEL", .text(scene.keys.retries(.fcm, .normal)))
+            #expect(try await waiting.contain(works, provider: .fcm, lane: .normal).count { $0 } == known)
+        }
+    }
+
+    @Test("what one device has and another waits for, mail and calls for attention are handed on again")
+    func beside() async throws {
+        try await Self.with { scene in
+            let tablet = try await DeviceStore(pool: scene.pool).register(
+                Device(
+                    id: NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0004), user: "ada",
+                    platform: .android, provider: .fcm, app: "default", environment: .production, token: "tablet",
+                    registeredAt: TestDispatcher.now))
+            try await scene.pool.query("UPDATE carillon.devices SET registered_at = now() - interval '1 hour'")
+            let now = try await scene.dispatcher.notifications.clock()
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: now, user: "ada", notification: scene.notification.id, device: scene.phone.id,
+                    provider: .fcm, kind: "push", attempt: 1, outcome: .accepted)
+            ]
+            settlement.accepted = [("ada", scene.notification.id, "fcm", scene.phone.id)]
+            try await scene.dispatcher.deliveries.settle(settlement)
+            let mail = FollowUpStore.Item(user: "ada", notification: scene.notification.id, kind: .email)
+            try await scene.dispatcher.followUps.remember([mail], now: now)
+            try await scene.forget(beat: 20)
+            try await scene.sweeper.sweep()
+            #expect(try await scene.appended().map(\.device) == [tablet.device.id])
+            let later = try await scene.dispatcher.notifications.clock()
+            let due = try await scene.dispatcher.followUps.take(now: later, until: later + .seconds(30), limit: 10)
+            #expect(due.map(\.item) == [mail])
+            #expect(due.allSatisfy { !$0.wasHandedOn })
+        }
+    }
+
+    @Test("a push that was appended before the connection broke and marked after it is appended again")
+    func between() async throws {
+        try await Self.with { scene in
+            try await scene.pool.query("UPDATE carillon.notifications SET status_reason = NULL")
+            let router = Router(dispatcher: scene.dispatcher)
+            let open = StoredBatch.Open(notification: scene.notification, unread: 1, isRepeat: false)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                try await scene.pool.transaction { transaction in
+                    try await transaction.query("SELECT FROM carillon.notifications FOR UPDATE")
+                    group.addTask { try await router.route([open]) }
+                    try await eventually("it is appended") { try await scene.appended().count == 1 }
+                    let session = scene.redis.session
+                    let identifier = try await scene.redis.send("CLIENT", "ID").integer()
+                    _ = try? await scene.redis.send("CLIENT", "KILL", "ID", .integer(identifier), "SKIPME", "no")
+                    try await eventually("the connection is made anew") { scene.redis.session != session }
+                }
+                try await group.waitForAll()
+            }
+            #expect(try await scene.appended().count == 2)
+            #expect(try await scene.appended().last?.isRepeat == true)
+        }
+    }
+
+    @Test("a job that comes again because its acknowledgement is lost has its push handed on again")
+    func retaken() async throws {
+        try await Self.with { scene in
+            let group = scene.dispatcher.group(scene.keys.jobs(.normal))
+            var batch = StoredBatch(
+                group: group, catalog: scene.dispatcher.catalog, fence: scene.dispatcher.fence())
+            let known = NotificationStore.Outcome.known(version: 1, unread: 1, status: .pending, isOwned: true)
+            batch.shown = [StoredBatch.shown(scene.notification, known)].compactMap(\.self)
+            #expect(batch.shown.count == 1)
+            try await Router(dispatcher: scene.dispatcher).finish(batch)
+            #expect(try await scene.appended() == [scene.work(attempt: 0)])
+        }
+    }
+}
+
+/// A way to a provider that nothing goes.
+private struct Silent: ProviderChannel {
+    let provider = Provider.fcm
+    let app = "default"
+
+    func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+        ProviderReply(.noCredential(reason: "nothing is sent here"))
+    }
+}

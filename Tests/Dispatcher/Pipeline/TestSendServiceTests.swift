@@ -1,0 +1,110 @@
+// Carillon · TestSendServiceTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Providers
+import Storage
+import Support
+import Testing
+
+@testable import Pipeline
+
+/// Messages to one device that somebody waits for.
+@Suite(.timeLimit(.minutes(10)))
+struct TestSendServiceTests {
+    /// A provider that says nothing to some devices for as long as anybody waits.
+    private struct HangingChannel: ProviderChannel {
+        let provider = Provider.fcm
+        let app = "default"
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            guard device.token == "hangs" else { return ProviderReply(.answered(.accepted(id: "1"))) }
+            // Until whoever called gives up.
+            try? await Task.sleep(for: .seconds(3_600))
+            return ProviderReply(.unanswered(reason: "cancelled", mayHaveBeenSent: true))
+        }
+    }
+
+    private static let hanging = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0001)
+    private static let good = NotificationID(high: 0x018f_0000_0000_4000, low: 0x8000_0000_0000_0002)
+
+    private static func ask(_ id: String, _ device: NotificationID, _ sends: TestSends) async throws {
+        let text = #"{"id":"\#(id)","user":"ada","device":"\#(device)"}"#
+        #expect(try await sends.ask(Array(text.utf8)))
+    }
+
+    /// Runs a service whose provider hangs for one of a user's two devices.
+    private static func with(
+        patience: Duration,
+        _ body: (RedisConnection, Keyspace) async throws -> Void
+    ) async throws {
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                for (id, token) in [(Self.hanging, "hangs"), (Self.good, "phone")] {
+                    try await database.pool.query(
+                        """
+                        INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token,
+                            registered_at, last_used_at)
+                        VALUES ($1, 'ada', 'android', 'fcm', 'default', 'production', $2, now(), now())
+                        """,
+                        .uuid(id.halves), .text(token))
+                }
+                let keys = Keyspace(prefix: prefix)
+                let dispatcher = try TestDispatcher.make(
+                    database.pool, redis, keys, [NotificationType(name: "test")], HangingChannel())
+                let reader = try await TestRedis.connect()
+                let service = TestSendService(
+                    dispatcher: dispatcher,
+                    devices: DeviceStore(pool: database.pool),
+                    preferences: PreferenceStore(pool: database.pool),
+                    reader: reader,
+                    patience: patience
+                )
+                let run = Task { try await service.run() }
+                let result: Result<Void, any Error>
+                do {
+                    try await body(redis, keys)
+                    result = .success(())
+                } catch {
+                    result = .failure(error)
+                }
+                run.cancel()
+                try? await run.value
+                await reader.close()
+                try result.get()
+            }
+        }
+    }
+
+    @Test("a provider that hangs is told to be one, before whoever asked gives up")
+    func hangs() async throws {
+        try await Self.with(patience: .milliseconds(100)) { redis, keys in
+            let sends = TestSends(connection: redis, keys: keys)
+            try await Self.ask("one", Self.hanging, sends)
+            guard case .answered(let text) = try await sends.waitForAnswer("one") else {
+                Issue.record("it was not answered")
+                return
+            }
+            let answer = String(decoding: text, as: UTF8.self)
+            #expect(answer.contains(#""outcome":"no_answer""#))
+            #expect(answer.contains("did not answer"))
+        }
+    }
+
+    @Test("one that hangs holds up no other, and is told apart from one that nobody took")
+    func together() async throws {
+        try await Self.with(patience: .seconds(3_600)) { redis, keys in
+            let sends = TestSends(connection: redis, keys: keys, patience: .seconds(5))
+            for number in 0..<7 { try await Self.ask("hangs-\(number)", Self.hanging, sends) }
+            try await Self.ask("good", Self.good, sends)
+            guard case .answered(let text) = try await sends.waitForAnswer("good") else {
+                Issue.record("it was not answered")
+                return
+            }
+            #expect(String(decoding: text, as: UTF8.self).contains(#""outcome":"accepted""#))
+            #expect(try await sends.waitForAnswer("hangs-0") == .unanswered)
+            #expect(try await sends.waitForAnswer("nobody") == .untaken)
+        }
+    }
+}

@@ -1,0 +1,173 @@
+// Carillon · APNSAnswerTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Providers
+import Testing
+
+@Suite("Answers of APNs", .timeLimit(.minutes(10)))
+struct APNSAnswerTests {
+    private static func read(
+        _ status: Int, _ body: String, isPage: Bool = false, retryAfter: Duration? = nil
+    ) -> ProviderAnswer? {
+        APNSAnswer.read(
+            status: status, body: Array(body.utf8), isPage: isPage, identifier: "id-1", retryAfter: retryAfter)
+    }
+
+    @Test("Accepted, with the message's id")
+    func accepted() {
+        #expect(Self.read(200, "") == .accepted(id: "id-1"))
+    }
+
+    @Test("A success without Apple's id for the message, or with a body, says nothing")
+    func notUnderstood() {
+        for identifier in [nil, ""] {
+            #expect(APNSAnswer.read(status: 200, body: [], identifier: identifier, retryAfter: nil) == nil)
+        }
+        for body in ["<html>", "{}", #"{"reason":"BadDeviceToken"}"#] { #expect(Self.read(200, body) == nil) }
+    }
+
+    @Test("A page is not Apple's, and is no fault of ours; 403 and 410 speak for themselves")
+    func page() {
+        for status in [400, 404, 405, 413] {
+            #expect(Self.read(status, "<html>", isPage: true) == .retry(reason: "HTTP_\(status)", after: nil))
+        }
+        #expect(Self.read(403, "<html>", isPage: true) == .configuration(reason: "HTTP_403"))
+        #expect(Self.read(410, "<html>", isPage: true) == .deadToken(reason: "HTTP_410", evidence: nil))
+        #expect(Self.read(400, #"{"reason":"BadTopic"}"#, isPage: true) == .refused(reason: "BadTopic"))
+    }
+
+    @Test("Half a refusal is tried again; what came whole counts, and so do 410, 429 and 5xx")
+    func cut() {
+        func read(_ status: Int, _ body: String, retryAfter: Duration? = nil) -> ProviderAnswer? {
+            APNSAnswer.read(
+                status: status, body: Array(body.utf8), isComplete: false, identifier: "id-1", retryAfter: retryAfter)
+        }
+        for status in [400, 403, 404, 405, 413] {
+            for body in ["", #"{"reason":"BadDev"#] {
+                #expect(read(status, body) == .retry(reason: "answer_cut:\(status)", after: nil))
+            }
+        }
+        #expect(read(403, "", retryAfter: .seconds(7)) == .retry(reason: "answer_cut:403", after: .seconds(7)))
+        #expect(
+            read(400, #"{"reason":"BadDeviceToken"}"#) == .deadToken(reason: "BadDeviceToken", evidence: nil))
+        #expect(read(410, #"{"reason":"Unreg"#) == .deadToken(reason: "HTTP_410", evidence: nil))
+        #expect(read(429, "{") == .retryDevice(reason: "HTTP_429", after: .seconds(60)))
+        #expect(read(503, "{") == .retry(reason: "HTTP_503", after: nil))
+    }
+
+    @Test(
+        "Dead tokens",
+        arguments: [
+            (400, "BadDeviceToken"), (400, "DeviceTokenNotForTopic"), (410, "Unregistered"), (410, "ExpiredToken"),
+        ]
+    )
+    func deadTokens(status: Int, reason: String) {
+        #expect(Self.read(status, #"{"reason":"\#(reason)"}"#) == .deadToken(reason: reason, evidence: nil))
+    }
+
+    @Test("Apple's evidence is in milliseconds", arguments: ["Unregistered", "ExpiredToken"])
+    func evidence(reason: String) {
+        let answer = Self.read(410, #"{"reason":"\#(reason)","timestamp":1795168800123}"#)
+        #expect(answer == .deadToken(reason: reason, evidence: Timestamp(milliseconds: 1_795_168_800_123)))
+    }
+
+    @Test(
+        "A moment that is none is no evidence",
+        arguments: [
+            "9223372036854775807", "-9223372036854775808", "-1", "253402300800000", "9223372036854775808", "1.5",
+            #""now""#,
+        ]
+    )
+    func noEvidence(timestamp: String) {
+        let answer = Self.read(410, #"{"reason":"Unregistered","timestamp":\#(timestamp)}"#)
+        #expect(answer == .deadToken(reason: "Unregistered", evidence: nil))
+    }
+
+    @Test("410 is a dead token whatever its reason")
+    func gone() {
+        #expect(Self.read(410, "") == .deadToken(reason: "HTTP_410", evidence: nil))
+    }
+
+    @Test(
+        "Our faults are refused, and the token stays",
+        arguments: [
+            (400, "BadCollapseId"), (400, "BadExpirationDate"), (400, "BadMessageId"), (400, "BadPriority"),
+            (400, "BadTopic"),
+            (400, "MissingTopic"), (400, "MissingDeviceToken"), (400, "DuplicateHeaders"), (400, "InvalidPushType"),
+            (400, "PayloadEmpty"), (400, "TopicDisallowed"), (404, "BadPath"), (405, "MethodNotAllowed"),
+            (413, "PayloadTooLarge"),
+            (400, "SomethingNew"),
+        ]
+    )
+    func refused(status: Int, reason: String) {
+        #expect(Self.read(status, #"{"reason":"\#(reason)"}"#) == .refused(reason: reason))
+    }
+
+    @Test("A provider token that has expired is made anew")
+    func staleCredential() {
+        #expect(
+            Self.read(403, #"{"reason":"ExpiredProviderToken"}"#) == .staleCredential(reason: "ExpiredProviderToken"))
+    }
+
+    @Test(
+        "A credential that Apple does not accept is a matter of configuration",
+        arguments: [
+            (403, "InvalidProviderToken"), (403, "MissingProviderToken"), (403, "BadCertificate"),
+            (403, "BadCertificateEnvironment"), (403, "UnrelatedKeyIdInToken"), (403, "BadEnvironmentKeyIdInToken"),
+            (403, "BadEnvironmentKeyInToken"), (403, "Forbidden"), (403, "SomethingNew"),
+        ]
+    )
+    func configuration(status: Int, reason: String) {
+        #expect(Self.read(status, #"{"reason":"\#(reason)"}"#) == .configuration(reason: reason))
+    }
+
+    @Test(
+        "What may work later is tried later",
+        arguments: [
+            (429, "TooManyRequests", 60), (429, "TooManyProviderTokenUpdates", 1_200), (429, "SomethingNew", 60),
+            (400, "IdleTimeout", nil), (500, "InternalServerError", nil), (503, "ServiceUnavailable", nil),
+            (503, "Shutdown", nil), (502, "SomethingNew", nil),
+        ] as [(Int, String, Int?)]
+    )
+    func retries(status: Int, reason: String, seconds: Int?) {
+        let delay = seconds.map { Duration.seconds($0) }
+        let expected: ProviderAnswer =
+            switch (status, reason) {
+            case (429, "TooManyProviderTokenUpdates"): .slowDown(reason: reason, after: delay ?? .zero)
+            case (429, _): .retryDevice(reason: reason, after: delay ?? .zero)
+            default: .retry(reason: reason, after: delay)
+            }
+        #expect(Self.read(status, #"{"reason":"\#(reason)"}"#) == expected)
+    }
+
+    @Test(
+        "Retry-After is obeyed, but shortens none of Apple's own waits",
+        arguments: [
+            (503, "ServiceUnavailable", 7, 7), (500, "SomethingNew", 7, 7), (429, "TooManyRequests", 7, 60),
+            (429, "TooManyRequests", 90, 90), (429, "SomethingNew", 7, 60), (429, "SomethingNew", 90, 90),
+            (429, "TooManyProviderTokenUpdates", 7, 1_200), (429, "TooManyProviderTokenUpdates", 1_800, 1_800),
+        ]
+    )
+    func retryAfter(status: Int, reason: String, asked: Int, seconds: Int) {
+        let expected: ProviderAnswer =
+            switch (status, reason) {
+            case (429, "TooManyProviderTokenUpdates"): .slowDown(reason: reason, after: .seconds(seconds))
+            case (429, _): .retryDevice(reason: reason, after: .seconds(seconds))
+            default: .retry(reason: reason, after: .seconds(seconds))
+            }
+        #expect(Self.read(status, #"{"reason":"\#(reason)"}"#, retryAfter: .seconds(asked)) == expected)
+    }
+
+    @Test("A body that is no JSON leaves the status to speak", arguments: ["", "<html>", "{}", #"{"reason":1}"#])
+    func noReason(body: String) {
+        #expect(Self.read(400, body) == .refused(reason: "HTTP_400"))
+        #expect(Self.read(500, body) == .retry(reason: "HTTP_500", after: nil))
+    }
+
+    @Test("A reason on record is bounded")
+    func bounded() {
+        let answer = Self.read(400, #"{"reason":"\#(String(repeating: "x", count: 10_000))"}"#)
+        #expect(answer == .refused(reason: String(repeating: "x", count: 64)))
+    }
+}

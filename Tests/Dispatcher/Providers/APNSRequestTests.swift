@@ -1,0 +1,290 @@
+// Carillon · APNSRequestTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Crypto
+import Providers
+import Testing
+
+@Suite("Requests to APNs", .timeLimit(.minutes(10)))
+struct APNSRequestTests {
+    @Test("The least")
+    func least() throws {
+        let request = try Messages.apns(Messages.make())
+        #expect(request.url == "https://apns.example/3/device/a1b2")
+        #expect(
+            Messages.headers(request) == [
+                "authorization: bearer jwt", "apns-topic: org.example.app", "apns-push-type: alert",
+                "apns-priority: 10",
+                "apns-id: 7d975bb1-a3c9-8691-8573-27632b95831f",
+                "apns-collapse-id: 01a1f866-0d7b-841c-a9a6-5597aa0575f3",
+            ]
+        )
+        #expect(
+            Messages.text(request)
+                == #"{"aps":{"alert":{"title":"Hello","body":"World"},"badge":3,"sound":"default"},"#
+                + #""notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting"}"#)
+    }
+
+    @Test(
+        "An end that is further off than Apple stores anything is the last that there is",
+        arguments: [
+            (.seconds(2_591_999), "1797760799"), (.seconds(2_592_001), "1797760800"),
+            (.seconds(8_000 * 365 * 86_400), "1797760800"),
+        ] as [(Duration, String)])
+    func expiration(lifetime: Duration, expected: String) throws {
+        let request = try Messages.apns(Messages.make { $0.expiresAt = Messages.now + lifetime })
+        #expect(request.headers.first { $0.name == "apns-expiration" }?.value == expected)
+    }
+
+    @Test("A repeat has the delivery's id of the first try; another device, and what takes it away, have others")
+    func deliveryID() throws {
+        func id(_ device: UInt64, _ message: PushMessage) throws -> String? {
+            let device = Device(
+                id: NotificationID(high: 1, low: device), user: "u1", platform: .ios, provider: .apns, app: "default",
+                environment: .production, token: "a1b2", registeredAt: Messages.now)
+            let request = try APNSRequest.make(
+                message, device: device, endpoint: "https://apns.example", topic: "t", providerToken: "jwt")
+            return request.headers.first { $0.name == "apns-id" }?.value
+        }
+        let message = Messages.make()
+        var retraction = message
+        retraction.purpose = .retract
+        #expect(try id(2, message) == id(2, Messages.make(unread: 9)))
+        #expect(try Set([id(2, message), id(3, message), id(2, retraction), id(2, Messages.make())]).count == 3)
+    }
+
+    @Test("Everything; what is ours cannot be replaced by data")
+    func everything() throws {
+        let request = try Messages.apns(
+            Messages.make {
+                $0.severity = .alert
+                $0.category = "payments"
+                $0.data = Array(
+                    #"{"invoice":"i9","n":1.50,"aps":{"badge":99},"type":"x","notification_id":"y","url":"z"}"#.utf8)
+                $0.extras.url = "app://i9"
+                $0.extras.sound = "ding"
+                $0.extras.badge = 9
+                $0.collapseKey = "order 5"
+                $0.expiresAt = Messages.now + .milliseconds(90_900)
+            })
+        #expect(
+            Messages.headers(request).dropFirst(3) == [
+                "apns-priority: 10", "apns-id: 7d975bb1-a3c9-8691-8573-27632b95831f", "apns-expiration: 1795168890",
+                "apns-collapse-id: order 5",
+            ]
+        )
+        #expect(
+            Messages.text(request)
+                == #"{"aps":{"alert":{"title":"Hello","body":"World"},"badge":9,"sound":"ding","category":"payments","#
+                + #""interruption-level":"time-sensitive"},"#
+                + #""notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting","url":"app://i9","#
+                + #""invoice":"i9","n":1.50}"#)
+    }
+
+    @Test(
+        "In place of a collapse key that the header cannot hold goes a hash, always the same; what takes it away has it too",
+        arguments: [
+            (String(repeating: "k", count: 64), true), (String(repeating: "k", count: 65), false), ("é", false),
+            ("a\r\napns-topic: other", false), ("a\u{7F}", false), ("order/5:1", true), (" order", false),
+            ("order ", false),
+        ]
+    )
+    func collapseID(key: String, isKey: Bool) throws {
+        func name(_ message: PushMessage) throws -> String? {
+            let headers = try Messages.apns(message).headers
+            #expect(headers.count == 6)
+            return headers.first { $0.name == "apns-collapse-id" }?.value
+        }
+        var message = Messages.make { $0.collapseKey = key }
+        let hash = String(Base64URL.encode(SHA256.hash(data: Array(key.utf8))).prefix(32))
+        #expect(try name(message) == (isKey ? key : hash))
+        message.purpose = .retract
+        #expect(try Messages.json(Messages.apns(message))["retract"]?.string == (isKey ? key : hash))
+    }
+
+    @Test("Data that does not fit gives way; to the last byte what fits goes out")
+    func dataGivesWay() throws {
+        func request(_ length: Int) throws -> ProviderRequest {
+            try Messages.apns(
+                Messages.make { $0.data = Array(#"{"k":"\#(String(repeating: "a", count: length))"}"#.utf8) })
+        }
+        let room = 4_096 - (try request(0).body.count)
+        #expect(try request(room).body.count == 4_096)
+        let reduced = try Messages.json(request(room + 1))
+        #expect(reduced.object?.map(\.key) == ["aps", "notification_id", "type"])
+        #expect(reduced["aps"]?["alert"]?["body"]?.string == "World")
+    }
+
+    @Test(
+        "A long body is shortened between characters, and by little more than it must be",
+        arguments: ["a", "é", "😀", "👩🏽‍🚒", "e\u{301}", "\"", "\u{1}"]
+    )
+    func bodyIsShortened(character: String) throws {
+        let body = String(String(repeating: character, count: 4_096).unicodeScalars.prefix(4_096))
+        let request = try Messages.apns(
+            Messages.make {
+                $0.title = String(repeating: "😀", count: 255)
+                $0.body = body
+                $0.data = Array(#"{"k":"v"}"#.utf8)
+            })
+        #expect((3_900...4_096).contains(request.body.count))
+        let sent = try #require(try Messages.json(request)["aps"]?["alert"]?["body"]?.string)
+        #expect(sent.hasSuffix("…"))
+        #expect(sent.dropLast().allSatisfy { String($0) == character })
+        #expect(body.hasPrefix(sent.dropLast()))
+    }
+
+    @Test("A body that fits without the data is not shortened")
+    func keepsBody() throws {
+        let body = String(repeating: "a", count: 3_800)
+        let request = try Messages.apns(
+            Messages.make {
+                $0.body = body
+                $0.data = Array(#"{"k":"\#(String(repeating: "v", count: 400))"}"#.utf8)
+            })
+        #expect(try Messages.json(request)["aps"]?["alert"]?["body"]?.string == body)
+    }
+
+    @Test("An image that does not fit gives way after the data and before the body", arguments: [100, 3_700])
+    func imageGivesWay(length: Int) throws {
+        let body = String(repeating: "b", count: length)
+        func request(_ image: String) throws -> JSONValue {
+            try Messages.json(
+                Messages.apns(
+                    Messages.make {
+                        $0.body = body
+                        $0.data = Array(#"{"k":"v"}"#.utf8)
+                        $0.extras.image = image
+                    }))
+        }
+        let small = try request("https://example.org/i.png")
+        #expect(small["image"]?.string == "https://example.org/i.png")
+        #expect(small["aps"]?["mutable-content"]?.integer == 1)
+        let large = try request(String(repeating: "é", count: 2_048))
+        #expect(large.object?.map(\.key) == ["aps", "notification_id", "type"])
+        #expect(large["aps"]?["mutable-content"] == nil)
+        #expect(large["aps"]?["alert"]?["body"]?.string == body)
+    }
+
+    @Test("With the longest of everything that gives way it still fits")
+    func longest() throws {
+        let request = try Messages.apns(
+            Messages.make {
+                $0.title = String(repeating: "😀", count: 255)
+                $0.body = String(repeating: "é", count: 4_096)
+                $0.data = Array(#"{"k":"\#(String(repeating: "v", count: 16_000))"}"#.utf8)
+                $0.extras.image = String(repeating: "é", count: 2_048)
+            })
+        #expect((3_900...4_096).contains(request.body.count))
+    }
+
+    @Test(
+        "What nothing can be taken from is refused with what is too large",
+        arguments: [("platform.apns", 8_192, 5), ("title", 10, 1_000)]
+    )
+    func tooLarge(name: String, platform: Int, title: Int) throws {
+        let block = String(repeating: "x", count: platform)
+        let message = Messages.make {
+            // More than a job may hold.
+            $0.title = String(repeating: "\u{1}", count: title)
+            $0.extras.platform = Array(#"{"apns":{"aps":{"x":"\#(block)"}}}"#.utf8)
+        }
+        #expect(throws: MessageRefusal("too_large:\(name)")) { try Messages.apns(message) }
+    }
+
+    @Test(
+        "What reaches users goes at once, whatever its severity; what is for many at leisure does not",
+        arguments: [
+            (Lane.critical, Severity.info, nil, "10"), (.normal, .warning, nil, "10"), (.bulk, .alert, nil, "5"),
+            (.bulk, .info, PushPriority.high, "10"), (.critical, .alert, .normal, "5"),
+        ] as [(Lane, Severity, PushPriority?, String)])
+    func priority(lane: Lane, severity: Severity, own: PushPriority?, expected: String) throws {
+        let request = try Messages.apns(
+            Messages.make {
+                $0.lane = lane
+                $0.severity = severity
+                $0.extras.pushPriority = own
+            })
+        #expect(Messages.headers(request).contains("apns-priority: \(expected)"))
+        let level = try Messages.json(request)["aps"]?["interruption-level"]?.string
+        #expect(level == (severity == .alert ? "time-sensitive" : nil))
+    }
+
+    @Test(
+        "A switch may be written as JSON or as Apple writes it",
+        arguments: [("1", true), ("true", true), ("1.0", true), ("0", false), ("false", false), ("null", false)])
+    func switches(value: String, isOn: Bool) throws {
+        let request = try Messages.apns(
+            Messages.make {
+                // An image alone sets mutable-content.
+                $0.extras.image = "https://example.org/i.png"
+                $0.extras.platform = Array(
+                    #"{"apns":{"mutable_content":\#(value),"content_available":\#(value)}}"#.utf8)
+            })
+        let aps = try Messages.json(request)["aps"]
+        #expect(aps?["mutable-content"]?.integer == (isOn ? 1 : nil))
+        #expect(aps?["content-available"]?.integer == (isOn ? 1 : nil))
+    }
+
+    @Test("A job's own words for APNs: short names, members of aps, headers")
+    func overrides() throws {
+        let request = try Messages.apns(
+            Messages.make {
+                $0.severity = .alert
+                $0.extras.platform = Array(
+                    #"""
+                    {"apns":{"thread_id":"t","interruption_level":"passive","mutable_content":true,"subtitle":"S",
+                    "title_loc_key":"K","title_loc_args":["a"],"loc_key":"L","priority":1,"unknown":1,
+                    "sound":{"critical":1,"name":"x","volume":0.5},"aps":{"relevance-score":0.5,"badge":null}}}
+                    """#.utf8)
+            })
+        let aps = try #require(try Messages.json(request)["aps"])
+        #expect(aps["thread-id"]?.string == "t")
+        #expect(aps["interruption-level"]?.string == "passive")
+        #expect(aps["mutable-content"]?.integer == 1)
+        #expect(aps["alert"]?["subtitle"]?.string == "S")
+        #expect(aps["alert"]?["title-loc-key"]?.string == "K")
+        #expect(aps["alert"]?["title-loc-args"]?.strings == ["a"])
+        #expect(aps["alert"]?["loc-key"]?.string == "L")
+        #expect(aps["alert"]?["title"]?.string == "Hello")
+        #expect(aps["sound"]?["critical"]?.integer == 1)
+        #expect(aps["relevance-score"] == .number("0.5"))
+        #expect(aps["badge"] == nil)
+        #expect(Messages.headers(request).contains("apns-priority: 1"))
+    }
+
+    @Test("A background push shows nothing, and has Apple's priority for it")
+    func background() throws {
+        let request = try Messages.apns(
+            Messages.make {
+                $0.severity = .alert
+                $0.extras.platform = Array(#"{"apns":{"push_type":"background","priority":10}}"#.utf8)
+            })
+        #expect(Messages.headers(request).contains("apns-push-type: background"))
+        #expect(Messages.headers(request).contains("apns-priority: 5"))
+        #expect(try Messages.json(request)["aps"] == .object([JSONMember("content-available", .number("1"))]))
+    }
+
+    @Test("What was read elsewhere is taken away by a background push")
+    func retraction() throws {
+        var message = Messages.make {
+            $0.collapseKey = "k"
+            $0.data = Array(#"{"retract":"theirs"}"#.utf8)
+            $0.extras.image = "https://example.org/i.png"
+            $0.extras.platform = Array(#"{"apns":{"sound":"ding","loc_key":"L","priority":10}}"#.utf8)
+            // What is no longer sent is still to be taken off the screen.
+            $0.expiresAt = Messages.now + .seconds(-5)
+        }
+        message.purpose = .retract
+        let request = try Messages.apns(message)
+        #expect(
+            Messages.headers(request).dropFirst(2).filter { !$0.hasPrefix("apns-id") } == [
+                "apns-push-type: background", "apns-priority: 5", "apns-expiration: 1795255200",
+            ])
+        #expect(
+            Messages.text(request)
+                == #"{"aps":{"content-available":1},"type":"greeting","retract":"k","#
+                + #""notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","created_at":"2026-11-20T10:00:00.000Z"}"#)
+    }
+}

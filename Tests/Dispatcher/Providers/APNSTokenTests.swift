@@ -1,0 +1,102 @@
+// Carillon · APNSTokenTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Crypto
+import Logging
+import Support
+import Synchronization
+import Testing
+
+@testable import Providers
+
+@Suite("Apple's provider tokens", .timeLimit(.minutes(10)))
+struct APNSTokenTests {
+    /// Channels of one key, by a clock that is set by hand.
+    private final class Bench: Sendable {
+        private let moment = Mutex(Messages.now)
+        private let pem = P256.Signing.PrivateKey().pemRepresentation
+
+        func pass(_ duration: Duration) {
+            self.moment.withLock { $0 = $0 + duration }
+        }
+
+        var now: Timestamp { self.moment.withLock { $0 } }
+
+        /// Runs the body with two apps' channels, which are never used to send.
+        func with(_ body: (any HTTPProviderChannel, any HTTPProviderChannel) async throws -> Void) async throws {
+            let logger = Logger(label: "apns")
+            let transfers = TransferPool(
+                configuration: TransferConfiguration(), allowsPrivateAddresses: true, logger: logger)
+            let pem = self.pem
+            let context = ChannelContext(
+                transfers: transfers, now: { self.now }, logger: logger,
+                read: { (_) throws(CredentialFault) in Array(pem.utf8) })
+            var channels: [any HTTPProviderChannel] = []
+            for topic in ["org.example.one", "org.example.two"] {
+                let settings = ["key": "k.p8", "key_id": "KEY1234567", "team_id": "TEAM123456", "topic": topic]
+                let channel = try await APNS.channel(
+                    app: topic, settings: settings, shape: .standard, context: context)
+                channels.append(try #require(channel as? any HTTPProviderChannel))
+            }
+            try await body(channels[0], channels[1])
+            await transfers.shutdown()
+        }
+    }
+
+    private static func request(_ channel: any HTTPProviderChannel) async throws -> ProviderRequest {
+        try await channel.request(Messages.make(), device: Messages.device(.apns, token: "a1b2"))
+    }
+
+    private static func token(_ channel: any HTTPProviderChannel) async throws -> String {
+        let header = try await self.request(channel).headers.first { $0.name == "authorization" }
+        return String(try #require(header).value.dropFirst("bearer ".count))
+    }
+
+    @Test("one serves the apps of a key for 50 minutes, and another is made while it still does")
+    func renewal() async throws {
+        let bench = Bench()
+        try await bench.with { one, two in
+            let first = try await Self.token(one)
+            #expect(try await Self.token(two) == first)
+            bench.pass(.seconds(50 * 60 - 1))
+            #expect(try await Self.token(one) == first)
+            bench.pass(.seconds(1))
+            let renewedAt = bench.now
+            #expect(try await Self.token(one) == first, "it is good for ten minutes more")
+            try await eventually("there is a new one") { try await Self.token(one) != first }
+            let second = try await Self.token(two)
+            #expect(try await Self.token(one) == second)
+            #expect(try SignedToken(second).claims["iat"]?.integer == renewedAt.seconds)
+        }
+    }
+
+    @Test("one that is an hour old is never shown")
+    func expiry() async throws {
+        let bench = Bench()
+        try await bench.with { one, _ in
+            let first = try await Self.token(one)
+            bench.pass(.seconds(60 * 60))
+            let second = try await Self.token(one)
+            #expect(second != first)
+            #expect(try SignedToken(second).claims["iat"]?.integer == bench.now.seconds)
+        }
+    }
+
+    @Test("Apple's word that one has expired makes another after 20 minutes, and not before, whichever app asks")
+    func leastAge() async throws {
+        let bench = Bench()
+        try await bench.with { one, two in
+            let request = try await Self.request(one)
+            let first = try await Self.token(one)
+            bench.pass(.seconds(20 * 60 - 1))
+            #expect(await !one.renewCredential(of: request))
+            #expect(await !two.renewCredential(of: request))
+            #expect(try await Self.token(two) == first)
+            bench.pass(.seconds(1))
+            #expect(await two.renewCredential(of: request))
+            #expect(try await Self.token(one) != first)
+        }
+    }
+}

@@ -1,0 +1,62 @@
+// Carillon · ChannelDirectoryTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Providers
+import Testing
+
+struct ChannelDirectoryTests {
+    private struct DeliveryChannel: ProviderChannel {
+        let provider: Provider
+        let app: String
+        var account = "project"
+
+        func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
+            ProviderReply(.answered(.accepted(id: nil)))
+        }
+    }
+
+    @Test("a new app of a provider that there was at the start is served, one of another is not")
+    func replace() {
+        let directory = ChannelDirectory([ChannelDirectory.Way(DeliveryChannel(provider: .fcm, app: "default"))])
+        #expect(directory.replace(with: ChannelDirectory.Way(DeliveryChannel(provider: .fcm, app: "news"))))
+        #expect(directory.apps(of: .fcm) == ["default", "news"])
+        // Nobody reads its streams.
+        #expect(!directory.replace(with: ChannelDirectory.Way(DeliveryChannel(provider: .apns, app: "news"))))
+        #expect(!directory.has(.apns))
+        #expect(directory.way(.apns, app: "news") == nil)
+        // All apps of a provider may go and come back.
+        directory.remove(.fcm, app: "default")
+        directory.remove(.fcm, app: "news")
+        #expect(directory.replace(with: ChannelDirectory.Way(DeliveryChannel(provider: .fcm, app: "news"))))
+        #expect(directory.has(.fcm))
+    }
+
+    @Test("an account has one rate, the smallest of its apps', as they come and go; another account has its own")
+    func rates() throws {
+        func way(_ app: String, _ account: String, _ rate: Int?, _ provider: Provider = .fcm) -> ChannelDirectory.Way {
+            ChannelDirectory.Way(DeliveryChannel(provider: provider, app: app, account: account), messagesPerSecond: rate)
+        }
+        let directory = ChannelDirectory([
+            way("default", "one", 500), way("sister", "one", 20), way("silent", "one", nil), way("news", "two", 90),
+            way("default", "one", nil, .apns),
+        ])
+        func rate(_ app: String, _ provider: Provider = .fcm) throws -> Int? {
+            directory.messagesPerSecond(of: try #require(directory.way(provider, app: app)))
+        }
+        #expect(try ["default", "sister", "silent", "news"].map { try rate($0) } == [20, 20, 20, 90])
+        #expect(try rate("default", .apns) == nil)
+        let conflict = ChannelDirectory.RateConflict(
+            provider: .fcm, account: "one", rates: ["default": 500, "sister": 20])
+        #expect(directory.rateConflicts == [conflict])
+
+        directory.replace(with: way("late", "one", 5))
+        #expect(try rate("default") == 5)
+        directory.remove(.fcm, app: "late")
+        directory.remove(.fcm, app: "sister")
+        #expect(try ["default", "silent"].map { try rate($0) } == [500, 500])
+        #expect(directory.rateConflicts.isEmpty, "an app without a rate contradicts nobody")
+        directory.remove(.fcm, app: "default")
+        #expect(try rate("silent") == nil)
+    }
+}

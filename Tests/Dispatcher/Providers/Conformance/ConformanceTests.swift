@@ -1,0 +1,238 @@
+// Carillon · ConformanceTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Providers
+import Sandbox
+import Testing
+
+/// What every provider does, over real connections to one that speaks as it does.
+@Suite("Every provider", .timeLimit(.minutes(10)))
+struct ConformanceTests {
+    @Test("Each kind has a word of its own and is tried here, and what everybody knows is built in")
+    func complete() {
+        let providers = ProviderKinds.providers
+        #expect(Set(providers).count == providers.count)
+        #expect(Set(ProviderProfile.all.map(\.provider)) == Set(providers))
+        #expect(Set(providers).isSuperset(of: Provider.wellKnown))
+    }
+
+    @Test("What is taken has the provider's name for it", arguments: ProviderProfile.all)
+    func accepted(profile: ProviderProfile) async throws {
+        try await ProviderBench.with(profile) { bench in
+            let device = bench.device()
+            let reply = await bench.channel.send(ProviderBench.message(), to: device)
+            guard case .answered(.accepted(let id)) = reply.result else {
+                Issue.record("\(reply)")
+                return
+            }
+            let name = try #require(id)
+            #expect(!name.isEmpty)
+            // As a field or in the body, where the provider says it.
+            #expect(reply.transcript?.contains(name) == true, "\(reply.transcript ?? "")")
+            let received = try #require(bench.sandbox.received().first)
+            #expect(bench.sandbox.received().count == 1)
+            #expect(received.provider.rawValue == profile.provider.rawValue)
+            #expect(device.token.contains(received.token))
+            let payload = try JSONParser.parse(received.payload)
+            #expect(profile.body(payload)?.contains("World") == true)
+        }
+    }
+
+    @Test("Each row of its table of answers is true of its own words", arguments: ProviderProfile.all)
+    func rows(profile: ProviderProfile) async throws {
+        let rules = try profile.kind.rules
+        #expect(Set(profile.rows.keys) == Set(rules.map(\.reason)))
+        func check(_ rule: AnswerRule, _ bench: ProviderBench) async throws {
+            let row = try #require(profile.rows[rule.reason])
+            let reply = await bench.send(row.marker)
+            // A credential that is new already cannot be renewed.
+            let expected = rule.reaction == .staleCredential ? .configuration : rule.reaction
+            #expect(reply.reaction == expected, "\(rule.reason): \(reply)")
+            guard case .answered(let answer) = reply.result else { return }
+            #expect(answer.reason == rule.reason)
+        }
+        try await ProviderBench.with(profile) { bench in
+            for rule in rules {
+                let row = try #require(profile.rows[rule.reason], "no row for \(rule.reason)")
+                if !row.marker.isEmpty { try await check(rule, bench) }
+            }
+            #expect(bench.sandbox.received().isEmpty)
+        }
+        for rule in rules where profile.rows[rule.reason]?.marker.isEmpty == true {
+            try await ProviderBench.with(profile, try #require(profile.rows[rule.reason])) { bench in
+                try await check(rule, bench)
+                #expect(bench.sandbox.received().isEmpty)
+            }
+        }
+    }
+
+    @Test("What the table's words do not tell is read too, and no redirect is followed", arguments: ProviderProfile.all)
+    func answers(profile: ProviderProfile) async throws {
+        #expect(!profile.answers.isEmpty)
+        try await ProviderBench.with(profile) { bench in
+            for (marker, answer) in profile.answers {
+                let reply = await bench.send(marker)
+                #expect(reply.result == .answered(answer), "\(marker): \(reply)")
+            }
+            #expect(bench.sandbox.received().isEmpty)
+        }
+    }
+
+    @Test("So is what other settings or another server bring about", arguments: ProviderProfile.all)
+    func circumstances(profile: ProviderProfile) async throws {
+        for (name, circumstance) in profile.circumstances {
+            try await ProviderBench.with(profile, circumstance.row) { bench in
+                let reply = await bench.send(circumstance.row.marker)
+                #expect(reply.result == .answered(circumstance.answer), "\(name): \(reply)")
+                #expect(bench.sandbox.received().isEmpty)
+            }
+        }
+    }
+
+    @Test(
+        "A success that counts by its status is one, however long its body is and wherever it breaks off",
+        arguments: ProviderProfile.all)
+    func bareSuccesses(profile: ProviderProfile) async throws {
+        guard !profile.bareSuccesses.isEmpty else { return }
+        try await ProviderBench.with(profile) { bench in
+            for marker in profile.bareSuccesses {
+                let reply = await bench.send(marker)
+                #expect(reply.result == .answered(.accepted(id: nil)), "\(marker) \(reply)")
+            }
+        }
+    }
+
+    @Test("What a provider asks for is waited, in seconds or until a date", arguments: ProviderProfile.all)
+    func delays(profile: ProviderProfile) async throws {
+        try await ProviderBench.with(profile) { bench in
+            for marker in profile.delayed {
+                let reply = await bench.send(marker)
+                let delay = try #require(reply.delay, "\(marker)")
+                #expect(reply.transcript?.contains("\nretry-after: ") == true, "\(marker) \(reply)")
+                let wanted = Duration.seconds(ProviderBench.retryAfter)
+                // A date has no fractions of a second.
+                #expect(delay > wanted - .seconds(3) && delay <= wanted, "\(marker) \(delay)")
+            }
+        }
+    }
+
+    @Test("What makes no sense is no success, no dead token and no fault of ours", arguments: ProviderProfile.all)
+    func nonsense(profile: ProviderProfile) async throws {
+        try await ProviderBench.with(profile, timeout: .seconds(3)) { bench in
+            for marker in profile.nonsense {
+                let reply = await bench.send(marker)
+                #expect(reply.reaction == .retry || reply.mayHaveBeenSent == true, "\(marker) \(reply)")
+            }
+            #expect(await bench.send().isAccepted, "it goes on")
+        }
+    }
+
+    @Test("No secret is in what is shown of an answer, not even where it repeats one", arguments: ProviderProfile.all)
+    func secrets(profile: ProviderProfile) async throws {
+        try await ProviderBench.with(profile, timeout: .seconds(3)) { bench in
+            for marker in [""] + profile.nonsense {
+                let shown = "\(await bench.send(marker))"
+                // The beginnings of Google's access tokens and of tokens that we sign; shared secrets; a private key.
+                for secret in ["ya29.", "eyJ", bench.sandbox.webhookSecret, "pass:word", "pass%3A", "PRIVATE KEY"] {
+                    #expect(!shown.contains(secret), "\(marker)")
+                }
+            }
+        }
+    }
+
+    @Test("A provider that says nothing, or is cut off, may have the message", arguments: ProviderProfile.all)
+    func unanswered(profile: ProviderProfile) async throws {
+        try await ProviderBench.with(profile, timeout: .seconds(3)) { bench in
+            let silent = await bench.send(profile.silent)
+            #expect(silent.result == .unanswered(reason: "timeout", mayHaveBeenSent: true))
+            let cut = await bench.send(profile.cut)
+            #expect(cut.mayHaveBeenSent == true, "\(cut)")
+            if let early = profile.cutEarly {
+                let reply = await bench.send(early)
+                #expect(reply.mayHaveBeenSent == false, "\(reply)")
+            }
+            if let reset = profile.reset {
+                let reply = await bench.send(reset)
+                #expect(reply.result == .unanswered(reason: "streamReset", mayHaveBeenSent: true))
+            }
+            #expect(bench.sandbox.received().isEmpty)
+            if let refused = profile.refused { #expect(await bench.send(refused).isAccepted) }
+            #expect(await bench.send().isAccepted, "it goes on")
+        }
+    }
+
+    @Test("A provider that is not there has nothing", arguments: ProviderProfile.all)
+    func absent(profile: ProviderProfile) async throws {
+        try await ProviderBench.with(profile) { bench in
+            // So that a credential is there, if one has to be fetched.
+            #expect(await bench.send().isAccepted)
+            let device = bench.device()
+            try await bench.sandbox.stopListening()
+            // The first may have gone out by a connection that was there.
+            let first = await bench.channel.send(ProviderBench.message(), to: device)
+            #expect(first.mayHaveBeenSent != nil, "\(first)")
+            let second = await bench.channel.send(ProviderBench.message(), to: device)
+            #expect(second.mayHaveBeenSent == false, "\(second)")
+        }
+    }
+
+    @Test("A certificate of another host's is not trusted, and gets nothing", arguments: ProviderProfile.all)
+    func certificate(profile: ProviderProfile) async throws {
+        try await ProviderBench.with(profile) {
+            $0.host = "127.0.0.2"
+        } _: { bench in
+            let reply = await bench.send()
+            // Where a credential is bought first, that host's certificate is the one.
+            let reasons = ["tls", "token_endpoint_tls"]
+            #expect(
+                reasons.contains { reply.result == .unanswered(reason: $0, mayHaveBeenSent: false) }, "\(reply)")
+            #expect(bench.sandbox.received().isEmpty)
+        }
+    }
+
+    @Test("A server that speaks HTTP/1.1 only will do, but for Apple", arguments: ProviderProfile.all)
+    func oldHTTP(profile: ProviderProfile) async throws {
+        try await ProviderBench.with(profile) {
+            $0.speaksHTTP1Only = true
+        } _: { bench in
+            let reply = await bench.send()
+            guard profile.needsHTTP2 else {
+                #expect(reply.isAccepted, "\(reply)")
+                return
+            }
+            #expect(reply.result == .answered(.retry(reason: "not_http2", after: nil)))
+            #expect(bench.sandbox.received().isEmpty)
+        }
+    }
+
+    @Test("GOAWAY to a hundred at once loses none, and none that was refused was taken", arguments: ProviderProfile.all)
+    func goAway(profile: ProviderProfile) async throws {
+        guard let marker = profile.goAway else { return }
+        try await ProviderBench.with(profile) { bench in
+            #expect(await bench.send().isAccepted, "the connection is there")
+            let devices = [bench.device(marker)] + (0..<99).map { _ in bench.device() }
+            func sendAll(_ devices: [Device]) async -> [Device] {
+                await withTaskGroup(of: Device?.self) { group in
+                    for device in devices {
+                        group.addTask {
+                            let reply = await bench.channel.send(ProviderBench.message(), to: device)
+                            if reply.isAccepted { return nil }
+                            #expect(reply.mayHaveBeenSent != nil, "\(reply)")
+                            return device
+                        }
+                    }
+                    return await group.reduce(into: []) { if let device = $1 { $0.append(device) } }
+                }
+            }
+            // libcurl sends some again by itself.
+            let refused = await sendAll(devices)
+            #expect(await sendAll(refused).isEmpty)
+            let counts = Dictionary(grouping: bench.sandbox.received(), by: \.token).mapValues(\.count)
+            #expect(counts.count == 101)
+            // Once more at most for what was answered on a connection that then was gone.
+            #expect(counts.values.allSatisfy { $0 <= 2 })
+        }
+    }
+}

@@ -1,0 +1,105 @@
+// Carillon · FCMCredentialTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import FoundationEssentials
+import Providers
+import Sandbox
+import Support
+import Synchronization
+import Testing
+
+/// FCM's access tokens, which are bought at another endpoint than messages go to.
+@Suite("FCM's access tokens", .timeLimit(.minutes(10)))
+struct FCMCredentialTests {
+    /// A clock that goes by itself and can be put forward, for both sides.
+    private final class SteppedClock: Sendable {
+        private let ahead = Mutex<Int64>(0)
+
+        var now: Timestamp { ProviderBench.now + .seconds(self.ahead.withLock { $0 }) }
+        var date: Date { Date(timeIntervalSince1970: Double(self.now.microseconds) / 1_000_000) }
+
+        func pass(_ seconds: Int64) {
+            self.ahead.withLock { $0 += seconds }
+        }
+    }
+
+    private static func with(
+        timeout: Duration = .seconds(20), _ body: (ProviderBench, SteppedClock) async throws -> Void
+    ) async throws {
+        let clock = SteppedClock()
+        try await ProviderBench.with(
+            .fcm, timeout: timeout, change: { $0.clock = { clock.date } }, now: { clock.now }
+        ) { bench in
+            try await body(bench, clock)
+        }
+    }
+
+    @Test("one that was revoked is bought anew, and the message goes out with the new one")
+    func revoked() async throws {
+        try await Self.with { bench, _ in
+            #expect(await bench.send().isAccepted)
+            bench.sandbox.revokeAccessTokens()
+            #expect(await bench.send().isAccepted)
+            #expect(bench.sandbox.accessTokenCounts.issued == 2)
+            #expect(bench.sandbox.received().count == 2)
+        }
+    }
+
+    @Test("a 401 that is about Apple's key buys none")
+    func thirdParty() async throws {
+        try await Self.with { bench, _ in
+            #expect(await bench.send("thirdparty-").reaction == .partialConfiguration)
+            #expect(await bench.send().isAccepted)
+            #expect(bench.sandbox.accessTokenCounts.asked == 1)
+        }
+    }
+
+    @Test(
+        "while none can be had messages go out with the one that is there, and the endpoint is left alone for a while",
+        arguments: TokenFault.allCases)
+    func serves(fault: TokenFault) async throws {
+        try await Self.with(timeout: .seconds(2)) { bench, clock in
+            #expect(await bench.send().isAccepted)
+            bench.sandbox.failTokens(fault)
+            // Five minutes ahead of its end a new one is asked for.
+            clock.pass(3_310)
+            for _ in 0..<3 { #expect(await bench.send().isAccepted) }
+            try await eventually("a new one is asked for") { bench.sandbox.accessTokenCounts.asked == 2 }
+            for _ in 0..<3 { #expect(await bench.send().isAccepted) }
+            #expect(bench.sandbox.accessTokenCounts.asked == 2)
+            // One that hangs keeps others from being tried, as long as it does.
+            guard fault != .silent else { return }
+            try await eventually("it is asked again after the pause") {
+                clock.pass(1)
+                #expect(await bench.send().isAccepted)
+                return bench.sandbox.accessTokenCounts.asked == 3
+            }
+            #expect(bench.sandbox.accessTokenCounts.issued == 1)
+        }
+    }
+
+    @Test(
+        "with none left, an outage is the provider's and passes, and a refusal is a fault of the configuration",
+        arguments: [
+            (TokenFault.unavailable, "token_endpoint_502"), (TokenFault.limited, "token_endpoint_429"),
+            (TokenFault.silent, "token_endpoint_timeout"), (TokenFault.torn, "token_endpoint_answer_cut"),
+            (TokenFault.refused, "the token endpoint answered 400, invalid_grant"),
+        ])
+    func noneLeft(fault: TokenFault, reason: String) async throws {
+        try await Self.with(timeout: .seconds(2)) { bench, clock in
+            bench.sandbox.failTokens(fault)
+            for _ in 0..<3 {
+                let reply = await bench.send()
+                let expected: ProviderReply.Result =
+                    fault == .refused
+                    ? .noCredential(reason: reason) : .unanswered(reason: reason, mayHaveBeenSent: false)
+                #expect(reply.result == expected)
+            }
+            bench.sandbox.failTokens(nil)
+            clock.pass(30)
+            #expect(await bench.send().isAccepted)
+            #expect(bench.sandbox.accessTokenCounts.issued == 1)
+        }
+    }
+}

@@ -1,0 +1,143 @@
+// Carillon · ProviderBench.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import FoundationEssentials
+import Logging
+import Providers
+import Sandbox
+import Testing
+
+/// A provider's way to a sandbox, over real connections.
+struct ProviderBench: Sendable {
+    /// What the sandbox's `Retry-After` says, which no provider's own minimum is.
+    static let retryAfter = 7
+
+    let profile: ProviderProfile
+    let sandbox: ProviderSandbox
+    let channel: any ProviderChannel
+
+    static var now: Timestamp { Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000)) }
+
+    /// Runs the body with a sandbox and a channel of its own.
+    ///
+    /// - Parameters:
+    ///   - row: what is to be other than usual.
+    ///   - change: how the sandbox is to be.
+    ///   - now: the channel's clock; the sandbox has its own.
+    static func with<Result>(
+        _ profile: ProviderProfile,
+        _ row: ProviderProfile.Row = .init(),
+        timeout: Duration = .seconds(20),
+        change: (inout SandboxConfiguration) -> Void = { _ in },
+        now: @escaping @Sendable () -> Timestamp = { ProviderBench.now },
+        _ body: (ProviderBench) async throws -> Result
+    ) async throws -> Result {
+        var configuration = SandboxConfiguration()
+        configuration.retryAfter = Self.retryAfter
+        configuration.slowDelay = .milliseconds(50)
+        row.sandbox?(&configuration)
+        change(&configuration)
+        return try await ProviderSandbox.with(configuration: configuration) { sandbox in
+            try await Self.withContext(sandbox, timeout: timeout, now: now) { context in
+                var settings = profile.settings(sandbox)
+                row.settings(&settings, sandbox)
+                let channel = try await profile.kind.channel(
+                    app: "default", settings: settings, shape: .standard, context: context)
+                return try await body(ProviderBench(profile: profile, sandbox: sandbox, channel: channel))
+            }
+        }
+    }
+
+    /// Runs the body with what channels are made with, and closes the connections afterwards.
+    static func withContext<Result>(
+        _ sandbox: ProviderSandbox,
+        timeout: Duration = .seconds(20),
+        read: @escaping @Sendable (String) throws(CredentialFault) -> [UInt8] = ProviderBench.contents,
+        now: @escaping @Sendable () -> Timestamp = { ProviderBench.now },
+        _ body: (ChannelContext) async throws -> Result
+    ) async throws -> Result {
+        var configuration = TransferConfiguration()
+        configuration.caFile = sandbox.caPath
+        // One, so that what ends a connection ends all that is under way.
+        configuration.connectionsPerHost = 1
+        let logger = Logger(label: "conformance")
+        let transfers = TransferPool(configuration: configuration, allowsPrivateAddresses: true, logger: logger)
+        let context = ChannelContext(
+            transfers: transfers,
+            now: now,
+            logger: logger, read: read, caFile: sandbox.caPath, timeout: timeout)
+        do {
+            let result = try await body(context)
+            await transfers.shutdown()
+            return result
+        } catch {
+            await transfers.shutdown()
+            throw error
+        }
+    }
+
+    @Sendable
+    static func contents(_ path: String) throws(CredentialFault) -> [UInt8] {
+        guard let bytes = FileManager.default.contents(atPath: path) else { throw CredentialFault("cannot be read") }
+        return Array(bytes)
+    }
+
+    /// A device whose token begins with a marker.
+    func device(_ marker: String = "") -> Device { self.device(token: self.profile.token(marker, self.sandbox)) }
+
+    func device(token: String) -> Device { Messages.device(self.profile.provider, token: token) }
+
+    func send(
+        _ marker: String = "", _ change: (inout Notification) -> Void = { _ in }
+    ) async -> ProviderReply {
+        await self.channel.send(Self.message(change), to: self.device(marker))
+    }
+
+    /// A message of this moment: servers look at the clock.
+    static func message(_ change: (inout Notification) -> Void = { _ in }) -> PushMessage {
+        let now = Self.now
+        var notification = Messages.make(change).notification
+        notification.expiresAt = now + .seconds(600)
+        return PushMessage(notification: notification, unread: 3, now: now)
+    }
+}
+
+extension ProviderReply {
+    var isAccepted: Bool {
+        if case .answered(.accepted) = self.result { true } else { false }
+    }
+
+    /// Whether the provider may have it though it gave no answer; nil if it gave one.
+    var mayHaveBeenSent: Bool? {
+        if case .unanswered(_, let mayHaveBeenSent) = self.result { mayHaveBeenSent } else { nil }
+    }
+
+    /// What the answer, or our own refusal, is taken for; nil if there is none, or it was accepted.
+    var reaction: AnswerRule.Reaction? {
+        if case .unsendable = self.result { return .refused }
+        guard case .answered(let answer) = self.result else { return nil }
+        return switch answer {
+        case .accepted: nil
+        case .retry: .retry
+        case .retryDevice: .retryDevice
+        case .slowDown: .slowDown
+        case .deadToken: .deadToken
+        case .refused: .refused
+        case .staleCredential: .staleCredential
+        case .configuration(_, concernsAll: true): .configuration
+        case .configuration: .partialConfiguration
+        }
+    }
+
+    /// How long the answer asks to wait.
+    var delay: Duration? {
+        guard case .answered(let answer) = self.result else { return nil }
+        return switch answer {
+        case .retry(_, let after): after
+        case .retryDevice(_, let after), .slowDown(_, let after): after
+        default: nil
+        }
+    }
+}

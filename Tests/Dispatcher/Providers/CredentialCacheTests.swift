@@ -1,0 +1,214 @@
+// Carillon · CredentialCacheTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Logging
+import Support
+import Synchronization
+import Testing
+
+@testable import Providers
+
+@Suite(.timeLimit(.minutes(10)))
+struct CredentialCacheTests {
+    private struct Refusal: Error {}
+
+    /// What was logged.
+    private final class Lines: Sendable {
+        let all = Mutex<[String]>([])
+
+        var logger: Logger { Logger(label: "test") { _ in Handler(lines: self) } }
+    }
+
+    private struct Handler: LogHandler {
+        let lines: Lines
+        var logLevel = Logger.Level.trace
+        var metadata: Logger.Metadata = [:]
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { self.metadata[key] }
+            set { self.metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) {
+            let error = event.metadata?["error"].map { " \($0)" } ?? ""
+            self.lines.all.withLock { $0.append("\(event.level) \(event.message)\(error)") }
+        }
+    }
+
+    /// A clock that is set by hand, and a mint that counts; a token is renewed after 300 s and ends after 600.
+    private final class Mint: Sendable {
+        let now = Mutex(Timestamp(seconds: 0))
+        let asked = Mutex(0)
+        let made = Mutex(0)
+        let fault = Mutex<(any Error)?>(nil)
+        let isHanging = Mutex(false)
+        let lines = Lines()
+
+        func cache(leastAge: Duration = .zero) -> CredentialCache {
+            CredentialCache(
+                leastAge: leastAge, now: { self.now.withLock { $0 } }, logger: self.lines.logger
+            ) { moment in
+                self.asked.withLock { $0 += 1 }
+                // Stands for a server that hangs, until the test lets it go.
+                while self.isHanging.withLock({ $0 }) { try await Task.sleep(for: .milliseconds(1)) }
+                if let fault = self.fault.withLock({ $0 }) { throw fault }
+                let number = self.made.withLock { made in
+                    made += 1
+                    return made
+                }
+                return CredentialCache.Credential(
+                    text: "token \(number)",
+                    renewAt: moment + .seconds(300),
+                    expiresAt: moment + .seconds(600)
+                )
+            }
+        }
+
+        func pass(_ seconds: Int64) {
+            self.now.withLock { $0 = Timestamp(seconds: seconds) }
+        }
+
+        func fail(_ error: (any Error)?) {
+            self.fault.withLock { $0 = error }
+        }
+
+        func hang(_ isHanging: Bool) {
+            self.isHanging.withLock { $0 = isHanging }
+        }
+
+        var asks: Int { self.asked.withLock { $0 } }
+        var log: [String] { self.lines.all.withLock { $0 } }
+    }
+
+    @Test("however many ask, one is made, and made anew ahead of its end")
+    func renewal() async throws {
+        let mint = Mint()
+        let cache = mint.cache()
+        let all = try await withThrowingTaskGroup(of: String.self) { group in
+            for _ in 0..<50 { group.addTask { try await cache.get() } }
+            return try await group.reduce(into: Set<String>()) { $0.insert($1) }
+        }
+        #expect(all == ["token 1"])
+        mint.pass(299)
+        #expect(try await cache.get() == "token 1")
+        #expect(mint.asks == 1)
+        mint.pass(300)
+        #expect(try await cache.get() == "token 1", "nobody waits while it is good")
+        try await eventually("the new one is there") { try await cache.get() == "token 2" }
+        #expect(mint.asks == 2)
+        #expect(mint.log.isEmpty)
+    }
+
+    @Test("nobody waits for a mint that hangs while the old one is good, and it is asked once")
+    func hangs() async throws {
+        let mint = Mint()
+        let cache = mint.cache()
+        _ = try await cache.get()
+        mint.hang(true)
+        for second in Int64(300)..<400 {
+            mint.pass(second)
+            #expect(try await cache.get() == "token 1")
+        }
+        try await eventually("it is asked") { mint.asks == 2 }
+        mint.hang(false)
+        try await eventually("the new one is there") { try await cache.get() == "token 2" }
+        #expect(mint.asks == 2)
+    }
+
+    @Test("while none can be had, the old one serves until it ends, and the mint is asked less and less often")
+    func outage() async throws {
+        let mint = Mint()
+        let cache = mint.cache()
+        _ = try await cache.get()
+        mint.fail(CredentialOutage("503"))
+        var failures = 0
+        for (second, isAsked) in [
+            (299, false), (300, true), (301, false), (329, false), (330, true), (389, false), (390, true),
+            (509, false), (510, true), (599, false),
+        ] {
+            mint.pass(Int64(second))
+            #expect(try await cache.get() == "token 1")
+            if isAsked { failures += 1 }
+            try await eventually("it has failed \(failures) times at \(second)") { mint.log.count == failures }
+        }
+        #expect(mint.asks == 5)
+        #expect(mint.log == Array(repeating: "warning a credential cannot be had token_endpoint_503", count: 4))
+        mint.pass(600)
+        await #expect(throws: CredentialOutage("503")) { try await cache.get() }
+        mint.fail(nil)
+        mint.pass(616)
+        #expect(try await cache.get() == "token 2")
+        #expect(mint.log.last == "notice a credential could be had again")
+    }
+
+    @Test("with none left, an outage is asked again after 1 s, 2 s, 4 s and so on up to 30, and fails at once between")
+    func noneLeft() async throws {
+        let mint = Mint()
+        let cache = mint.cache()
+        mint.fail(CredentialOutage("timeout"))
+        var moments: [Int64] = []
+        for second in Int64(0)..<100 {
+            mint.pass(second)
+            let asks = mint.asks
+            await #expect(throws: CredentialOutage("timeout")) { try await cache.get() }
+            if mint.asks > asks { moments.append(second) }
+        }
+        #expect(moments == [0, 1, 3, 7, 15, 31, 61, 91])
+    }
+
+    @Test("with none left, a refusal is asked again every 30 s")
+    func refusal() async throws {
+        let mint = Mint()
+        let cache = mint.cache()
+        mint.fail(Refusal())
+        var moments: [Int64] = []
+        for second in Int64(0)..<100 {
+            mint.pass(second)
+            let asks = mint.asks
+            await #expect(throws: Refusal.self) { try await cache.get() }
+            if mint.asks > asks { moments.append(second) }
+        }
+        #expect(moments == [0, 30, 60, 90])
+    }
+
+    @Test("a credential that was refused is replaced, but only if it is still the current one")
+    func invalidation() async throws {
+        let mint = Mint()
+        let cache = mint.cache()
+        let first = try await cache.get()
+        #expect(await cache.invalidate(first))
+        #expect(try await cache.get() == "token 2")
+        #expect(await cache.invalidate(first))
+        #expect(try await cache.get() == "token 2")
+    }
+
+    @Test("one that was refused while the mint is left alone is asked for anew at once")
+    func invalidationInPause() async throws {
+        let mint = Mint()
+        let cache = mint.cache()
+        let first = try await cache.get()
+        mint.fail(CredentialOutage("503"))
+        mint.pass(300)
+        _ = try await cache.get()
+        try await eventually("it failed") { mint.log.count == 1 }
+        mint.fail(nil)
+        mint.pass(301)
+        #expect(try await cache.get() == "token 1")
+        #expect(await cache.invalidate(first))
+        #expect(try await cache.get() == "token 2")
+    }
+
+    @Test("a credential that was refused is kept until it is old enough to be replaced")
+    func leastAge() async throws {
+        let mint = Mint()
+        let cache = mint.cache(leastAge: .seconds(20))
+        let first = try await cache.get()
+        mint.pass(19)
+        #expect(await !cache.invalidate(first))
+        #expect(try await cache.get() == "token 1")
+        mint.pass(20)
+        #expect(await cache.invalidate(first))
+        #expect(try await cache.get() == "token 2")
+    }
+}

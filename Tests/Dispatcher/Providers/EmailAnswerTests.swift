@@ -1,0 +1,102 @@
+// Carillon · EmailAnswerTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Providers
+import Testing
+
+@Suite("Answers of mail relays", .timeLimit(.minutes(10)))
+struct EmailAnswerTests {
+    private static func read(_ stage: MailReply.Stage, _ code: Int, _ text: String) -> ProviderAnswer {
+        EmailAnswer.read(MailReply(stage: stage, code: code, text: text))
+    }
+
+    @Test("A message that was taken has the relay's name for it, where it tells one")
+    func accepted() {
+        #expect(Self.read(.content, 250, "2.0.0 Ok: queued as 4B1C2D") == .accepted(id: "4B1C2D"))
+        #expect(Self.read(.content, 250, "Ok") == .accepted(id: nil))
+        #expect(Self.read(.content, 250, "") == .accepted(id: nil))
+    }
+
+    @Test("What is refused for now is tried again after a minute at least; one mailbox's trouble is not the relay's")
+    func later() {
+        let minute = Duration.seconds(60)
+        for stage in [MailReply.Stage.session, .sender] {
+            #expect(Self.read(stage, 451, "4.7.1 Slowly") == .retry(reason: "SMTP_451_4.7.1", after: minute))
+        }
+        for stage in [MailReply.Stage.recipient, .content] {
+            let greylisted = ProviderAnswer.retryDevice(reason: "SMTP_451_4.7.1", after: minute)
+            #expect(Self.read(stage, 451, "4.7.1 Greylisted") == greylisted)
+            #expect(Self.read(stage, 450, "Busy") == .retryDevice(reason: "SMTP_450", after: minute))
+            #expect(Self.read(stage, 452, "4.3.1 Out of room") == .retry(reason: "SMTP_452_4.3.1", after: minute))
+            #expect(Self.read(stage, 421, "Closing") == .retry(reason: "SMTP_421", after: minute))
+        }
+        #expect(Self.read(.session, 454, "4.7.0 No TLS") == .retry(reason: "SMTP_454_4.7.0", after: minute))
+    }
+
+    @Test(
+        "An address that does not exist is told from one that refuses",
+        arguments: [
+            ("5.1.1", true), ("5.1.2", true), ("5.1.6", true), ("5.1.10", true), ("5.1.0", false), ("5.1.3", false),
+            ("5.2.1", false), ("5.2.2", false), ("5.7.1", false), ("5.7.26", false), ("5.1.11", false),
+        ])
+    func refused(code: String, isDead: Bool) {
+        let reason = "SMTP_550_\(code)"
+        for stage in [MailReply.Stage.recipient, .content] {
+            let expected = isDead ? ProviderAnswer.deadToken(reason: reason, evidence: nil) : .refused(reason: reason)
+            #expect(Self.read(stage, 550, "\(code) Words of \(code)") == expected)
+        }
+    }
+
+    @Test(
+        "Of a recipient two codes say without another that it is not there; 550 is said of policy too",
+        arguments: [
+            (551, "User not local", true), (551, "", true), (556, "Domain does not accept mail", true),
+            (551, "5.7.1 Relaying denied", false), (556, "5.7.27 Sender has no MX", false),
+            (550, "No such user", false), (550, "", false), (553, "Mailbox name not allowed", false),
+            (554, "No", false),
+        ])
+    func bare(code: Int, text: String, isDead: Bool) {
+        #expect(Self.read(.recipient, code, text).isDeadToken == isDead)
+        // Of a message that was looked at they say nothing of the address for sure.
+        #expect(!Self.read(.content, code, text).isDeadToken)
+    }
+
+    @Test(
+        "A code counts at the start of any line, and in a relay's marks",
+        arguments: [
+            "5.1.1 No\n5.1.1 such user", "Sorry\n5.1.1 No such user", "#5.1.1 No such user", "[5.1.1] No such user",
+            "(#5.1.1)", "5.1.1: No such user", " 5.1.1 No such user",
+        ])
+    func places(text: String) {
+        #expect(Self.read(.recipient, 550, text) == .deadToken(reason: "SMTP_550_5.1.1", evidence: nil))
+    }
+
+    @Test("Codes in words count only where they stand first and are of the reply's class")
+    func codes() {
+        #expect(Self.read(.recipient, 550, "No such user 5.1.1") == .refused(reason: "SMTP_550"))
+        #expect(Self.read(.recipient, 550, "No\nuser 5.1.1") == .refused(reason: "SMTP_550"))
+        #expect(Self.read(.recipient, 550, "<ada@example.com>: 5.1.1") == .refused(reason: "SMTP_550"))
+        #expect(Self.read(.recipient, 550, "4.1.1 Confused") == .refused(reason: "SMTP_550"))
+        #expect(Self.read(.recipient, 550, "5.1.1234 Confused") == .refused(reason: "SMTP_550"))
+        #expect(Self.read(.recipient, 550, "") == .refused(reason: "SMTP_550"))
+    }
+
+    @Test("What is about us is a matter of the configuration, whoever the recipient")
+    func configuration() {
+        #expect(Self.read(.session, 535, "5.7.8 Bad credentials") == .configuration(reason: "SMTP_535_5.7.8"))
+        #expect(Self.read(.session, 554, "No service") == .configuration(reason: "SMTP_554"))
+        #expect(Self.read(.sender, 550, "5.1.1 Unknown sender") == .configuration(reason: "SMTP_550_5.1.1"))
+        #expect(Self.read(.recipient, 530, "5.7.0 Log in first") == .configuration(reason: "SMTP_530_5.7.0"))
+        #expect(Self.read(.sender, 552, "5.3.4 Too large") == .refused(reason: "SMTP_552_5.3.4"))
+        #expect(EmailAnswer.read(TransferFailure(.tls, code: 64)) == .configuration(reason: "no_starttls"))
+        #expect(EmailAnswer.read(TransferFailure(.other, code: 67)) == .configuration(reason: "login_denied"))
+        #expect(EmailAnswer.read(TransferFailure(.connect, code: 7)) == nil)
+    }
+}
+
+extension ProviderAnswer {
+    fileprivate var isDeadToken: Bool {
+        if case .deadToken = self { true } else { false }
+    }
+}

@@ -1,0 +1,300 @@
+// Carillon · FCMRequestTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Providers
+import Testing
+
+@Suite("Requests to FCM", .timeLimit(.minutes(10)))
+struct FCMRequestTests {
+    @Test("The least")
+    func least() {
+        let request = Messages.fcm(Messages.make())
+        #expect(request.url == "https://fcm.example/v1/projects/p1/messages:send")
+        #expect(Messages.headers(request) == ["authorization: Bearer ya29", "content-type: application/json"])
+        #expect(
+            Messages.text(request)
+                == #"{"message":{"token":"tok\"en","notification":{"title":"Hello","body":"World"},"#
+                + #""data":{"notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting"},"#
+                + #""android":{"priority":"HIGH","notification":{"tag":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","notification_count":3}},"#
+                + #""apns":{"headers":{"apns-priority":"10","apns-collapse-id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3"},"#
+                + #""payload":{"aps":{"badge":3,"sound":"default"}}},"#
+                + #""webpush":{"headers":{"Urgency":"high"}}}}"#)
+    }
+
+    @Test("Everything")
+    func everything() {
+        let message = Messages.make {
+            $0.severity = .alert
+            $0.data = Array(#"{"invoice":"i9","n":1.50,"deep":{"a":[true,null]},"url":"mine"}"#.utf8)
+            $0.extras.url = "https://example.org/i9"
+            $0.category = "payments"
+            $0.extras.image = "https://example.org/i.png"
+            $0.extras.sound = "ding"
+            $0.extras.badge = 9
+            $0.collapseKey = "k"
+            $0.expiresAt = Messages.now + .milliseconds(90_900)
+        }
+        #expect(
+            Messages.text(Messages.fcm(message))
+                == #"{"message":{"token":"tok\"en","notification":{"title":"Hello","body":"World","#
+                + #""image":"https://example.org/i.png"},"#
+                + #""data":{"notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","type":"greeting","#
+                + #""url":"https://example.org/i9","invoice":"i9","n":"1.50","deep":"{\"a\":[true,null]}"},"#
+                + #""android":{"priority":"HIGH","ttl":"90s","collapse_key":"k","notification":{"tag":"k","event_time":"2026-11-20T10:00:00.000Z","#
+                + #""sound":"ding","notification_count":9}},"#
+                + #""apns":{"headers":{"apns-priority":"10","apns-expiration":"1795168890","apns-collapse-id":"k"},"#
+                + #""payload":{"aps":{"badge":9,"sound":"ding","category":"payments","#
+                + #""interruption-level":"time-sensitive","mutable-content":1}}},"#
+                + #""webpush":{"headers":{"Urgency":"high","TTL":"90"},"fcm_options":{"link":"https://example.org/i9"}}}}"#
+        )
+    }
+
+    @Test("The times to live that FCM takes", arguments: [(-5, "0s"), (0, "0s"), (1, "1s"), (40 * 86_400, "2419200s")])
+    func timeToLive(seconds: Int, expected: String) throws {
+        let request = Messages.fcm(Messages.make { $0.expiresAt = Messages.now + .seconds(seconds) })
+        #expect(try Messages.json(request)["message"]?["android"]?["ttl"]?.string == expected)
+    }
+
+    @Test(
+        "Apple's devices behind FCM get an end that is no further off than four weeks",
+        arguments: [
+            (.seconds(0), "1795168800"), (.seconds(2_419_199), "1797587999"), (.seconds(2_419_201), "1797588000"),
+            (.seconds(8_000 * 365 * 86_400), "1797588000"),
+        ] as [(Duration, String)])
+    func expiration(lifetime: Duration, expected: String) throws {
+        let request = Messages.fcm(Messages.make { $0.expiresAt = Messages.now + lifetime })
+        let headers = try Messages.json(request)["message"]?["apns"]?["headers"]
+        #expect(headers?["apns-expiration"]?.string == expected)
+    }
+
+    @Test(
+        "FCM's own names are kept out of its way, ours cannot be replaced",
+        arguments: [
+            ("from", "data_from"), ("message_type", "data_message_type"), ("collapse_key", "data_collapse_key"),
+            ("google.x", "data_google.x"), ("gcm", "data_gcm"), ("gcm.n.e", "data_gcm.n.e"), ("story", "story"),
+        ]
+    )
+    func reservedNames(name: String, expected: String) throws {
+        let request = Messages.fcm(Messages.make { $0.data = Array(#"{"\#(name)":"v","type":"evil"}"#.utf8) })
+        let data = try Messages.json(request)["message"]?["data"]
+        #expect(data?.object?.map(\.key) == ["notification_id", "type", expected])
+        #expect(data?["type"]?.string == "greeting")
+    }
+
+    @Test(
+        "A name that stands for one of FCM's own is there once, with the value that the job gave it",
+        arguments: [
+            #"{"from":1,"data_from":2}"#, #"{"data_from":2,"from":1}"#,
+        ])
+    func renamed(data: String) throws {
+        let request = Messages.fcm(Messages.make { $0.data = Array(data.utf8) })
+        let sent = try #require(try Messages.json(request)["message"]?["data"])
+        #expect(sent.object?.map(\.key) == ["notification_id", "type", "data_from"])
+        #expect(sent["data_from"]?.string == "2")
+    }
+
+    @Test("The url goes with the data")
+    func url() throws {
+        let request = Messages.fcm(Messages.make { $0.extras.url = "app://x" })
+        #expect(try Messages.json(request)["message"]?["data"]?["url"]?.string == "app://x")
+    }
+
+    @Test("Data that does not fit gives way to the id alone; to the last byte what fits goes out")
+    func dataGivesWay() throws {
+        func request(_ length: Int) -> ProviderRequest {
+            let text = String(repeating: "é", count: length / 2) + String(repeating: "a", count: length % 2)
+            return Messages.fcm(Messages.make { $0.data = Array(#"{"k":"\#(text)"}"#.utf8) })
+        }
+        let room = 4_096 - (try Messages.fcmSize(request(0)))
+        #expect(try Messages.fcmSize(request(room)) == 4_096)
+        let reduced = request(room + 1)
+        #expect(try Messages.json(reduced)["message"]?["data"]?.object?.map(\.key) == ["notification_id", "type"])
+        #expect(try Messages.json(reduced)["message"]?["notification"]?["body"]?.string == "World")
+    }
+
+    @Test("The longest that a job may hold still fits", arguments: ["a", "é", "😀", "👩🏽‍🚒", "e\u{301}"])
+    func bodyIsShortened(character: String) throws {
+        let body = String(String(repeating: character, count: 4_096).unicodeScalars.prefix(4_096))
+        let message = Messages.make {
+            $0.title = String(repeating: "😀", count: 255)
+            $0.type = String(repeating: "😀", count: 128)
+            $0.body = body
+            $0.extras.image = "https://example.org/" + String(repeating: "é", count: 2_000)
+            $0.data = Array(#"{"k":"v"}"#.utf8)
+        }
+        let request = Messages.fcm(message)
+        #expect((3_900...4_096).contains(try Messages.fcmSize(request)))
+        let sent = try #require(try Messages.json(request)["message"]?["notification"]?["body"]?.string)
+        #expect(sent.hasSuffix("…"))
+        #expect(sent.dropLast().allSatisfy { String($0) == character })
+        #expect(body.hasPrefix(sent.dropLast()))
+    }
+
+    @Test("An image gives way before the body does")
+    func imageGivesWay() throws {
+        let body = String(repeating: "a", count: 3_900)
+        let request = Messages.fcm(
+            Messages.make {
+                $0.body = body
+                $0.extras.image = "https://example.org/" + String(repeating: "i", count: 500)
+            })
+        let notification = try Messages.json(request)["message"]?["notification"]
+        #expect(notification?["body"]?.string == body)
+        #expect(notification?["image"] == nil)
+    }
+
+    @Test(
+        "What reaches users goes at once; what is for many at leisure does not",
+        arguments: [
+            (Lane.normal, nil, "HIGH", "10", "high"), (.bulk, nil, "NORMAL", "5", "normal"),
+            (.bulk, PushPriority.high, "HIGH", "10", "high"),
+        ]
+            as [(Lane, PushPriority?, String, String, String)])
+    func priority(lane: Lane, own: PushPriority?, android: String, apple: String, web: String) throws {
+        let request = Messages.fcm(
+            Messages.make {
+                $0.lane = lane
+                $0.extras.pushPriority = own
+            })
+        let message = try #require(try Messages.json(request)["message"])
+        #expect(message["android"]?["priority"]?.string == android)
+        #expect(message["apns"]?["headers"]?["apns-priority"]?.string == apple)
+        #expect(message["webpush"]?["headers"]?["Urgency"]?.string == web)
+    }
+
+    @Test("A job's own words for FCM: names of Android's notification, and whole blocks")
+    func overrides() throws {
+        let request = Messages.fcm(
+            Messages.make {
+                $0.extras.platform = Array(
+                    #"""
+                    {"fcm":{"channel_id":"alarms","title_loc_key":"T","unknown":1,
+                    "android":{"ttl":"5s","direct_boot_ok":true},"apns":{"payload":{"aps":{"badge":null}}},
+                    "fcm_options":{"analytics_label":"x"}},"apns":{"thread_id":"no"}}
+                    """#.utf8)
+            })
+        let message = try #require(try Messages.json(request)["message"])
+        #expect(message["android"]?["notification"]?["channel_id"]?.string == "alarms")
+        #expect(message["android"]?["notification"]?["title_loc_key"]?.string == "T")
+        #expect(message["android"]?["notification"]?["tag"] != nil)
+        #expect(message["android"]?["ttl"]?.string == "5s")
+        #expect(message["android"]?["direct_boot_ok"]?.bool == true)
+        #expect(message["android"]?["priority"]?.string == "HIGH")
+        #expect(message["apns"]?["payload"]?["aps"]?["badge"] == nil)
+        #expect(message["fcm_options"]?["analytics_label"]?.string == "x")
+        #expect(message["unknown"] == nil)
+        #expect(message["token"]?.string == "tok\"en")
+    }
+
+    @Test(
+        "A tap asks for an intent action only where the app's settings or the job name one",
+        arguments: [
+            (nil, "{}", nil), ("OPEN_NOTIFICATION", "{}", "OPEN_NOTIFICATION"), ("category", "{}", "payments"),
+            (nil, #"{"fcm":{"click_action":"PAY"}}"#, "PAY"), ("category", #"{"fcm":{"click_action":"PAY"}}"#, "PAY"),
+            ("category", #"{"fcm":{"click_action":null}}"#, nil),
+            (nil, #"{"fcm":{"android":{"notification":{"click_action":"PAY"}}}}"#, "PAY"),
+        ] as [(String?, String, String?)]
+    )
+    func clickAction(setting: String?, platform: String, expected: String?) throws {
+        let message = Messages.make {
+            $0.category = "payments"
+            $0.extras.platform = Array(platform.utf8)
+        }
+        let request = FCMRequest.make(
+            message, device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            clickAction: setting)
+        let sent = try Messages.json(request)["message"]
+        #expect(sent?["android"]?["notification"]?["click_action"]?.string == expected)
+        #expect(sent?["apns"]?["payload"]?["aps"]?["category"]?.string == "payments")
+    }
+
+    @Test("An app's category asks for no intent action where the notification has none")
+    func noCategory() throws {
+        let request = FCMRequest.make(
+            Messages.make(), device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            clickAction: "category")
+        let shown = try #require(try Messages.json(request)["message"]?["android"]?["notification"])
+        #expect(shown["tag"] != nil && shown["click_action"] == nil)
+    }
+
+    @Test("What wakes the app on an iPhone behind FCM goes into Apple's block, beside what is shown")
+    func contentAvailable() throws {
+        let request = Messages.fcm(
+            Messages.make {
+                $0.extras.platform = Array(
+                    #"{"fcm":{"apns":{"payload":{"aps":{"content-available":1}}}},"apns":{"content_available":true}}"#
+                        .utf8)
+            })
+        let message = try #require(try Messages.json(request)["message"])
+        let aps = message["apns"]?["payload"]?["aps"]
+        #expect(aps?["content-available"]?.integer == 1)
+        #expect(aps?["badge"]?.integer == 3 && aps?["sound"]?.string == "default")
+        #expect(message["notification"]?["title"]?.string == "Hello")
+        // Apple's own words are for devices that we reach without FCM.
+        let other = Messages.fcm(
+            Messages.make { $0.extras.platform = Array(#"{"apns":{"content_available":true}}"#.utf8) })
+        let plain = try Messages.json(other)["message"]?["apns"]?["payload"]?["aps"]
+        #expect(plain?["badge"]?.integer == 3 && plain?["content-available"] == nil)
+    }
+
+    @Test("A token of a topic is a topic, with the topic's limit")
+    func topic() throws {
+        let message = Messages.make { $0.body = String(repeating: "b", count: 4_000) }
+        let request = FCMRequest.make(
+            message, device: Messages.device(.fcm, token: "/topics/news"), endpoint: "e", project: "p", accessToken: "a"
+        )
+        let json = try Messages.json(request)["message"]
+        #expect(json?["topic"]?.string == "news")
+        #expect(json?["token"] == nil)
+        #expect((1_900...2_048).contains(try Messages.fcmSize(request)))
+    }
+
+    @Test("What was read elsewhere is taken away by data alone")
+    func retraction() throws {
+        var message = Messages.make {
+            $0.collapseKey = "k"
+            $0.expiresAt = Messages.now + .seconds(5)
+        }
+        message.purpose = .retract
+        #expect(
+            Messages.text(Messages.fcm(message))
+                == #"{"message":{"token":"tok\"en","data":{"type":"greeting","retract":"k","#
+                + #""notification_id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","created_at":"2026-11-20T10:00:00.000Z"},"#
+                + #""android":{"priority":"NORMAL","ttl":"86400s"},"#
+                + #""apns":{"headers":{"apns-priority":"5","apns-push-type":"background","apns-expiration":"1795255200"},"#
+                + #""payload":{"aps":{"content-available":1}}}}}"#)
+    }
+
+    @Test("What is taken away has its id beside the key also where the app's own data has none")
+    func retractionOfShape() throws {
+        var message = Messages.make { $0.collapseKey = "k" }
+        message.purpose = .retract
+        for shape in [try PushShape(members: [("story", "entity_id")]), try PushShape(members: [("retract", "type")])] {
+            let request = FCMRequest.make(
+                message, device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+                shape: shape)
+            let data = try Messages.json(request)["message"]?["data"]
+            #expect(data?.object?.map(\.key) == ["retract", "notification_id", "created_at"])
+            #expect(data?["retract"]?.string == "k")
+            #expect(data?["notification_id"]?.string == Messages.id.description)
+        }
+    }
+
+    @Test(
+        "Android, and Apple's devices behind FCM, know a notification by one name, which what takes it away has too",
+        arguments: ["order 5", "é", String(repeating: "k", count: 65), nil]
+    )
+    func names(key: String?) throws {
+        var message = Messages.make { $0.collapseKey = key }
+        let shown = try Messages.json(Messages.fcm(message))["message"]
+        message.purpose = .retract
+        let name = try #require(try Messages.json(Messages.fcm(message))["message"]?["data"]?["retract"]?.string)
+        #expect(shown?["android"]?["notification"]?["tag"]?.string == name)
+        #expect(shown?["apns"]?["headers"]?["apns-collapse-id"]?.string == name)
+        // When it was made tells the older of one name from the newer; a name that is the id has one alone.
+        let moment = shown?["android"]?["notification"]?["event_time"]?.string
+        let expected: String? = key == nil ? nil : "2026-11-20T10:00:00.000Z"
+        #expect(moment == expected)
+    }
+}

@@ -1,0 +1,138 @@
+// Carillon · PushShapeTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Providers
+import Testing
+
+/// What the unmodified apps of the known systems find in a push.
+@Suite("Push shapes")
+struct PushShapeTests {
+    private static func message() -> PushMessage {
+        var message = Messages.make {
+            $0.category = "politics"
+            $0.entityType = "Transaction"
+            $0.entityID = "e7"
+            $0.extras.url = "/notifications/log"
+            $0.data = Array(#"{"sourceCount":5,"priority":"breaking","type":"theirs"}"#.utf8)
+        }
+        message.code = 14
+        return message
+    }
+
+    private static func data(_ shape: PushShape) throws -> [String: String] {
+        let request = FCMRequest.make(
+            self.message(), device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            shape: shape)
+        let members = try Messages.json(request)["message"]?["data"]?.object ?? []
+        return Dictionary(uniqueKeysWithValues: members.map { ($0.key, $0.value.string ?? "no text") })
+    }
+
+    private static let id = Messages.id.description
+    private static let rest = ["sourceCount": "5", "priority": "breaking"]
+
+    @Test(
+        "Each system's clients find what they look for, as strings",
+        arguments: [
+            ("socketio-hybrid", ["notification_id": id, "type": "greeting", "url": "/notifications/log"]),
+            (
+                "breaking-news",
+                ["storyId": "e7", "category": "politics", "notification_id": id, "type": "greeting"]
+            ),
+            (
+                "allowance",
+                ["notificationId": id, "type": "14", "relatedEntityType": "Transaction", "relatedEntityId": "e7"]
+            ),
+            (
+                "task-reminders",
+                ["notification_id": id, "type": "greeting", "task_id": "e7", "url": "/notifications/log"]
+            ),
+            (
+                "edge-scheduler",
+                [
+                    "notification_id": id, "type": "greeting", "category": "politics",
+                    "deeplink": "/notifications/log",
+                ]
+            ),
+        ] as [(String, [String: String])]
+    )
+    func systems(name: String, expected: [String: String]) throws {
+        let shape = try #require(PushShape.named[name])
+        #expect(try Self.data(shape) == expected.merging(Self.rest) { old, _ in old })
+    }
+
+    @Test(
+        "The job's data says what each system's back-end said in it; the rest is the notification's",
+        arguments: [
+            ("breaking-news", ["storyId": "s1", "category": "sport"]),
+            ("allowance", ["relatedEntityType": "Goal", "relatedEntityId": "g1"]),
+            ("task-reminders", ["task_id": "t1"]),
+            ("edge-scheduler", ["category": "sleep", "deeplink": "/notifications/sleep"]),
+        ] as [(String, [String: String])]
+    )
+    func ownData(name: String, said: [String: String]) throws {
+        var message = Self.message()
+        message.notification.data = JSONWriter.bytes(
+            of: .object(said.sorted { $0.key < $1.key }.map { JSONMember($0.key, .string($0.value)) }))
+        let shape = try #require(PushShape.named[name])
+        let request = FCMRequest.make(
+            message, device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            shape: shape)
+        let data = try Messages.json(request)["message"]?["data"]
+        for (key, value) in said { #expect(data?[key]?.string == value) }
+        #expect(data?["type"]?.string == (name == "allowance" ? "14" : "greeting"), "identifiers are Carillon's")
+    }
+
+    @Test(
+        "A tap opens each system's app: no intent action is asked for, as none of them has a filter for the category",
+        arguments: PushShape.named.keys.sorted()
+    )
+    func taps(name: String) throws {
+        let request = FCMRequest.make(
+            Self.message(), device: Messages.device(.fcm, token: "t"), endpoint: "e", project: "p", accessToken: "a",
+            shape: try #require(PushShape.named[name]))
+        let message = try #require(try Messages.json(request)["message"])
+        let shown = try #require(message["android"]?["notification"])
+        #expect(shown["tag"] != nil && shown["click_action"] == nil)
+        // iOS picks its buttons by it.
+        #expect(message["apns"]?["payload"]?["aps"]?["category"]?.string == "politics")
+    }
+
+    @Test("APNs gets the same keys with their own kinds of value")
+    func apns() throws {
+        let request = try APNSRequest.make(
+            Self.message(), device: Messages.device(.apns, token: "t"), endpoint: "e", topic: "t", providerToken: "p",
+            shape: try #require(PushShape.named["allowance"]))
+        let json = try Messages.json(request)
+        #expect(json["relatedEntityId"]?.string == "e7")
+        #expect(json["type"]?.integer == 14)
+        #expect(json["sourceCount"]?.integer == 5)
+    }
+
+    @Test("An app's own shape: sources, constants, members of the data")
+    func own() throws {
+        let shape = try PushShape(members: [
+            ("a", "entity_id"), ("b", "=fixed"), ("c", "data.sourceCount"), ("d", "org"),
+        ])
+        #expect(try Self.data(shape) == ["a": "e7", "b": "fixed", "c": "5"])
+    }
+
+    @Test("The badge's inbox version is there where the badge is the inbox's count")
+    func badgeVersion() throws {
+        let shape = try PushShape(members: [("seen", "badge_version")])
+        #expect(try Self.data(shape).isEmpty)
+        var message = Self.message()
+        message.badgeVersion = 41
+        let request = try APNSRequest.make(
+            message, device: Messages.device(.apns, token: "t"), endpoint: "e", topic: "t", providerToken: "p",
+            shape: shape)
+        #expect(try Messages.json(request)["seen"]?.integer == 41)
+    }
+
+    @Test("A source that is none is named")
+    func fault() {
+        let fault = #expect(throws: CredentialFault.self) { try PushShape(members: [("a", "entity")]) }
+        #expect(fault?.setting == "shape")
+        #expect(fault?.description.hasPrefix("a: no such source as entity; one of notification_id, type") == true)
+    }
+}

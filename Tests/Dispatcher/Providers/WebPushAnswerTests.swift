@@ -1,0 +1,90 @@
+// Carillon · WebPushAnswerTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Providers
+import Testing
+
+@Suite("Answers of push services", .timeLimit(.minutes(10)))
+struct WebPushAnswerTests {
+    private static func read(
+        _ status: Int, _ body: String = "", isPage: Bool = false, location: String? = nil, retryAfter: Duration? = nil
+    ) -> ProviderAnswer? {
+        WebPushAnswer.read(
+            status: status, body: Array(body.utf8), isPage: isPage, location: location, retryAfter: retryAfter)
+    }
+
+    @Test("What was taken has its place as id", arguments: [200, 201, 202])
+    func accepted(status: Int) {
+        #expect(Self.read(status, location: "https://push.example/m/1") == .accepted(id: "https://push.example/m/1"))
+        #expect(Self.read(status) == .accepted(id: nil))
+        let long = String(repeating: "a", count: 300)
+        #expect(Self.read(status, location: long) == .accepted(id: String(long.prefix(256))))
+    }
+
+    @Test("A page is no success; what is refused with one may be the service's own answer")
+    func page() {
+        for status in [200, 201, 202] { #expect(Self.read(status, "<html>", isPage: true) == nil) }
+        #expect(Self.read(201, "<html>", isPage: true, location: "/m/1") == .accepted(id: "/m/1"))
+        for status in [404, 410] {
+            #expect(
+                Self.read(status, "<html>", isPage: true) == .deadToken(reason: "HTTP_\(status)", evidence: nil))
+        }
+        #expect(Self.read(502, "<html>", isPage: true) == .retry(reason: "HTTP_502", after: .seconds(10)))
+    }
+
+    @Test(
+        "Each refusal is of its class",
+        arguments: [
+            (404, "", .deadToken(reason: "HTTP_404", evidence: nil)),
+            (410, #"{"code":410,"errno":106,"error":"Gone"}"#, .deadToken(reason: "HTTP_410", evidence: nil)),
+            (400, "", .refused(reason: "HTTP_400")),
+            (400, #"{"reason":"BadDeviceToken"}"#, .refused(reason: "HTTP_400")),
+            (
+                400, #"{"reason":"VapidPkHashMismatch"}"#,
+                .configuration(reason: "VapidPkHashMismatch", concernsAll: false)
+            ),
+            (401, #"{"error":"Unauthorized"}"#, .configuration(reason: "HTTP_401", concernsAll: false)),
+            (403, #"{"reason":"BadJwtToken"}"#, .configuration(reason: "HTTP_403", concernsAll: false)),
+            (413, "", .refused(reason: "HTTP_413")),
+            (307, "", .refused(reason: "HTTP_307")),
+            (429, "", .retryDevice(reason: "HTTP_429", after: .seconds(60))),
+            (500, "", .retry(reason: "HTTP_500", after: .seconds(10))),
+            (503, "", .retry(reason: "HTTP_503", after: .seconds(10))),
+        ] as [(Int, String, ProviderAnswer)]
+    )
+    func classes(status: Int, body: String, answer: ProviderAnswer) {
+        #expect(Self.read(status, body) == answer)
+    }
+
+    @Test("Half a 400 is tried again, as Apple's may be about the key; other statuses say all")
+    func cut() {
+        func read(_ status: Int, _ body: String) -> ProviderAnswer? {
+            WebPushAnswer.read(
+                status: status, body: Array(body.utf8), isComplete: false, location: nil, retryAfter: nil)
+        }
+        for body in ["", #"{"reason":"VapidPk"#] {
+            #expect(read(400, body) == .retry(reason: "answer_cut:400", after: .seconds(10)))
+            #expect(read(403, body) == .configuration(reason: "HTTP_403", concernsAll: false))
+            #expect(read(404, body) == .deadToken(reason: "HTTP_404", evidence: nil))
+            #expect(read(201, body) == .accepted(id: nil))
+        }
+        #expect(
+            read(400, #"{"reason":"VapidPkHashMismatch"}"#)
+                == .configuration(reason: "VapidPkHashMismatch", concernsAll: false))
+    }
+
+    @Test("The service's own delay counts")
+    func delay() {
+        for status in [408, 500, 502, 503, 599] {
+            #expect(
+                Self.read(status, retryAfter: .seconds(7)) == .retry(reason: "HTTP_\(status)", after: .seconds(7)))
+        }
+        #expect(Self.read(429, retryAfter: .seconds(7)) == .retryDevice(reason: "HTTP_429", after: .seconds(7)))
+    }
+
+    @Test("Of a service's words only those count that are known", arguments: ["", "<b>", "é", "HTTP_410", "Gone"])
+    func reasons(text: String) {
+        #expect(Self.read(400, #"{"reason":"\#(text)"}"#) == .refused(reason: "HTTP_400"))
+    }
+}

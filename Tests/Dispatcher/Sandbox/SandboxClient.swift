@@ -1,0 +1,118 @@
+// Carillon · SandboxClient.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Crypto
+import Foundation
+import Sandbox
+import _CryptoExtras
+
+/// Sends what a correct client sends, or whatever else a test asks for.
+struct SandboxClient: Sendable {
+    struct ServiceAccount: Decodable {
+        let client_email: String
+        let private_key: String
+        let private_key_id: String
+        let token_uri: String
+    }
+
+    static let grant = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+    let sandbox: ProviderSandbox
+    private let accessToken: String
+
+    /// Fetches an access token to begin with.
+    init(_ sandbox: ProviderSandbox) async throws {
+        self.sandbox = sandbox
+        let reply = try await Self.token(sandbox)
+        self.accessToken = reply.value("access_token") as? String ?? ""
+    }
+
+    /// A device token that APNs' fault table does not know, different each time.
+    static func device(_ marker: String = "") -> String {
+        let random = (0..<4).map { _ in String(UInt64.random(in: .min ... .max) | 1 << 63, radix: 16) }.joined()
+        return marker.isEmpty ? "0" + random.dropFirst() : marker + random.dropFirst(marker.count)
+    }
+
+    /// - Parameter path: the service account's file; the first project's if nil.
+    static func token(
+        _ sandbox: ProviderSandbox, account path: String? = nil, changing changes: [String: Any] = [:],
+        keyID: String? = nil
+    ) async throws -> CurlReply {
+        let file = try Data(contentsOf: URL(fileURLWithPath: path ?? sandbox.serviceAccountPath))
+        let account = try JSONDecoder().decode(ServiceAccount.self, from: file)
+        let now = Int(Date().timeIntervalSince1970)
+        let claims: [String: Any] = [
+            "iss": account.client_email, "scope": "https://www.googleapis.com/auth/firebase.messaging",
+            "aud": account.token_uri, "iat": now, "exp": now + 3600,
+        ]
+        let unsigned = try Self.unsigned(
+            ["alg": "RS256", "typ": "JWT", "kid": keyID ?? account.private_key_id],
+            claims.merging(changes) { $1 })
+        let key = try _RSA.Signing.PrivateKey(pemRepresentation: account.private_key)
+        let signature = try key.signature(
+            for: SHA256.hash(data: Data(unsigned.utf8)), padding: .insecurePKCS1v1_5)
+        let assertion = unsigned + "." + Self.base64URL(signature.rawRepresentation)
+        return try await CurlReply.get([
+            "--cacert", sandbox.caPath, account.token_uri, "--data-urlencode", "grant_type=\(Self.grant)", "-d",
+            "assertion=\(assertion)",
+        ])
+    }
+
+    func providerToken(at time: Date = Date(), keyID: String? = nil, key: P256.Signing.PrivateKey? = nil) throws
+        -> String
+    {
+        let pem = try String(contentsOfFile: self.sandbox.apnsKeyPath, encoding: .utf8)
+        let key = try key ?? P256.Signing.PrivateKey(pemRepresentation: pem)
+        let unsigned = try Self.unsigned(
+            ["alg": "ES256", "kid": keyID ?? self.sandbox.apnsKeyID],
+            ["iss": self.sandbox.apnsTeamID, "iat": Int(time.timeIntervalSince1970)])
+        let signature = try key.signature(for: SHA256.hash(data: Data(unsigned.utf8)))
+        return unsigned + "." + Self.base64URL(signature.rawRepresentation)
+    }
+
+    /// `messages:send` over HTTP/2, unless the extra arguments say otherwise.
+    func fcm(
+        _ body: String, project: String? = nil, bearer: String? = nil, _ extra: String...
+    ) async throws -> CurlReply {
+        try await CurlReply.get(
+            [
+                "--cacert", self.sandbox.caPath, "-H", "content-type: application/json", "-H",
+                "authorization: Bearer \(bearer ?? self.accessToken)", "--data-binary", body,
+                "\(self.sandbox.url)/v1/projects/\(project ?? self.sandbox.projectID)/messages:send",
+            ] + extra)
+    }
+
+    /// A push with the headers that a correct one needs; an empty value takes a header away.
+    func apns(
+        _ device: String, payload: String = #"{"aps":{"alert":"hi"}}"#, headers changes: [String: String] = [:],
+        path: String? = nil, _ extra: String...
+    ) async throws -> CurlReply {
+        var headers = ["authorization": "bearer \(try self.providerToken())", "apns-topic": "org.example.app"]
+        headers.merge(changes) { $1 }
+        return try await CurlReply.get(
+            ["--http2", "--cacert", self.sandbox.caPath, "--data-binary", payload]
+                + headers.flatMap { ["-H", "\($0.key):" + ($0.value.isEmpty ? "" : " \($0.value)")] }
+                + ["\(self.sandbox.url)\(path ?? "/3/device/\(device)")"] + extra)
+    }
+
+    /// The frames that answer pushes over one connection; a device without a bearer shows no provider token.
+    func frames(_ pushes: [(device: String, bearer: String?)]) async throws -> [FrameClient.Event] {
+        try await FrameClient.events(
+            pushes.map { FrameClient.Push(device: $0.device, bearer: $0.bearer) }, to: self.sandbox.url,
+            authority: self.sandbox.caPath)
+    }
+
+    /// A control call, without TLS.
+    func control(_ path: String, method: String = "GET") async throws -> CurlReply {
+        try await CurlReply.get(["-X", method, self.sandbox.controlURL + path])
+    }
+
+    private static func unsigned(_ header: [String: Any], _ claims: [String: Any]) throws -> String {
+        try [header, claims].map { self.base64URL(try JSONSerialization.data(withJSONObject: $0)) }
+            .joined(separator: ".")
+    }
+
+    private static func base64URL(_ data: Data) -> String {
+        data.base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+    }
+}

@@ -1,0 +1,28 @@
+// Carillon · SandboxScope.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Sandbox
+import Testing
+
+/// Runs a suite with one sandbox that all its tests share; each uses device tokens of its own.
+struct SandboxScope: SuiteTrait, TestScoping {
+    @TaskLocal static var client: SandboxClient?
+
+    @concurrent
+    func provideScope(
+        for test: Test, testCase: Test.Case?, performing function: @concurrent @Sendable () async throws -> Void
+    ) async throws {
+        var configuration = SandboxConfiguration()
+        configuration.retryAfter = 7
+        configuration.slowDelay = .milliseconds(50)
+        try await ProviderSandbox.with(configuration: configuration) { sandbox in
+            let client = try await SandboxClient(sandbox)
+            try await Self.$client.withValue(client) { try await function() }
+        }
+    }
+}
+
+extension Trait where Self == SandboxScope {
+    /// One sandbox for the suite, as `SandboxScope.client`.
+    static var sandbox: SandboxScope { SandboxScope() }
+}

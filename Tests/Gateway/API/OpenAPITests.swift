@@ -1,0 +1,111 @@
+// Carillon · OpenAPITests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Foundation
+import Testing
+
+/// The descriptions say what the routes do, neither more nor less.
+@Suite("OpenAPI", .timeLimit(.minutes(10)))
+struct OpenAPITests {
+    @Test("every route has an operation, and every operation a route", arguments: DescribedDocument.allCases)
+    func routes(_ described: DescribedDocument) async throws {
+        let names = DescribedDocument.operations(try described.make()).map(\.name)
+        #expect(Set(names).count == names.count)
+        let routes = try await described.routes()
+        #expect(routes.count > 20)
+        #expect(Set(routes).subtracting(names).isEmpty, "describe these in \(described.folder)")
+        #expect(Set(names).subtracting(routes).isEmpty, "nobody serves these")
+    }
+
+    @Test(
+        "every operation has a name of its own, an answer that is good, and problem documents for the others",
+        arguments: DescribedDocument.allCases)
+    func answers(_ described: DescribedDocument) throws {
+        let document = try described.make()
+        var names: Set<String> = []
+        for operation in DescribedDocument.operations(document) {
+            let name = try #require(operation.value["operationId"]?.string, "\(operation.name)")
+            #expect(names.insert(name).inserted, "\(name)")
+            #expect(operation.value["summary"]?.string?.isEmpty == false, "\(operation.name)")
+            let statuses = operation.responses.compactMap { Int($0.key) }
+            #expect(statuses.count == operation.responses.count, "\(operation.name)")
+            #expect(statuses.contains { $0 < 300 }, "\(operation.name)")
+            #expect(statuses.contains(500), "\(operation.name)")
+            let isOpen = operation.value["security"]?.array?.isEmpty == true
+            #expect(statuses.contains(401) == !isOpen, "\(operation.name)")
+            #expect(statuses.contains(403) || operation.value["x-scope"] == nil, "\(operation.name)")
+            if operation.value["requestBody"] != nil {
+                #expect(Set([400, 413]).isSubset(of: statuses), "\(operation.name)")
+                // Some of the other systems call fields at fault a bad request as well.
+                #expect(statuses.contains(422) || described == .compatibility, "\(operation.name)")
+            }
+            if described == .compatibility, !isOpen {
+                // A cookie may come from a page that is not ours, a user may call too often, a token may have to wait.
+                #expect(Set([403, 429, 503]).isSubset(of: statuses), "\(operation.name)")
+            }
+            for response in operation.responses where (Int(response.key) ?? 0) >= 400 {
+                // Readiness is told in its own words.
+                if operation.path == "/readyz", response.key == "503" { continue }
+                let resolved = try #require(DescribedDocument.resolved(response.value, in: document))
+                let content = resolved["content"]?.object?.map(\.key)
+                #expect(content == ["application/problem+json"], "\(operation.name) \(response.key)")
+            }
+        }
+    }
+
+    @Test(
+        "every reference leads somewhere, and every list says how long it may be",
+        arguments: DescribedDocument.allCases)
+    func schemas(_ described: DescribedDocument) throws {
+        let document = try described.make()
+        #expect(document["openapi"]?.string == "3.1.0")
+        for object in DescribedDocument.objects(document) {
+            if let reference = object["$ref"]?.string {
+                #expect(DescribedDocument.resolved(object, in: document) != nil, "\(reference)")
+            }
+            let types = object["type"]?.string.map { [$0] } ?? object["type"]?.strings ?? []
+            guard types.contains("array") else { continue }
+            // The export is as long as what is stored; it is written as it is read.
+            let isBounded = object["maxItems"]?.integer != nil || object["x-streamed"] == .bool(true)
+            #expect(isBounded, "\(object)")
+        }
+    }
+
+    @Test("no two parts name the same thing", arguments: DescribedDocument.allCases)
+    func names(_ described: DescribedDocument) throws {
+        let document = try described.make()
+        let components = (document["components"]?.object ?? []).map(\.value)
+        for members in [document["paths"] ?? .null] + components {
+            let names = (members.object ?? []).map(\.key)
+            #expect(Set(names).count == names.count, "\(names)")
+        }
+    }
+
+    @Test("the schema of a job has every field that docs/jobs.md explains, and no other")
+    func jobFields() throws {
+        let file = URL(filePath: #filePath).appending(path: "../../../docs/jobs.md").standardized
+        let section = try String(contentsOf: file, encoding: .utf8).split(separator: "## Fields")[1]
+        let rows = section.split(separator: "\n## ")[0].split(separator: "\n").filter { $0.hasPrefix("| `") }
+        let names = rows.flatMap { row in
+            row.split(separator: "|")[0].split(separator: "`").enumerated().filter { $0.offset % 2 == 1 }
+                .map { String($0.element) }
+        }
+        let schemas = try DescribedDocument.canonical.make()["components"]?["schemas"]
+        let properties = schemas?["Job"]?["properties"]?.object ?? []
+        #expect(Set(properties.map(\.key)) == Set(names))
+    }
+
+    @Test("parameters in the path are those of the path", arguments: DescribedDocument.allCases)
+    func parameters(_ described: DescribedDocument) throws {
+        let document = try described.make()
+        for operation in DescribedDocument.operations(document) {
+            let parameters = (operation.value["parameters"]?.array ?? []).compactMap {
+                DescribedDocument.resolved($0, in: document)
+            }
+            let named = parameters.filter { $0["in"]?.string == "path" }.compactMap { $0["name"]?.string }
+            let parts = operation.path.split(separator: "/").filter { $0.hasPrefix("{") }
+            #expect(named.sorted() == parts.map { String($0.dropFirst().dropLast()) }.sorted(), "\(operation.name)")
+        }
+    }
+}

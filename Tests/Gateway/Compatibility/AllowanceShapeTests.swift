@@ -1,0 +1,173 @@
+// Carillon · AllowanceShapeTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Storage
+import Testing
+
+@testable import HTTP
+
+@Suite("The family-finance app's JSON", .timeLimit(.minutes(10)))
+struct AllowanceShapeTests {
+    private static let now = Timestamp(milliseconds: 1_795_168_800_123)
+    private static let id = NotificationID(high: 0x01A1_F866_0D7B_841C, low: 0xA9A6_5597_AA05_75F3)
+
+    static func type(_ name: String, code: Int?, change: (inout NotificationType) -> Void = { _ in })
+        -> NotificationType
+    {
+        var type = NotificationType(name: name)
+        type.code = code
+        change(&type)
+        return type
+    }
+
+    private static func value(_ write: (inout JSONWriter) -> Void) throws -> JSONValue {
+        var writer = JSONWriter()
+        writer.beginObject()
+        write(&writer)
+        writer.endObject()
+        return try JSONParser.parse(writer.bytes)
+    }
+
+    @Test("A page: integer codes, counts, and how long ago")
+    func page() throws {
+        var page = InboxStore.OffsetPage()
+        page.matching = 3
+        page.unread = 2
+        for name in ["GoalProgress", "unknown"] {
+            let notification = Notification(id: Self.id, user: "u", type: name, createdAt: Self.now)
+            page.items.append(.init(notification: notification, sentVia: nil))
+        }
+        let query = PageQuery(offset: 0, limit: 2, unreadOnly: false)
+        let goal = Self.type("GoalProgress", code: 20)
+        let value = try Self.value { writer in
+            AllowanceShape.write(
+                page,
+                of: query,
+                types: { $0 == goal.name ? goal : nil },
+                now: Self.now + .seconds(7_200),
+                to: &writer
+            )
+        }
+        #expect(value["unreadCount"]?.integer == 2)
+        #expect(value["totalCount"]?.integer == 3)
+        #expect(value["hasMore"]?.bool == true)
+        let items = value["notifications"]?.array
+        #expect(items?.compactMap { $0["type"]?.integer } == [20, 0])
+        #expect(items?.compactMap { $0["timeAgo"]?.string } == ["2h ago", "2h ago"])
+    }
+
+    @Test(
+        "Whether there is more",
+        arguments: [(0, 20, 20, false), (0, 20, 21, true), (20, 20, 40, false), (40, 20, 40, false), (0, 20, 0, false)]
+    )
+    func hasMore(offset: Int, limit: Int, total: Int32, expected: Bool) throws {
+        var page = InboxStore.OffsetPage()
+        page.matching = total
+        let query = PageQuery(offset: offset, limit: limit, unreadOnly: false)
+        let value = try Self.value { writer in
+            AllowanceShape.write(page, of: query, types: { _ in nil }, now: Self.now, to: &writer)
+        }
+        #expect(value["hasMore"]?.bool == expected)
+    }
+
+    @Test(
+        "Platforms are numbers; names are understood",
+        arguments: [
+            (.number("1"), .ios), (.number("2"), .android), (.number("3"), .web), (.string("iOS"), .ios),
+            (.number("4"), nil), (.string("palm"), nil), (.null, nil),
+        ] as [(JSONValue, Platform?)]
+    )
+    func platforms(value: JSONValue, platform: Platform?) {
+        #expect(AllowanceShape.platform(value) == platform)
+        if let platform {
+            #expect(AllowanceShape.platform(.number("\(AllowanceShape.code(of: platform))")) == platform)
+        }
+    }
+
+    @Test("A device, without its token")
+    func device() throws {
+        var device = Device(
+            id: Self.id,
+            user: "u",
+            platform: .android,
+            provider: .fcm,
+            app: "default",
+            environment: .production,
+            token: "secret-token",
+            registeredAt: Self.now
+        )
+        device.name = "Pixel"
+        device.registeredAt = Self.now + .seconds(60)
+        var writer = JSONWriter()
+        AllowanceShape.write(device, to: &writer)
+        #expect(
+            String(decoding: writer.bytes, as: UTF8.self)
+                == #"{"id":"01a1f866-0d7b-841c-a9a6-5597aa0575f3","platform":2,"deviceName":"Pixel","isActive":true,"#
+                + #""createdAt":"2026-11-20T10:00:00.123Z","lastUsedAt":"2026-11-20T10:00:00.123Z"}"#)
+    }
+
+    @Test(
+        "Preferences: the types that have a code, by code; in-app and push are on unless refused, e-mail if asked for")
+    func preferences() throws {
+        let types = CodedTypes([
+            Self.type("WeeklySummary", code: 70),
+            Self.type("BalanceAlert", code: 1) { $0.category = "Balance & Transactions" },
+            Self.type("uncoded", code: nil),
+            Self.type("Security", code: 5) { $0.isRequired = true },
+        ])
+        var settings = UserSettings()
+        settings.quietHours = QuietHours(start: 1_320, end: 450)
+        let value = try Self.value { writer in
+            AllowanceShape.write(
+                types,
+                wishes: ["BalanceAlert": TypePreference(push: false, email: true), "Security": .init(push: false)],
+                settings: settings,
+                to: &writer
+            )
+        }
+        let items = try #require(value["preferences"]?.array)
+        #expect(items.compactMap { $0["notificationType"]?.integer } == [1, 5, 70])
+        #expect(items.compactMap { $0["typeName"]?.string } == ["Balance Alert", "Security", "Weekly Summary"])
+        #expect(items.compactMap { $0["category"]?.string } == ["Balance & Transactions", "Other", "Other"])
+        #expect(items.compactMap { $0["inAppEnabled"]?.bool } == [true, true, true])
+        #expect(items.compactMap { $0["pushEnabled"]?.bool } == [false, true, true])
+        #expect(items.compactMap { $0["emailEnabled"]?.bool } == [true, false, false])
+        #expect(value["quietHoursEnabled"]?.bool == true)
+        #expect(value["quietHoursStart"]?.string == "22:00:00")
+        #expect(value["quietHoursEnd"]?.string == "07:30:00")
+        settings.pausedQuietHours = settings.quietHours
+        settings.quietHours = nil
+        let paused = try Self.value { AllowanceShape.write(types, wishes: [:], settings: settings, to: &$0) }
+        #expect(paused["quietHoursEnabled"]?.bool == false)
+        #expect(paused["quietHoursStart"]?.string == "22:00:00")
+        #expect(paused["quietHoursEnd"]?.string == "07:30:00")
+    }
+
+    @Test("Preferences: the word for a category holds for its types, channel by channel, unless they have their own")
+    func categories() throws {
+        let types = CodedTypes([
+            Self.type("a", code: 1) { $0.category = "c" }, Self.type("b", code: 2) { $0.category = "c" },
+            Self.type("d", code: 3) { $0.category = "other" }, Self.type("e", code: 4),
+        ])
+        let wishes = [
+            PreferenceKey.category("c"): TypePreference(inApp: false, push: false, email: true),
+            "b": TypePreference(push: true),
+        ]
+        let value = try Self.value { AllowanceShape.write(types, wishes: wishes, settings: UserSettings(), to: &$0) }
+        let items = try #require(value["preferences"]?.array)
+        #expect(items.compactMap { $0["inAppEnabled"]?.bool } == [false, false, true, true])
+        #expect(items.compactMap { $0["pushEnabled"]?.bool } == [false, true, true, true])
+        #expect(items.compactMap { $0["emailEnabled"]?.bool } == [true, true, false, false])
+    }
+
+    @Test("A type is found by its number, and by its name in any case")
+    func codes() {
+        let types = CodedTypes([Self.type("BalanceAlert", code: 1), Self.type("uncoded", code: nil)])
+        #expect(types.find("1")?.name == "BalanceAlert")
+        #expect(types.find("balancealert")?.name == "BalanceAlert")
+        #expect(types.find("2") == nil)
+        #expect(types.find("uncoded") == nil)
+        #expect(types[1]?.name == "BalanceAlert")
+    }
+}

@@ -1,0 +1,46 @@
+// Carillon · CompatibilityDocumentTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import HTTPTypes
+import Testing
+
+@testable import HTTP
+
+
+/// What only these paths have: errors in the form of each system.
+@Suite("The description of other systems' paths")
+struct CompatibilityDocumentTests {
+    /// What a `$ref` to a component names, or the value itself.
+    private static func resolved(_ value: JSONValue?, in document: JSONValue) -> JSONValue? {
+        guard let reference = value?["$ref"]?.string else { return value }
+        var found: JSONValue? = document
+        for part in reference.dropFirst(2).split(separator: "/") { found = found?[String(part)] }
+        return found
+    }
+
+    @Test(
+        "Fields at fault are described with the status and the members that the system's clients get",
+        arguments: [ErrorStyle.hybrid, .allowance, .news, .tasks, .edge]
+    )
+    func errors(style: ErrorStyle) throws {
+        let problem = Problem(.unprocessableContent, "some are at fault", faults: [JobFault("token", "is missing")])
+        let body = try JSONParser.parse(style.body(of: problem))
+        let members = Set((body.object ?? []).map(\.key))
+        #expect(members.contains("errors"))
+        let document = try CompatibilityDocument.make()
+        let operations = (document["paths"]?.object ?? []).flatMap { $0.value.object ?? [] }.map(\.value)
+            .filter { $0["tags"]?.strings == [style.system] && $0["requestBody"] != nil }
+        #expect(!operations.isEmpty)
+        for operation in operations {
+            let name = operation["operationId"]?.string ?? "an operation without a name"
+            let response = Self.resolved(operation["responses"]?[String(style.invalid.code)], in: document)
+            let content = response?["content"]?["application/problem+json"]
+            let schema = try #require(Self.resolved(content?["schema"], in: document), "\(name)")
+            #expect(Set((schema["properties"]?.object ?? []).map(\.key)) == members, "\(name)")
+            #expect(Set(schema["required"]?.strings ?? []) == members.subtracting(["errors"]), "\(name)")
+            let kind = schema["properties"]?["errors"]?["type"]?.string
+            #expect(kind == (body["errors"]?.array == nil ? "object" : "array"), "\(name)")
+        }
+    }
+}

@@ -1,0 +1,191 @@
+// Carillon · EdgeTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import HTTPTypes
+import Protocols
+import Storage
+import Testing
+
+@testable import HTTP
+
+
+@Suite("The scheduler's table of tokens", .timeLimit(.minutes(10)))
+struct EdgeTests {
+    private static let apnsToken = String(repeating: "aB", count: 32)
+
+    private static func row(_ token: String, _ platform: Platform, deviceID: String? = nil, at second: Int64) -> EdgeRow
+    {
+        var device = Device(
+            id: NotificationID(high: 0x01A1_F866_0D7B_441C, low: 0x8000_0000_0000_0000 + UInt64(second)),
+            user: "u1",
+            platform: platform,
+            provider: platform == .ios ? .apns : .fcm,
+            app: "default",
+            environment: .production,
+            token: token,
+            registeredAt: Timestamp(seconds: 1_795_168_800 + second)
+        )
+        device.deviceID = deviceID
+        if deviceID != nil {
+            device.appVersion = "2.1"
+            device.locale = "de-CH"
+        }
+        // Its token is newer than its row.
+        device.registeredAt = device.registeredAt + .seconds(30)
+        device.lastUsedAt = Timestamp(seconds: 1_795_168_860 + second)
+        return EdgeRow(device: device)
+    }
+
+    private static let rows = [
+        Self.row("a1", .ios, deviceID: "D1", at: 0), Self.row("b2", .android, at: 1), Self.row("c3", .ios, at: 2),
+    ]
+
+    private static func tokens(_ query: String) throws -> [String] {
+        let query = try EdgeQuery(RequestQuery.fields(query))
+        return query.page(query.matching(Self.rows)).map(\.device.token)
+    }
+
+    @Test("A row has the table's columns, or those that were selected")
+    func columns() throws {
+        var writer = JSONWriter()
+        Self.rows[0].write(try EdgeQuery([]).columns, to: &writer)
+        #expect(
+            String(decoding: writer.bytes, as: UTF8.self)
+                == #"{"id":"01a1f866-0d7b-441c-8000-000000000000","user_id":"u1","platform":"ios","token":"a1","#
+                + #""device_id":"D1","app_version":"2.1","locale":"de-CH","last_seen_at":"2026-11-20T10:01:00.000Z","#
+                + #""created_at":"2026-11-20T10:00:00.000Z","updated_at":"2026-11-20T10:01:00.000Z"}"#)
+        writer = JSONWriter()
+        Self.rows[1].write(try EdgeQuery(RequestQuery.fields("select=token, device_id")).columns, to: &writer)
+        #expect(String(decoding: writer.bytes, as: UTF8.self) == #"{"token":"b2","device_id":null}"#)
+    }
+
+    @Test(
+        "Filters, order and pages",
+        arguments: [
+            ("", ["a1", "b2", "c3"]), ("select=*", ["a1", "b2", "c3"]), ("token=eq.b2", ["b2"]),
+            ("created_at=not.is.null&token=in.(a1,b2)&token=eq.b2", ["b2"]), ("platform=eq.ios", ["a1", "c3"]),
+            ("platform=eq.ios&token=eq.c3", ["c3"]),
+            ("token=in.(a1,\"c3\")", ["a1", "c3"]), ("device_id=is.null", ["b2", "c3"]),
+            ("device_id=not.is.null", ["a1"]), ("app_version=eq.2.1", ["a1"]), ("locale=in.(de-CH,fr)", ["a1"]),
+            ("user_id=eq.other", []),
+            ("order=created_at.desc", ["c3", "b2", "a1"]), ("order=platform.asc,token.desc", ["b2", "c3", "a1"]),
+            ("order=device_id.asc.nullslast&limit=1", ["a1"]), ("limit=1&offset=1", ["b2"]), ("offset=9", []),
+            ("on_conflict=user_id,platform,token", ["a1", "b2", "c3"]),
+        ]
+    )
+    func queries(query: String, tokens: [String]) throws {
+        #expect(try Self.tokens(query) == tokens)
+    }
+
+    @Test(
+        "What is not understood is refused, and named",
+        arguments: [
+            ("token=like.a*", ["token"]), ("token=a1", ["token"]), ("name=eq.x", ["name"]),
+            ("select=secret", ["select"]),
+            ("order=secret.asc", ["order"]), ("order=token.up", ["order"]), ("limit=-1&offset=x", ["limit", "offset"]),
+            ("or=(token.eq.a1)", ["or"]), ("select=", ["select"]), ("select=id,", ["select"]), ("order=", ["order"]),
+            ("select=id&select=token&limit=", ["select", "limit"]),
+        ]
+    )
+    func faults(query: String, names: [String]) {
+        do {
+            _ = try EdgeQuery(RequestQuery.fields(query))
+            Issue.record("not refused")
+        } catch {
+            let problem = error as? Problem
+            #expect(problem?.faults.map(\.field) == names)
+            #expect(problem?.code == (["name", "or"].contains(names[0]) ? "42703" : "PGRST100"))
+        }
+    }
+
+    @Test("A query without a filter names every row, and so must not change any")
+    func filtered() throws {
+        #expect(try EdgeQuery(RequestQuery.fields("select=id&limit=1")).isFiltered == false)
+        #expect(try EdgeQuery(RequestQuery.fields("token=eq.a1")).isFiltered)
+    }
+
+    @Test("How an answer is wanted")
+    func preferences() {
+        let plain = EdgePreferences(prefer: [], accept: nil)
+        #expect(!plain.returnsRows && !plain.counts && !plain.isSingle)
+        let full = EdgePreferences(
+            prefer: ["resolution=merge-duplicates, return=representation", "count=exact"],
+            accept: "application/vnd.pgrst.object+json"
+        )
+        #expect(full.returnsRows && full.counts && full.isSingle)
+    }
+
+    // MARK: Bodies
+
+    private static func json(_ text: String) throws -> JSONValue {
+        try JSONParser.parse(Array(text.utf8))
+    }
+
+    private static func problem(_ body: () throws -> Void) -> Problem? {
+        do {
+            try body()
+            return nil
+        } catch {
+            return error as? Problem
+        }
+    }
+
+    @Test("Tokens come alone or as an array; another user's are forbidden")
+    func bodies() throws {
+        let one = try EdgeRequests.tokens(
+            try Self.json(
+                #"{"user_id":"u1","platform":"ios","token":"\#(Self.apnsToken)","device_id":"D","last_seen_at":"now()"}"#
+            ),
+            user: "u1"
+        )
+        #expect(one == [.init(platform: .ios, token: Self.apnsToken, deviceID: "D")])
+        let two = try EdgeRequests.tokens(
+            try Self.json(#"[{"platform":"android","token":"x:1"},{"platform":"android","token":"x:2"}]"#),
+            user: "u1"
+        )
+        #expect(two.map(\.token) == ["x:1", "x:2"])
+        let targeted = try EdgeRequests.tokens(
+            try Self.json(#"{"platform":"android","token":"x:3","app_version":"2.1","locale":"pt_BR"}"#), user: "u1")
+        #expect(targeted == [.init(platform: .android, token: "x:3", appVersion: "2.1", locale: "pt_BR")])
+        let foreign = try Self.json(#"{"user_id":"u2","platform":"android","token":"x"}"#)
+        #expect(Self.problem { _ = try EdgeRequests.tokens(foreign, user: "u1") }?.status == .forbidden)
+        #expect(Self.problem { _ = try EdgeRequests.change(foreign, user: "u1") }?.status == .forbidden)
+    }
+
+    @Test(
+        "Faults of bodies name their place",
+        arguments: [
+            (#"{}"#, ["platform", "token"]), (#"{"platform":"web","token":"x"}"#, ["platform"]),
+            (#"{"platform":"ios","token":"\#(String(repeating: "xy", count: 32))"}"#, ["token"]),
+            (#"{"platform":"ios","token":"\#(String(repeating: "ab", count: 31))"}"#, ["token"]),
+            (#"[{"platform":"android","token":"x"},{"platform":"palm","token":7}]"#, ["[1].platform", "[1].token"]),
+            (#"{"platform":"android","token":"x","locale":"not a tag"}"#, ["locale"]),
+            (#"[]"#, []), (#"["x"]"#, []), (#"7"#, []),
+        ]
+    )
+    func bodyFaults(text: String, places: [String]) throws {
+        let body = try Self.json(text)
+        #expect(Self.problem { _ = try EdgeRequests.tokens(body, user: "u1") }?.faults.map(\.field) == places)
+    }
+
+    @Test("Changes and events")
+    func changes() throws {
+        let change = try EdgeRequests.change(try Self.json(#"{"token":"new","updated_at":"now()"}"#), user: "u1")
+        #expect(change == .init(token: "new"))
+        let others = try EdgeRequests.change(
+            try Self.json(#"{"device_id":null,"app_version":"2.2","locale":""}"#), user: "u1")
+        #expect(others == .init(deviceID: .some(nil), appVersion: "2.2", locale: .some(nil)))
+        let id = "01a1f866-0d7b-841c-a9a6-5597aa0575f3"
+        let events = try EdgeRequests.events(
+            try Self.json(#"[{"notification_id":"\#(id)","event":"opened","platform":"ios"}]"#))
+        #expect(events.map(\.id.description) == [id])
+        #expect(events.map(\.kind) == [.opened])
+        for text in [#"{"event":"opened"}"#, #"{"notification_id":"x","event":"opened"}"#] {
+            let body = try Self.json(text)
+            #expect(Self.problem { _ = try EdgeRequests.events(body) }?.faults.map(\.field) == ["notification_id"])
+        }
+        let unknown = try Self.json(#"{"notification_id":"\#(id)","event":"seen"}"#)
+        #expect(Self.problem { _ = try EdgeRequests.events(unknown) }?.faults.map(\.field) == ["event"])
+    }
+}

@@ -1,0 +1,100 @@
+// Carillon · InboxServiceTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import HTTP
+import NIOPosix
+import Storage
+import Support
+import Synchronization
+import Testing
+
+@Suite("Inboxes as their users change them", .timeLimit(.minutes(10)))
+struct InboxServiceTests {
+    private final class Heard: Sendable {
+        private let noted = Mutex<(isReady: Bool, frames: [NodeFrame])>((false, []))
+
+        var isReady: Bool { self.noted.withLock { $0.isReady } }
+        var frames: [NodeFrame] { self.noted.withLock { $0.frames } }
+
+        func note(_ event: RedisSubscription.Event) {
+            self.noted.withLock { noted in
+                switch event {
+                case .subscribed: noted.isReady = true
+                case .message(_, let payload): noted.frames += NodeFrameBatch.decode(payload) ?? []
+                case .lost: break
+                }
+            }
+        }
+    }
+
+    /// Runs `body` with the inbox of a user who has a socket, and what that user's node hears.
+    private static func with(_ body: (InboxService, NotificationStore, Heard) async throws -> Void) async throws {
+        try await TestDatabase.with { database in
+            try await TestRedis.with { redis, prefix in
+                let keys = Keyspace(prefix: prefix)
+                let presence = PresenceRegistry(connection: redis, keys: keys)
+                _ = try await Lease(key: keys.nodeLease("n"), value: "gateway", connection: redis).renew()
+                let connection = ConnectionPresence(
+                    connection: "c", node: "n", dialect: .native, state: .active, since: Tokens.now)
+                try await presence.register([("ada", connection)])
+                let heard = Heard()
+                let subscription = try RedisSubscription(
+                    try await TestRedis.configuration(), channels: [keys.nodeChannel("n")],
+                    on: MultiThreadedEventLoopGroup.singleton.next(), logger: TestLog.logger
+                ) { heard.note($0) }
+                try await eventually("the node listens") { heard.isReady }
+                let service = InboxService(
+                    store: InboxStore(pool: database.pool),
+                    publisher: FramePublisher(connection: redis, keys: keys, presence: presence),
+                    unconfirmed: UnconfirmedSet(connection: redis, keys: keys),
+                    now: { Tokens.now },
+                    logger: TestLog.logger
+                )
+                try await body(service, NotificationStore(pool: database.pool), heard)
+                await subscription.close()
+            }
+        }
+    }
+
+    private static func notifications(_ numbers: Range<Int>) -> [Notification] {
+        numbers.map { number in
+            let id = NotificationID(high: 1, low: UInt64(number))
+            var notification = Notification(id: id, user: "ada", type: "t", createdAt: Tokens.now)
+            notification.jobEntry = "jobs/\(number)"
+            notification.channels = [.inApp]
+            return notification
+        }
+    }
+
+    @Test("names up to 500 notifications read or deleted at once, and tells the version for more")
+    func all() async throws {
+        try await Self.with { service, store, heard in
+            let most = InboxService.mostNamed
+            for (count, isNamed) in [(3, true), (most, true), (most + 1, false)] {
+                let batch = Self.notifications(count * 1_000..<count * 1_000 + count)
+                _ = try await store.store(batch, areRepeats: false)
+                for (member, change) in [
+                    ("all", try await service.markRead(user: "ada", ids: nil)),
+                    ("all_read", try await service.delete(user: "ada", id: nil)),
+                ] {
+                    let frame = try await eventualValue("the change is told") {
+                        heard.frames.first { $0.version == change.version }
+                    }
+                    let body = try JSONParser.parse(frame.body)
+                    #expect(change.ids.count == count)
+                    if isNamed {
+                        #expect(Set(body["ids"]?.strings ?? []) == Set(batch.map(\.id.description)))
+                        #expect(body[member] == nil)
+                    } else {
+                        #expect(body["ids"] == nil)
+                        #expect(body[member]?.bool == true)
+                        #expect(body["up_to_version"]?.integer == change.version)
+                    }
+                    #expect(frame.unread == 0)
+                }
+            }
+        }
+    }
+}

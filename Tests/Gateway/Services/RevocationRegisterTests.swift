@@ -1,0 +1,174 @@
+// Carillon · RevocationRegisterTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import HTTP
+import Storage
+import Support
+import Testing
+
+@Suite("Revoked tokens", .timeLimit(.minutes(10)))
+struct RevocationRegisterTests {
+    /// Runs `body` with a store and a way to make gateways' registers over it.
+    private func with(
+        _ body: (RevocationStore, TestDatabase, @Sendable (Int) -> RevocationRegister) async throws -> Void
+    ) async throws {
+        try await TestDatabase.with { database in
+            try await TestRedis.with { redis, prefix in
+                let store = RevocationStore(pool: database.pool)
+                try await body(store, database) { held in
+                    RevocationRegister(
+                        store: store,
+                        redis: redis,
+                        keys: Keyspace(prefix: prefix),
+                        held: held,
+                        now: { Tokens.now },
+                        logger: TestLog.logger
+                    )
+                }
+            }
+        }
+    }
+
+    private static func caller(_ user: String, issued: Timestamp?) -> Caller {
+        Caller(user: user, scopes: [], issuedAt: issued, expiresAt: nil)
+    }
+
+    /// What a register says of a token; nil if it is good.
+    private static func verdict(_ register: RevocationRegister, _ user: String, _ issued: Timestamp?) async
+        -> TokenFault.Code?
+    {
+        do throws(TokenFault) {
+            try await register.check(self.caller(user, issued: issued))
+            return nil
+        } catch {
+            return error.code
+        }
+    }
+
+    @Test(
+        "tokens made before are refused at once where it was said, and elsewhere when it was read", arguments: [100, 1])
+    func revoke(held: Int) async throws {
+        try await self.with { store, _, make in
+            let (here, there) = (make(held), make(held))
+            _ = try await store.revoke(user: "somebody", before: Tokens.now)
+            for register in [here, there] { _ = try await register.load() }
+            let before = try await here.revoke(user: "ada")
+            #expect(before == Tokens.now)
+            _ = try await there.load()
+            for register in [here, there] {
+                #expect(await Self.verdict(register, "ada", Timestamp(seconds: Tokens.now.seconds - 1)) == .refused)
+                #expect(await Self.verdict(register, "ada", nil) == .refused)
+                #expect(await Self.verdict(register, "ada", Tokens.now) == nil)
+                #expect(await Self.verdict(register, "eve", nil) == nil)
+                #expect(await Self.verdict(register, "somebody", nil) == .refused)
+            }
+        }
+    }
+
+    @Test("a token that is remembered is refused from its revocation on")
+    func remembered() async throws {
+        try await self.with { _, _, make in
+            let register = make(100)
+            _ = try await register.load()
+            let verifier = TokenVerifier(
+                secrets: [Tokens.secret], keySet: nil, rules: TokenRules(), revocations: register, now: { Tokens.now })
+            let token = Tokens.secret(#"{"sub":"ada","iat":1794999000}"#)
+            for _ in 0..<2 { _ = try await verifier.verify(token, remembers: true) }
+            _ = try await register.revoke(user: "ada")
+            let error = await #expect(throws: TokenFault.self) { try await verifier.verify(token, remembers: true) }
+            #expect(error?.code == .refused)
+        }
+    }
+
+    @Test("what outlived an erasure is forgotten 400 days later, and nothing else")
+    func forget() async throws {
+        try await self.with { store, database, make in
+            let day: Int64 = 86_400
+            let now = Tokens.now.seconds
+            for (user, age) in [("gone", 401), ("recent", 399), ("here", 401)] as [(String, Int64)] {
+                _ = try await store.revoke(user: user, before: Timestamp(seconds: now - age * day))
+            }
+            try await database.pool.query("INSERT INTO carillon.users (user_id) VALUES ('here')")
+            try await make(100).forgetErased()
+            let left = try await store.changes(since: 0, limit: 10).map(\.user)
+            #expect(left == ["recent", "here"])
+        }
+    }
+
+    @Test("a gateway that has read nothing yet looks users up")
+    func cold() async throws {
+        try await self.with { store, _, make in
+            _ = try await store.revoke(user: "ada", before: Tokens.now)
+            let register = make(100)
+            #expect(await Self.verdict(register, "ada", nil) == .refused)
+            #expect(await Self.verdict(register, "eve", nil) == nil)
+        }
+    }
+
+    @Test("with all revocations in memory nobody is asked, and what cannot be looked up is 503")
+    func outage() async throws {
+        try await self.with { store, database, make in
+            _ = try await store.revoke(user: "ada", before: Tokens.now)
+            _ = try await store.revoke(user: "bob", before: Tokens.now)
+            let (full, partial) = (make(100), make(1))
+            for register in [full, partial] { _ = try await register.load() }
+            database.pool.close()
+            #expect(await Self.verdict(full, "ada", nil) == .refused)
+            #expect(await Self.verdict(full, "eve", nil) == nil)
+            #expect(await Self.verdict(partial, "ada", nil) == .refused)
+            #expect(await Self.verdict(partial, "eve", nil) == .unavailable)
+        }
+    }
+
+    @Test("moments only move forward, and changes are numbered in the order of their commits")
+    func store() async throws {
+        try await self.with { store, _, _ in
+            let late = Timestamp(seconds: 2_000)
+            #expect(try await store.revoke(user: "ada", before: late).before == late)
+            #expect(try await store.revoke(user: "ada", before: Timestamp(seconds: 1_000)).before == late)
+            #expect(try await store.moment(of: "ada") == late)
+            #expect(try await store.moment(of: "eve") == nil)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for number in 0..<40 {
+                    group.addTask { _ = try await store.revoke(user: "user\(number % 20)", before: late) }
+                }
+                try await group.waitForAll()
+            }
+            var seen: [RevocationStore.Revocation] = []
+            while true {
+                let page = try await store.changes(since: seen.last?.version ?? 0, limit: 7)
+                seen += page
+                if page.count < 7 { break }
+            }
+            #expect(seen.count == 21)
+            #expect(seen.map(\.version) == seen.map(\.version).sorted())
+            #expect(seen.last?.version == 42)
+            #expect(try await store.changes(since: 42, limit: 7).isEmpty)
+        }
+    }
+
+    @Test("a token of a revoked user is refused by the verifier, whatever else is right")
+    func verifier() async throws {
+        try await self.with { store, _, make in
+            _ = try await store.revoke(user: "ada", before: Tokens.now)
+            let verifier = TokenVerifier(
+                secrets: [Tokens.secret],
+                keySet: nil,
+                rules: TokenRules(),
+                revocations: make(100),
+                now: { Tokens.now }
+            )
+            let exp = #""exp":1795000600"#
+            for claims in [
+                #"{"sub":"ada",\#(exp)}"#, #"{"sub":"ada","iat":1794999999}"#, #"{"sub":"ada","iat":1.7e9,\#(exp)}"#,
+            ] {
+                let error = await #expect(throws: TokenFault.self) { try await verifier.verify(Tokens.secret(claims)) }
+                #expect(error?.description == "the token was revoked")
+            }
+            _ = try await verifier.verify(Tokens.secret(#"{"sub":"ada","iat":1795000000}"#))
+            _ = try await verifier.verify(Tokens.secret(#"{"sub":"eve",\#(exp)}"#))
+        }
+    }
+}

@@ -1,0 +1,64 @@
+// Carillon · UserRateTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import HTTP
+import Operations
+import Storage
+import Support
+import Testing
+
+@Suite("Rates of users", .timeLimit(.minutes(10)))
+struct UserRateTests {
+    @Test("Who does too much waits, on every node; others go on")
+    func bound() async throws {
+        try await TestRedis.with { connection, prefix in
+            let buckets = TokenBuckets(connection: connection, keys: Keyspace(prefix: prefix))
+            let rates = (0..<2).map { _ in UserRate(kind: .calls, perSecond: 1, burst: 40, buckets: buckets) }
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for rate in rates { group.addTask { await rate.run() } }
+                var count = 0
+                try await eventually("the first has to wait") {
+                    count += 1
+                    return rates[0].delay("busy") != nil
+                }
+                #expect(count > 40)
+                try await eventually("and the second soon after") { rates[1].delay("busy") != nil }
+                let delay = rates[0].delay("busy") ?? .zero
+                #expect(delay > .zero && delay <= .seconds(40))
+                #expect(rates[0].delay("calm") == nil)
+                group.cancelAll()
+            }
+        }
+    }
+
+    /// The lots of calls that were not counted.
+    private static func unchecked(_ registry: PrometheusRegistry) -> Int {
+        let line = registry.render().split(separator: "\n").first {
+            $0.hasPrefix(#"carillon_rate_unchecked{kind="calls"} "#)
+        }
+        return line?.split(separator: " ").last.flatMap { Int($0) } ?? 0
+    }
+
+    @Test("While Redis is out of reach nobody waits, and each lot that is not counted there is counted here")
+    func failsOpen() async throws {
+        var configuration = RedisConfiguration(
+            address: try RedisAddress(url: "redis://127.0.0.1:1/0"), clientName: "test")
+        configuration.commandTimeout = .milliseconds(50)
+        try await TestRedis.with(configuration) { connection in
+            let buckets = TokenBuckets(connection: connection, keys: Keyspace())
+            let registry = PrometheusRegistry()
+            let rate = UserRate(kind: .calls, perSecond: 1, burst: 4, buckets: buckets, metrics: registry)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { await rate.run() }
+                // Of so small a burst each call is a lot.
+                for _ in 0..<20 { #expect(rate.delay("busy") == nil) }
+                try await eventually("all have failed") { Self.unchecked(registry) == 20 }
+                // Of so many not all can wait for Redis.
+                for _ in 0..<20_000 { #expect(rate.delay("busy") == nil) }
+                #expect(Self.unchecked(registry) > 20)
+                group.cancelAll()
+            }
+        }
+    }
+}

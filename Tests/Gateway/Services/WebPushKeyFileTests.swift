@@ -1,0 +1,95 @@
+// Carillon · WebPushKeyFileTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import HTTP
+import Logging
+import Synchronization
+import Testing
+
+struct WebPushKeyFileTests {
+    /// Keeps level and fault of what is logged.
+    private struct Journal: LogHandler {
+        final class Lines: Sendable {
+            private let lines = Mutex<[String]>([])
+
+            var all: [String] { self.lines.withLock { $0 } }
+
+            func add(_ line: String) {
+                self.lines.withLock { $0.append(line) }
+            }
+        }
+
+        let lines: Lines
+        var logLevel = Logger.Level.trace
+        var metadata: Logger.Metadata = [:]
+
+        subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+            get { self.metadata[key] }
+            set { self.metadata[key] = newValue }
+        }
+
+        func log(event: LogEvent) {
+            let fault = event.metadata?["error"]?.description ?? ""
+            self.lines.add("\(event.level.rawValue) \(fault)")
+        }
+    }
+
+    /// What a file holds, which changes.
+    private final class Contents: Sendable {
+        private let bytes: Mutex<[UInt8]?>
+
+        init(_ text: String) {
+            self.bytes = Mutex(Array(text.utf8))
+        }
+
+        var value: [UInt8]? { self.bytes.withLock { $0 } }
+
+        func put(_ text: String?) {
+            self.bytes.withLock { $0 = text.map { Array($0.utf8) } }
+        }
+    }
+
+    /// A private key: any number of 32 bytes that is below the curve's order.
+    private static func key(_ byte: UInt8) -> String { Base64URL.encode([UInt8](repeating: byte, count: 32)) }
+
+    private static func publicKey(_ byte: UInt8) throws -> String {
+        try VAPIDKey(file: Array(Self.key(byte).utf8)).publicKey
+    }
+
+    @Test("another key is taken; a faulty file replaces none, and each fault is told once")
+    func look() throws {
+        let (first, second) = (try Self.publicKey(1), try Self.publicKey(2))
+        #expect(first != second)
+        let lines = Journal.Lines()
+        let contents = Contents(Self.key(1))
+        let file = WebPushKeyFile(
+            try VAPIDKey(file: Array(Self.key(1).utf8)),
+            logger: Logger(label: "test") { _ in Journal(lines: lines) },
+            read: { contents.value }
+        )
+        file.look()
+        #expect(file.publicKey == first)
+        #expect(lines.all.isEmpty)
+
+        contents.put(Self.key(2) + "\n")
+        file.look()
+        #expect(file.publicKey == second)
+        #expect(lines.all == ["notice "])
+
+        for text in ["hunter2", nil] {
+            contents.put(text)
+            for _ in 0..<2 { file.look() }
+            #expect(file.publicKey == second)
+        }
+        #expect(lines.all.count == 3)
+        #expect(lines.all.dropFirst().allSatisfy { $0.hasPrefix("error the ") && !$0.contains("hunter2") })
+
+        // What was mended and breaks again is told again.
+        contents.put(Self.key(2))
+        file.look()
+        contents.put(nil)
+        file.look()
+        #expect(lines.all.count == 4)
+    }
+}

@@ -1,0 +1,222 @@
+// Carillon · PollingTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Protocols
+import Testing
+
+@Suite("SignalR long polling and event stream", .timeLimit(.minutes(10)))
+struct PollingTests {
+    private static func begun(_ limits: SignalRPollingState.Limits = .init()) -> SignalRPollingState {
+        var polling = SignalRPollingState(limits: limits, now: 0)
+        _ = polling.poll(1, now: 0)
+        return polling
+    }
+
+    private static func body(_ actions: [SignalRPollingAction], of poll: UInt64) -> String? {
+        for case .answer(poll, let response) in actions where response.status == 200 { return Wire.text(response.body) }
+        return nil
+    }
+
+    private static func status(_ actions: [SignalRPollingAction], of poll: UInt64) -> Int? {
+        for case .answer(poll, let response) in actions { return response.status }
+        return nil
+    }
+
+    private static func end(_ actions: [SignalRPollingAction]) -> SignalRPollingAction.End? {
+        guard case .end(let end) = actions.last else { return nil }
+        return end
+    }
+
+    @Test("Of an expired credential the parked GET is answered 401; what is written waits for the next one")
+    func refusal() {
+        var polling = Self.begun()
+        #expect(polling.refuse(now: 1).isEmpty, "no GET waits")
+        _ = polling.poll(2, now: 10)
+        #expect(Self.status(polling.refuse(now: 20), of: 2) == 401)
+        #expect(polling.write([1]).isEmpty)
+        #expect(polling.flush(now: 30).isEmpty)
+        #expect(Self.body(polling.poll(3, now: 40), of: 3) == "\u{1}")
+        _ = polling.poll(4, now: 50)
+        _ = polling.refuse(now: 60)
+        #expect(polling.tick(now: 15_059).isEmpty)
+        #expect(Self.end(polling.tick(now: 15_060)) == .silent)
+    }
+
+    @Test("The first GET is answered at once with nothing, even if something waits")
+    func first() {
+        var polling = SignalRPollingState(now: 0)
+        #expect(polling.write([1]).isEmpty)
+        let actions = polling.poll(1, now: 5)
+        #expect(actions == [.answer(poll: 1, SignalRResponse(status: 200))])
+        #expect(!polling.isPolled)
+        #expect(Self.body(polling.poll(2, now: 6), of: 2) == "\u{1}")
+    }
+
+    @Test("A GET waits for what is written, and what is written for a GET")
+    func waiting() {
+        var polling = Self.begun()
+        #expect(polling.poll(2, now: 1).isEmpty)
+        #expect(polling.isPolled)
+        #expect(polling.flush(now: 1).isEmpty)
+        #expect(polling.write(Wire.bytes("a|")).isEmpty)
+        #expect(polling.write(Wire.bytes("b|")).isEmpty)
+        let answer = polling.flush(now: 2)
+        #expect(answer.count == 1)
+        #expect(Self.body(answer, of: 2) == "a|b|")
+        #expect(polling.flush(now: 2).isEmpty)
+        _ = polling.write(Wire.bytes("c|"))
+        #expect(polling.flush(now: 3).isEmpty)
+        #expect(Self.body(polling.poll(3, now: 4), of: 3) == "c|")
+    }
+
+    @Test("A GET is parked for 90 seconds")
+    func timeout() {
+        var polling = Self.begun()
+        _ = polling.poll(2, now: 1000)
+        #expect(polling.nextDeadline == 91_000)
+        #expect(polling.tick(now: 90_999).isEmpty)
+        #expect(polling.tick(now: 91_000) == [.answer(poll: 2, SignalRResponse(status: 200))])
+        #expect(polling.tick(now: 91_001).isEmpty)
+        #expect(polling.poll(3, now: 92_000).isEmpty)
+    }
+
+    @Test("A newer GET releases the older with 204")
+    func newer() {
+        var polling = Self.begun()
+        _ = polling.poll(2, now: 1)
+        let actions = polling.poll(3, now: 2)
+        #expect(Self.status(actions, of: 2) == 204)
+        #expect(Self.status(actions, of: 3) == nil)
+        _ = polling.write(Wire.bytes("a|"))
+        #expect(Self.body(polling.flush(now: 3), of: 3) == "a|")
+    }
+
+    @Test("The next GET proves what was answered before it")
+    func proof() {
+        var polling = Self.begun()
+        _ = polling.poll(2, now: 1)
+        _ = polling.write(Wire.bytes("a|b|"), records: 2)
+        #expect(polling.recordsTaken == 2)
+        #expect(polling.recordsAnswered == 0)
+        _ = polling.flush(now: 2)
+        _ = polling.write(Wire.bytes("c|"))
+        #expect(polling.recordsTaken == 3)
+        #expect(polling.recordsAnswered == 2)
+        #expect(polling.recordsProven == 0)
+        _ = polling.poll(3, now: 3)
+        #expect(polling.recordsAnswered == 3)
+        #expect(polling.recordsProven == 2)
+        _ = polling.poll(4, now: 4)
+        #expect(polling.recordsProven == 3)
+    }
+
+    @Test("Without a GET the connection lives for 15 seconds, from its beginning, an answer or a loss")
+    func silence() {
+        var unused = SignalRPollingState(now: 1000)
+        #expect(unused.nextDeadline == 16_000)
+        #expect(unused.tick(now: 15_999).isEmpty)
+        #expect(unused.tick(now: 16_000) == [.end(.silent)])
+        var polling = Self.begun()
+        _ = polling.poll(2, now: 14_000)
+        _ = polling.tick(now: 104_000)
+        #expect(polling.tick(now: 118_999).isEmpty)
+        _ = polling.poll(3, now: 118_999)
+        _ = polling.pollLost(3, now: 130_000)
+        #expect(polling.tick(now: 144_999).isEmpty)
+        #expect(polling.tick(now: 145_000) == [.end(.silent)])
+        #expect(polling.isEnded)
+        #expect(polling.nextDeadline == nil)
+    }
+
+    @Test("The server's last words are read, then 204")
+    func closing() {
+        var polling = Self.begun()
+        _ = polling.write(Wire.bytes("bye|"))
+        #expect(polling.close(now: 1).isEmpty)
+        _ = polling.write(Wire.bytes("late|"))
+        #expect(Self.body(polling.poll(2, now: 2), of: 2) == "bye|")
+        let last = polling.poll(3, now: 3)
+        #expect(Self.status(last, of: 3) == 204)
+        #expect(Self.end(last) == .closed)
+        #expect(Self.status(polling.poll(4, now: 4), of: 4) == 404)
+    }
+
+    @Test("A parked GET hears of the end at once")
+    func closingParked() {
+        var polling = Self.begun()
+        _ = polling.poll(2, now: 1)
+        #expect(polling.close(now: 2) == [.answer(poll: 2, SignalRResponse(status: 204)), .end(.closed)])
+        var talking = Self.begun()
+        _ = talking.poll(2, now: 1)
+        _ = talking.write(Wire.bytes("bye|"))
+        let actions = talking.close(now: 2)
+        #expect(Self.body(actions, of: 2) == "bye|")
+        #expect(Self.end(actions) == nil)
+    }
+
+    @Test("DELETE ends it and releases a parked GET")
+    func delete() {
+        var polling = Self.begun()
+        _ = polling.poll(2, now: 1)
+        #expect(polling.delete() == [.answer(poll: 2, SignalRResponse(status: 204)), .end(.deleted)])
+        #expect(polling.delete().isEmpty)
+        #expect(polling.write([1]).isEmpty)
+        #expect(polling.recordsTaken == 0)
+    }
+
+    @Test("A lost answer ends the connection unless its arrival was proven; a lost parked GET does not")
+    func lost() {
+        var polling = Self.begun()
+        _ = polling.poll(2, now: 1)
+        #expect(polling.pollLost(2, now: 2).isEmpty)
+        _ = polling.write(Wire.bytes("a|"))
+        #expect(polling.flush(now: 3).isEmpty)
+        #expect(Self.body(polling.poll(3, now: 4), of: 3) == "a|")
+        #expect(polling.pollLost(1, now: 4).isEmpty)
+        _ = polling.poll(4, now: 5)
+        #expect(polling.pollLost(3, now: 5).isEmpty)
+        _ = polling.write(Wire.bytes("b|"))
+        _ = polling.flush(now: 6)
+        #expect(polling.pollLost(4, now: 7) == [.end(.responseLost)])
+        #expect(polling.recordsProven == 1)
+    }
+
+    @Test("What waits is bounded")
+    func bound() {
+        var polling = Self.begun(SignalRPollingState.Limits(bufferBytes: 10))
+        #expect(polling.write([UInt8](repeating: 1, count: 11)).isEmpty)
+        #expect(polling.write([1]) == [.end(.overflow)])
+        #expect(polling.isEnded)
+    }
+
+    @Test("A connection over polls, from handshake to close")
+    func together() throws {
+        var wire = Wire(hasInherentKeepAlive: true, version: nil)
+        var polling = Self.begun()
+        _ = polling.poll(2, now: 1)
+        for case .write(let bytes) in wire.receive(#"{"protocol":"json","version":1}|"#, now: 2) {
+            _ = polling.write(bytes)
+        }
+        #expect(Self.body(polling.flush(now: 2), of: 2) == "{}|")
+        _ = polling.poll(3, now: 3)
+        let call = try #require(
+            wire.receive(#"{"type":1,"target":"Echo","arguments":["x"],"invocationId":"0"}|"#, now: 4).calls.first)
+        for case .write(let bytes) in wire.connection.complete(call.number, .result(.string("x")), now: 4) {
+            _ = polling.write(bytes)
+        }
+        for case .write(let bytes) in wire.connection.close(now: 4) { _ = polling.write(bytes) }
+        let answer = polling.close(now: 4)
+        #expect(Self.body(answer, of: 3) == #"{"type":3,"invocationId":"0","result":"x"}|{"type":7}|"#)
+        #expect(Self.end(polling.poll(4, now: 5)) == .closed)
+        #expect(polling.recordsProven == polling.recordsTaken)
+    }
+
+    @Test("Records as Server-Sent Events")
+    func eventStream() {
+        #expect(Wire.text(SignalREventStream.opening) == ":\r\n\r\n")
+        #expect(Wire.text(SignalREventStream.event(Wire.bytes(#"{"type":6}|"#))) == "data: {\"type\":6}|\r\n\r\n")
+        #expect(Wire.text(SignalREventStream.event(Wire.bytes("{\n}|"))) == "data: {\r\ndata: }|\r\n\r\n")
+        #expect(SignalREventStream.contentType == "text/event-stream")
+    }
+}

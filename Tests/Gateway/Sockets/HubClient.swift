@@ -1,0 +1,134 @@
+// Carillon · HubClient.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import HummingbirdCore
+import Logging
+import NIOCore
+import NIOPosix
+import Support
+import Synchronization
+
+@testable import Sockets
+
+
+/// A clock that a test sets.
+final class HandClock: Sendable {
+    private let time: Mutex<Timestamp>
+
+    init(_ seconds: Int64) {
+        self.time = Mutex(Timestamp(seconds: seconds))
+    }
+
+    var now: Timestamp { self.time.withLock { $0 } }
+
+    func set(_ seconds: Int64) { self.time.withLock { $0 = Timestamp(seconds: seconds) } }
+}
+
+/// A client of the SignalR hub that polls.
+struct HubClient {
+    private let http: TransferClient
+    private let url: String
+    /// All that came.
+    private(set) var messages: [JSONValue] = []
+
+    /// Runs `body` with the URL of a listener whose SignalR hub speaks for `running`.
+    static func withListener(
+        _ running: RunningHub,
+        _ backend: ScriptedBackend,
+        _ body: (TransferClient, String) async throws -> Void
+    ) async throws {
+        var configuration = TransferConfiguration()
+        configuration.allowPlainHTTP = true
+        let http = try TransferClient(configuration: configuration, logger: TestLog.logger)
+        let door = DoorChannel(
+            responder: { _, _, _ in },
+            endpoints: [NotificationHub.endpoint(hub: running.hub, backend: backend)],
+            http: HTTP1Channel.Configuration()
+        )
+        let listener = try await ServerBootstrap(group: running.eventLoop)
+            .childChannelInitializer { channel in
+                door.setup(channel: channel, logger: TestLog.logger).map { _ in }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        let port = listener.localAddress?.port ?? 0
+        let result: Result<Void, any Error>
+        do {
+            result = .success(try await body(http, "http://127.0.0.1:\(port)\(NotificationHub.path)"))
+        } catch {
+            result = .failure(error)
+        }
+        try? await listener.close().get()
+        await http.shutdown()
+        try result.get()
+    }
+
+    /// Negotiates, takes up what was offered by a first poll, and shakes hands.
+    static func open(_ http: TransferClient, _ url: String, token: String) async throws -> HubClient {
+        let answer = try await Self.send(http, .post, "\(url)/negotiate?negotiateVersion=1", token: token)
+        guard let id = try JSONParser.parse(answer.body)["connectionToken"]?.string else {
+            throw FixtureError("negotiation failed: \(answer.status)")
+        }
+        let client = HubClient(http: http, url: "\(url)?id=\(id)")
+        let first = try await Self.send(http, .get, client.url, token: token)
+        guard first.status == 200 else { throw FixtureError("the first poll was answered with \(first.status)") }
+        try await client.post(#"{"protocol":"json","version":1}"#, token: token)
+        return client
+    }
+
+    private init(http: TransferClient, url: String) {
+        self.http = http
+        self.url = url
+    }
+
+    private static func send(
+        _ http: TransferClient, _ method: TransferRequest.Method, _ url: String, token: String, body: [UInt8] = []
+    ) async throws -> TransferResponse {
+        let request = TransferRequest(
+            method, url: url, headers: [(name: "authorization", value: "Bearer \(token)")], body: body,
+            timeout: .seconds(300))
+        switch await http.perform(request) {
+        case .answered(let response): return response
+        case .unanswered(let failure): throw FixtureError("\(failure)")
+        }
+    }
+
+    /// Sends a record.
+    func post(_ record: String, token: String) async throws {
+        let answer = try await Self.send(
+            self.http, .post, self.url, token: token, body: Array(record.utf8) + [0x1E])
+        guard answer.status == 200 else { throw FixtureError("POST was answered with \(answer.status)") }
+    }
+
+    /// Polls until what came fulfils a condition.
+    mutating func poll(until what: String, token: String, _ condition: (HubClient) -> Bool) async throws {
+        while !condition(self) {
+            let answer = try await Self.send(self.http, .get, self.url, token: token)
+            guard answer.status == 200 else {
+                throw FixtureError("waited for \(what), and GET was answered with \(answer.status)")
+            }
+            self.messages += answer.body.split(separator: 0x1E).compactMap { try? JSONParser.parse(Array($0)) }
+        }
+    }
+
+    /// Polls until the hub has said how the inbox stands.
+    mutating func sync(token: String) async throws {
+        try await self.poll(until: "the count", token: token) { client in
+            client.messages.contains { $0["target"]?.string == "UnreadCountChanged" }
+        }
+    }
+
+    /// The status that a poll is answered with; what it brings is dropped.
+    func status(token: String) async throws -> Int {
+        try await Self.send(self.http, .get, self.url, token: token).status
+    }
+
+    /// The completion of an invocation.
+    func completion(_ id: String) -> JSONValue? {
+        self.messages.first { $0["type"]?.integer == 3 && $0["invocationId"]?.string == id }
+    }
+
+    /// The Close message.
+    var close: JSONValue? { self.messages.first { $0["type"]?.integer == 7 } }
+}

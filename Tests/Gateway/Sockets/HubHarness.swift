@@ -1,0 +1,124 @@
+// Carillon · HubHarness.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Logging
+import NIOCore
+import NIOEmbedded
+
+@testable import Sockets
+
+/// A backend that nobody asks, as no task of the hub runs.
+struct SilentBackend: SocketBackend {
+    func authenticate(token: String) async throws -> SocketIdentity { throw SocketRefusal(status: 401, reason: "no") }
+    func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity? { nil }
+    func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot] { [] }
+    func note(_ bookmarks: [SocketBookmark]) async throws {}
+    func close(_ connections: [(user: String, connection: String)]) async throws {}
+    func registered(user: String) async throws -> [String] { [] }
+    func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool] { [] }
+    func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
+    {}
+    func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?] { questions.map { _ in nil } }
+    func confirm(_ proofs: [ReceiptProof]) async throws {}
+    func setStates(_ changes: [PresenceChange]) async throws {}
+    func admits(messages: Int, of user: String) -> Bool { true }
+    func markRead(_ reading: Reading) async throws -> Int32 { 0 }
+    func unreadCount(user: String) async throws -> Int32 { 0 }
+}
+
+/// Notes what a session says.
+final class NotingWire: SocketWire {
+    let dialect: Dialect
+    private(set) var versions: [Int64] = []
+    private(set) var syncs: [Int64] = []
+    /// The versions of what the syncs held.
+    private(set) var rows: [Int64] = []
+    private(set) var unread: [Int32] = []
+    /// What the syncs answered, in their order.
+    private(set) var references: [String?] = []
+    private(set) var answers: [SocketAnswer] = []
+    private(set) var end: SocketEnd?
+    var provesReceipt = true
+    var onDrop: () -> Void = {}
+
+    init(_ dialect: Dialect) {
+        self.dialect = dialect
+    }
+
+    func welcome(connection: String, version: Int64) {}
+    func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
+        self.syncs.append(snapshot.version)
+        self.rows += snapshot.items.map(\.version) + snapshot.deleted.map(\.version)
+        self.unread.append(snapshot.unread)
+        self.references.append(reference.map { String(decoding: $0, as: UTF8.self) })
+    }
+    func change(_ change: LoopChange) { self.versions.append(change.change.version) }
+    func answer(_ answer: SocketAnswer, to reference: [UInt8]?) { self.answers.append(answer) }
+    func requestProof(_ sequence: UInt64) {}
+    func flush() {}
+    func close(_ end: SocketEnd) { self.end = end }
+    func drop() { self.onDrop() }
+    func tick(now: NIODeadline) {}
+}
+
+/// A hub of one loop whose tasks do not run.
+final class HubHarness {
+    let eventLoop = EmbeddedEventLoop()
+    let hub: SocketHub
+    private let shard: HubShard
+
+    init(_ change: (inout SocketConfiguration) -> Void = { _ in }) throws {
+        var configuration = SocketConfiguration()
+        change(&configuration)
+        self.hub = SocketHub(
+            eventLoopGroup: self.eventLoop,
+            configuration: configuration,
+            backend: SilentBackend(),
+            logger: Logger(label: "test"),
+            now: { Timestamp(seconds: 1_795_000_000) }
+        )
+        self.eventLoop.run()
+        guard let shard = self.hub.shard(on: self.eventLoop) else { throw ChannelError.operationUnsupported }
+        self.shard = shard
+    }
+
+    deinit {
+        self.shard.stop()
+    }
+
+    /// A socket; of a client that has authenticated already if a user is given.
+    func open(_ user: String?, _ dialect: Dialect) -> (session: SocketSession, wire: NotingWire) {
+        self.open(by: user.map { SocketIdentity(user: $0, expiresAt: nil) }, dialect)
+    }
+
+    func open(
+        by identity: SocketIdentity?, _ dialect: Dialect, client: String? = nil
+    ) -> (session: SocketSession, wire: NotingWire) {
+        let session = SocketSession(connection: "c", identity: identity, since: nil, client: client, shard: self.shard)
+        let wire = NotingWire(dialect)
+        session.begin(wire)
+        return (session, wire)
+    }
+
+    func deliver(_ changes: [NodeChange]) {
+        self.hub.deliver(changes)
+        self.eventLoop.run()
+    }
+
+    /// What a snapshot has of ``notification(_:_:camelCase:)``.
+    static func item(_ version: Int64) -> InboxSnapshot.Item {
+        InboxSnapshot.Item(
+            id: NotificationID(high: 1, low: UInt64(version)), version: version, json: Array("{}".utf8),
+            awaitsProof: false, lane: .normal, isRead: false
+        )
+    }
+
+    static func notification(_ user: String, _ version: Int64, camelCase: String = "") -> NodeChange {
+        NodeChange(
+            kind: .notification, user: user, previous: max(0, version - 1), version: version, unread: 1,
+            id: NotificationID(high: 1, low: UInt64(version)), awaitingLane: nil,
+            body: NodeChange.Body(canonical: Array("{}".utf8), camelCase: Array(camelCase.utf8))
+        )
+    }
+}

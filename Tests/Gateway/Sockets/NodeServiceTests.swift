@@ -1,0 +1,88 @@
+// Carillon · NodeServiceTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import HTTP
+import Storage
+import Support
+import Synchronization
+import Testing
+
+@testable import Sockets
+
+@Suite("A gateway's frames", .timeLimit(.minutes(10)))
+struct NodeServiceTests {
+    /// A clock that a test sets forward.
+    private final class Clock: Sendable {
+        private let ahead = Mutex(Duration.zero)
+
+        func advance(by duration: Duration) { self.ahead.withLock { $0 += duration } }
+        var wasSet: Bool { self.ahead.withLock { $0 > .zero } }
+        var now: ContinuousClock.Instant { .now + self.ahead.withLock { $0 } }
+    }
+
+    private static func frame(_ version: Int64) -> NodeFrame {
+        NodeFrame(
+            kind: .notification, user: "a", previous: version - 1, version: version, unread: 1,
+            id: NotificationID(high: 1, low: UInt64(version)), body: Array("{}".utf8))
+    }
+
+    @Test("drops frames that waited while the gateway stood still, and brings sockets up to date")
+    func stale() async throws {
+        let clock = Clock()
+        var backend = ScriptedBackend()
+        // Two notifications came and were cancelled while the gateway stood still.
+        let gone = [Int64(5), 6].map { number in
+            InboxSnapshot.Deletion(id: NotificationID(high: 1, low: UInt64(number)), version: number + 2)
+        }
+        backend.changed = { question in
+            guard clock.wasSet, question.since < 8 else {
+                return InboxSnapshot(version: question.since, unread: 0, total: 0)
+            }
+            return InboxSnapshot(version: 8, unread: 0, total: 0, deleted: gone)
+        }
+        try await TestRedis.with { redis, prefix in
+            try await TestDatabase.with { database in
+                try await RunningHub.with(backend) { running in
+                    let keys = Keyspace(prefix: prefix)
+                    let service = NodeService(
+                        node: "n", configuration: try await TestRedis.configuration(), connection: redis, keys: keys,
+                        hub: running.hub,
+                        revocations: RevocationRegister(
+                            store: RevocationStore(pool: database.pool), redis: redis, keys: keys,
+                            now: { Timestamp(seconds: 1_795_000_000) }, logger: TestLog.logger),
+                        eventLoop: running.eventLoop, now: { clock.now }, logger: TestLog.logger)
+                    func publish(_ versions: Int64...) async throws {
+                        var batch = NodeFrameBatch()
+                        for version in versions { batch.append(Self.frame(version)) }
+                        try await redis.send("PUBLISH", .text(keys.nodeChannel("n")), .bytes(batch.bytes))
+                    }
+                    func isSubscribed() async throws -> Bool {
+                        let reply = try await redis.send("PUBSUB", "NUMSUB", .text(keys.nodeChannel("n")))
+                        guard var cursor = try reply.cursor(), try cursor.array() == 2 else { return false }
+                        _ = try cursor.string()
+                        return try cursor.integer() == 1
+                    }
+                    try await withThrowingTaskGroup(of: Void.self) { group in
+                        group.addTask { try? await service.run() }
+                        try await eventually("the node is subscribed") { try await isSubscribed() }
+                        let socket = try await running.open("a").synced()
+                        // As after a stop of the process: the lease may be another's word by now.
+                        clock.advance(by: .seconds(20))
+                        try await publish(5, 6)
+                        try await eventually("the socket has the inbox as it is") {
+                            try await socket.on { _, wire in wire.syncs.contains(8) }
+                        }
+                        #expect(try await socket.on { _, wire in wire.versions } == [])
+                        try await eventually("frames are shown again") {
+                            try await publish(9)
+                            return try await socket.on { _, wire in wire.versions == [9] }
+                        }
+                        group.cancelAll()
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+// Carillon · DoorReadingTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Glibc
+import HummingbirdCore
+import Logging
+import NIOCore
+import NIOEmbedded
+import NIOPosix
+import Sockets
+import Support
+import Testing
+
+/// Reading from clients, and how much of it is kept.
+@Suite("Reading at the door", .timeLimit(.minutes(10)))
+struct DoorReadingTests {
+    private static let park = "GET /park HTTP/1.1\r\nhost: x\r\n\r\n"
+    private static let length = "POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc"
+
+    @Test("Nothing is read while an endpoint answers, and the read is made after it")
+    func held() throws {
+        let door = try Door()
+        #expect(door.reads())
+        try door.send(Self.park)
+        #expect(door.lot.count == 1)
+        #expect(!door.reads())
+        let before = door.readCount
+        door.lot.release()
+        #expect(door.readCount == before + 1)
+        #expect(try door.answers().hasSuffix("parked 0"))
+        #expect(door.reads())
+    }
+
+    @Test("What came behind a request is answered after it, in order, and read on behind it")
+    func pipelined() throws {
+        let door = try Door()
+        try door.send(Self.park + Self.length + Self.park)
+        #expect(!door.reads())
+        #expect(try door.answers().isEmpty)
+        door.lot.release()
+        let first = try door.answers()
+        #expect(first.contains("parked 0HTTP/1.1 200 "))
+        #expect(first.hasSuffix("\r\n\r\n3"))
+        #expect(!door.reads())
+        door.lot.release()
+        #expect(try door.answers().hasSuffix("parked 0"))
+        #expect(door.reads())
+    }
+
+    @Test("Nothing is read while a client does not read its answers, but in the middle of a body")
+    func unread() throws {
+        let door = try Door()
+        try door.send(Self.length)
+        func setWritable(_ isWritable: Bool) {
+            door.channel.isWritable = isWritable
+            door.channel.pipeline.fireChannelWritabilityChanged()
+        }
+        setWritable(false)
+        #expect(!door.reads())
+        let before = door.readCount
+        setWritable(true)
+        #expect(door.readCount == before + 1)
+        try door.send("POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\n")
+        setWritable(false)
+        #expect(door.reads())
+    }
+
+    @Test("Who sends more behind a request than may wait is closed")
+    func tooMuch() throws {
+        let body = "POST /length HTTP/1.1\r\nhost: x\r\ncontent-length: 16000000\r\n\r\n"
+        let some = try Door()
+        try some.send(Self.park + body + String(repeating: "x", count: 30_000))
+        #expect(some.channel.isActive)
+        for flood in [body + String(repeating: "x", count: 33_000), String(repeating: Self.park, count: 129)] {
+            let door = try Door()
+            try door.send(Self.park + flood)
+            #expect(!door.channel.isActive)
+            #expect(door.lot.aborted == 1)
+        }
+    }
+
+    @Test("Bodies beyond what all connections together may hold get 503; what is answered makes room")
+    func process() throws {
+        func post(_ length: Int) -> String {
+            "POST /park HTTP/1.1\r\nhost: x\r\ncontent-length: \(length)\r\n\r\n"
+        }
+        let part = String(repeating: "x", count: 30_000)
+        var policy = DoorPolicy()
+        policy.bodies = Tally(limit: 40_000)
+        let first = try Door(policy: policy)
+        try first.send(post(60_000) + part)
+        let second = try Door(policy: policy)
+        try second.send(post(60_000) + part)
+        #expect(try second.answers().hasPrefix("HTTP/1.1 503 "))
+        #expect(!second.channel.isActive)
+        // A small body has its place always.
+        let small = try Door(policy: policy)
+        try small.send(post(4_000) + String(repeating: "x", count: 4_000))
+        #expect(small.lot.count == 1)
+        // A body that no endpoint reads needs none.
+        let skipped = try Door(policy: policy)
+        try skipped.send("GET /park HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n" + part + part)
+        #expect(skipped.lot.count == 1)
+        // A client that leaves makes room, too.
+        try first.channel.close().wait()
+        for _ in 0..<2 {
+            let next = try Door(policy: policy)
+            try next.send(post(30_000) + part)
+            #expect(next.lot.count == 1)
+            next.lot.release()
+            #expect(try next.answers().hasSuffix("parked 30000"))
+        }
+    }
+
+    @Test("Messages over sockets that are not complete count as bodies do")
+    func messages() throws {
+        let bodies = Tally(limit: 40_000)
+        func open() throws -> EmbeddedChannel {
+            let limits = WebSocketLimits(maximumMessage: 64 * 1024)
+            let handler = WebSocketHandler(application: Listener(), limits: limits, bodies: bodies)
+            let channel = EmbeddedChannel(handler: handler)
+            try channel.connect(to: SocketAddress(ipAddress: "192.0.2.1", port: 1)).wait()
+            return channel
+        }
+        // A text of 60,000 bytes, masked with zeros, half of which has come.
+        var half = ByteBuffer(bytes: [0x81, 0xFE, 0xEA, 0x60, 0, 0, 0, 0])
+        half.writeRepeatingByte(0x78, count: 30_000)
+        let first = try open()
+        try first.writeInbound(half)
+        #expect(first.isActive)
+        let second = try open()
+        try second.writeInbound(half)
+        #expect(!second.isActive)
+        let frame = try second.readOutbound(as: ByteBuffer.self)
+        // A close frame with 1013, try again later.
+        #expect(frame.map { Array($0.readableBytesView.dropFirst(2).prefix(2)) } == [0x03, 0xF5])
+        // The rest of the first makes room.
+        try first.writeInbound(ByteBuffer(repeating: 0x78, count: 30_000))
+        let third = try open()
+        try third.writeInbound(half)
+        #expect(first.isActive && third.isActive)
+    }
+
+    @Test("A request says once which host it is for; HTTP/1.0 need not")
+    func host() throws {
+        let table: [(request: String, status: String)] = [
+            ("GET /park HTTP/1.1\r\n\r\n", "400"),
+            ("GET /park HTTP/1.1\r\nhost: a\r\nHost: a\r\n\r\n", "400"),
+            ("GET /park HTTP/1.0\r\nhost: a\r\nHost: a\r\n\r\n", "400"),
+            ("GET /park HTTP/1.1\r\nhost: a b\r\n\r\n", "400"),
+            ("GET /park HTTP/1.1\r\nhost: a/b\r\n\r\n", "400"),
+            ("GET /nowhere HTTP/1.1\r\n\r\n", "400"),
+            ("GET /nowhere HTTP/1.1\r\nhost: a\r\nHost: b\r\n\r\n", "400"),
+        ]
+        for (request, status) in table {
+            let door = try Door()
+            try door.send(request)
+            let answer = try door.answers()
+            #expect(answer.hasPrefix("HTTP/1.1 \(status) "), "\(request)")
+            #expect(answer.contains("Host header"), "\(request)")
+            #expect(!door.channel.isActive)
+        }
+        for host in ["", "example.com", "example.com:8080", "[2001:db8::1]:80", "a_b.test"] {
+            let door = try Door()
+            try door.send("GET /park HTTP/1.1\r\nhost: \(host)\r\n\r\n")
+            #expect(door.lot.count == 1, "\(host)")
+        }
+        let old = try Door()
+        try old.send("GET /park HTTP/1.0\r\n\r\n")
+        #expect(old.lot.count == 1)
+    }
+
+    // MARK: On a network
+
+    /// How a client leaves whose request is being answered, and what it had sent behind it.
+    enum Departure: CaseIterable {
+        case halfClose, close, reset, closeWithUnread, closeWithTooMuch
+    }
+
+    @Test("A client that leaves is noticed while nothing is read from it", arguments: Departure.allCases)
+    func departures(_ departure: Departure) async throws {
+        let lot = ParkEndpoint.Lot()
+        let door = DoorChannel(
+            responder: { _, _, _ in },
+            endpoints: [ParkEndpoint(lot: lot)],
+            http: HTTP1Channel.Configuration()
+        )
+        let group = MultiThreadedEventLoopGroup.singleton
+        let listener = try await ServerBootstrap(group: group)
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
+            .childChannelInitializer { channel in
+                door.setup(channel: channel, logger: Logger(label: "test")).map { _ in }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        let client = try await ClientBootstrap(group: group).channelOption(.allowRemoteHalfClosure, value: true)
+            .connect(host: "127.0.0.1", port: listener.localAddress?.port ?? 0).get()
+        try await client.writeAndFlush(ByteBuffer(string: Self.park)).get()
+        try await eventually("it waits") { lot.count == 1 }
+        switch departure {
+        case .halfClose: try await client.close(mode: .output).get()
+        case .close: try await client.close().get()
+        case .reset:
+            let options = try #require(client as? any SocketOptionProvider)
+            try await options.setSoLinger(linger(l_onoff: 1, l_linger: 0)).get()
+            try await client.close().get()
+        case .closeWithUnread, .closeWithTooMuch:
+            let length = departure == .closeWithUnread ? 10_000 : 60_000
+            let text = "POST /park HTTP/1.1\r\nhost: x\r\ncontent-length: 16000000\r\n\r\n"
+            let rest = ByteBuffer(string: text + String(repeating: "x", count: length))
+            try await client.writeAndFlush(rest).get()
+            try await client.close().get()
+        }
+        try await eventually("it is noticed") { lot.aborted == 1 }
+        try? await client.close().get()
+        try await listener.close().get()
+    }
+}

@@ -1,0 +1,91 @@
+// Carillon · Deployment.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Foundation
+import Operations
+import Testing
+import Yams
+
+/// The files that operators deploy.
+enum Deployment {
+    static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent().deletingLastPathComponent()
+
+    /// Variables that are not ours: for the images of others, for Swift, and for the compose file itself.
+    static let foreign: Set<String> = [
+        "POSTGRES_PASSWORD", "REDIS_MAXMEMORY", "GATEWAY_ADDRESS", "SWIFT_BACKTRACE", "CARILLON_VERSION",
+    ]
+
+    static func text(_ path: String) throws -> String {
+        try String(contentsOf: Self.root.appending(path: path), encoding: .utf8)
+    }
+
+    static func exists(_ path: String) -> Bool {
+        FileManager.default.fileExists(atPath: Self.root.appending(path: path).path)
+    }
+
+    /// The documents of a YAML file.
+    static func documents(_ path: String) throws -> [YAMLValue] {
+        try Yams.load_all(yaml: try Self.text(path)).map { YAMLValue($0) }
+    }
+
+    /// The variables that the services read, as the sources of the settings name them.
+    static func knownVariables() throws -> Set<String> {
+        let folder = "Sources/Shared/Operations/Settings"
+        var names: Set<String> = ["TZDIR"]
+        for file in try FileManager.default.contentsOfDirectory(atPath: Self.root.appending(path: folder).path) {
+            for match in try Self.text("\(folder)/\(file)").matches(of: #/"([A-Z][A-Z0-9_]{3,})"/#) {
+                names.insert(String(match.output.1))
+            }
+        }
+        return names
+    }
+
+    /// What is wrong with variables as a service's configuration; files that they name are not looked at.
+    static func faults(_ variables: [String: String], of service: String) -> [String] {
+        let reader = SettingsReader.variables(variables)
+        if service == "gateway" { _ = GatewaySettings(reader) } else { _ = DispatcherSettings(reader) }
+        do throws(SettingsFaults) {
+            try reader.finish()
+            return []
+        } catch {
+            return error.faults
+        }
+    }
+
+    /// How many seconds a service takes at most to end.
+    static func drain(_ service: String) throws -> Int {
+        let name = service.prefix(1).uppercased() + service.dropFirst()
+        let text = try Self.text("Sources/\(name)/Command/\(name)Composition.swift")
+        let match = try #require(text.firstMatch(of: #/maximumGracefulShutdownDuration = \.seconds\((\d+)\)/#))
+        return try #require(Int(match.output.1))
+    }
+}
+
+/// A value of a YAML document, which may be looked into.
+struct YAMLValue {
+    let any: Any
+
+    init(_ any: Any) { self.any = any }
+
+    subscript(_ key: String) -> YAMLValue? { (self.any as? [String: Any])?[key].map { YAMLValue($0) } }
+
+    var array: [YAMLValue] { (self.any as? [Any])?.map { YAMLValue($0) } ?? [] }
+    var keys: Set<String> { Set((self.any as? [String: Any])?.keys.map { $0 } ?? []) }
+    var int: Int? { self.any as? Int }
+    var bool: Bool? { self.any as? Bool }
+    /// As text; numbers and truths too, as variables are text in the end.
+    var string: String? {
+        switch self.any {
+        case let text as String: text
+        case let number as Int: String(number)
+        case let truth as Bool: String(truth)
+        default: nil
+        }
+    }
+    var strings: [String] { self.array.compactMap(\.string) }
+    /// The entries as text.
+    var variables: [String: String] {
+        (self.any as? [String: Any] ?? [:]).compactMapValues { YAMLValue($0).string }
+    }
+}

@@ -1,0 +1,252 @@
+// Carillon · KubernetesTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Foundation
+import Storage
+import Testing
+
+/// The manifests for Kubernetes.
+@Suite("Kubernetes", .timeLimit(.minutes(10)))
+struct KubernetesTests {
+    private static let folder = "deploy/kubernetes"
+
+    private static func objects() throws -> [YAMLValue] {
+        var objects: [YAMLValue] = []
+        for file in try #require(try Deployment.documents("\(Self.folder)/kustomization.yaml").first?["resources"])
+            .strings
+        {
+            objects += try Deployment.documents("\(Self.folder)/\(file)")
+        }
+        return objects
+    }
+
+    private static func object(_ kind: String, _ name: String) throws -> YAMLValue {
+        let found = try Self.objects().filter {
+            $0["kind"]?.string == kind && $0["metadata"]?["name"]?.string == name
+        }
+        try #require(found.count == 1, "\(kind) \(name)")
+        return found[0]
+    }
+
+    private static func pod(_ service: String) throws -> YAMLValue {
+        try #require(try Self.object("Deployment", "carillon-\(service)")["spec"]?["template"]?["spec"])
+    }
+
+    @Test("every manifest stands in its kustomization, has no namespace, and holds no secret")
+    func files() throws {
+        for folder in [Self.folder, "\(Self.folder)/httproute", "\(Self.folder)/keda", "\(Self.folder)/monitoring"] {
+            let listed = try #require(try Deployment.documents("\(folder)/kustomization.yaml").first?["resources"])
+            let names = try FileManager.default.contentsOfDirectory(
+                atPath: Deployment.root.appending(path: folder).path)
+            let files = names.filter {
+                $0.hasSuffix(".yaml") && !["kustomization.yaml", "secret.example.yaml"].contains($0)
+            }
+            #expect(Set(listed.strings) == Set(files))
+            for file in files {
+                for object in try Deployment.documents("\(folder)/\(file)") {
+                    for key in ["apiVersion", "kind"] { #expect(object[key]?.string != nil, "\(file)") }
+                    #expect(object["metadata"]?["name"]?.string != nil, "\(file)")
+                    #expect(object["metadata"]?["namespace"] == nil, "\(file)")
+                    #expect(object["kind"]?.string != "Secret", "\(file)")
+                }
+            }
+        }
+    }
+
+    @Test("settings and secrets are variables that the services read, without fault")
+    func variables() throws {
+        var variables = try #require(try Self.object("ConfigMap", "carillon-settings")["data"]).variables
+        let secret = try #require(try Deployment.documents("\(Self.folder)/secret.example.yaml").first)
+        #expect(secret["metadata"]?["name"]?.string == "carillon-secrets")
+        variables.merge(try #require(secret["stringData"]).variables) { $1 }
+        #expect(Set(variables.keys).subtracting(try Deployment.knownVariables()).isEmpty)
+        for service in ["gateway", "dispatcher"] {
+            #expect(Deployment.faults(variables, of: service) == [])
+            let container = try #require(try Self.pod(service)["containers"]?.array.first)
+            let sources = container["envFrom"]?.array ?? []
+            #expect(sources.compactMap { $0["configMapRef"]?["name"]?.string } == ["carillon-settings"])
+            #expect(sources.compactMap { $0["secretRef"]?["name"]?.string } == ["carillon-secrets"])
+            let mounts = container["volumeMounts"]?.array ?? []
+            #expect(mounts.contains { $0["mountPath"]?.string == variables["CATALOG"] })
+        }
+        let types = Deployment.root.appending(path: "\(Self.folder)/catalog").path
+        #expect(try CatalogLoader.load(path: types).all.count == 2)
+    }
+
+    @Test("a pod is nobody's root, is probed, and has the time to end", arguments: ["gateway", "dispatcher"])
+    func pods(service: String) throws {
+        let pod = try Self.pod(service)
+        let container = try #require(pod["containers"]?.array.first)
+        #expect(container["command"]?.strings.first == service)
+        #expect(pod["automountServiceAccountToken"]?.bool == false)
+        #expect(pod["securityContext"]?["runAsNonRoot"]?.bool == true)
+        #expect(pod["securityContext"]?["seccompProfile"]?["type"]?.string == "RuntimeDefault")
+        let user = try #require(pod["securityContext"]?["runAsUser"]?.int)
+        #expect(try Deployment.text("deploy/docker/Dockerfile").contains("USER \(user):"))
+        #expect(container["securityContext"]?["readOnlyRootFilesystem"]?.bool == true)
+        #expect(container["securityContext"]?["allowPrivilegeEscalation"]?.bool == false)
+        #expect(container["securityContext"]?["capabilities"]?["drop"]?.strings == ["ALL"])
+        #expect(container["resources"]?["requests"]?.keys == ["cpu", "memory"])
+        #expect(container["resources"]?["limits"]?["memory"] != nil)
+        let ports = container["ports"]?.array.compactMap { $0["name"]?.string } ?? []
+        for (probe, path) in [
+            ("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz"),
+        ] {
+            let request = try #require(container[probe]?["httpGet"])
+            #expect(request["path"]?.string == path)
+            #expect(ports.contains(request["port"]?.string ?? "?"))
+        }
+        let sleep = container["lifecycle"]?["preStop"]?["exec"]?["command"]?.strings.last.flatMap { Int($0) } ?? 0
+        let grace = try #require(pod["terminationGracePeriodSeconds"]?.int)
+        #expect(grace > sleep + (try Deployment.drain(service)))
+        let spread = pod["topologySpreadConstraints"]?.array ?? []
+        #expect(!spread.isEmpty)
+    }
+
+    @Test("selectors, budgets, policies and the ingress find what they are for")
+    func selectors() throws {
+        for service in ["gateway", "dispatcher"] {
+            let name = "carillon-\(service)"
+            let spec = try #require(try Self.object("Deployment", name)["spec"])
+            let labels = try #require(spec["template"]?["metadata"]?["labels"]).variables
+            #expect(spec["selector"]?["matchLabels"]?.variables == labels)
+            for kind in ["PodDisruptionBudget"] {
+                let budget = try #require(try Self.object(kind, name)["spec"])
+                #expect(budget["selector"]?["matchLabels"]?.variables == labels)
+                #expect(budget["maxUnavailable"]?.int == 1)
+            }
+            let policy = try #require(try Self.object("NetworkPolicy", name)["spec"])
+            #expect(policy["podSelector"]?["matchLabels"]?.variables == labels)
+            for monitor in try Deployment.documents("\(Self.folder)/monitoring/podmonitor.yaml")
+            where monitor["metadata"]?["name"]?.string == name {
+                #expect(monitor["spec"]?["selector"]?["matchLabels"]?.variables == labels)
+            }
+        }
+        let service = try #require(try Self.object("Service", "carillon-gateway")["spec"])
+        #expect(service["selector"]?.variables == ["app.kubernetes.io/name": "carillon-gateway"])
+        let rules = try #require(try Self.object("Ingress", "carillon")["spec"]?["rules"]).array
+        let paths = rules.flatMap { $0["http"]?["paths"]?.array ?? [] }
+        #expect(paths.contains { $0["path"]?.string == "/socket.io" })
+        for path in paths {
+            #expect(path["backend"]?["service"]?["name"]?.string == "carillon-gateway")
+            let led = try #require(path["path"]?.string)
+            #expect(!["/metrics", "/readyz", "/healthz"].contains { $0.hasPrefix(led) && led != "/" }, "\(led)")
+            #expect(led != "/" || path["pathType"]?.string == "Exact")
+        }
+    }
+
+    @Test("the Gateway API leads in the same paths as the ingress, to the same service")
+    func gatewayAPI() throws {
+        let route = try #require(
+            try Deployment.documents("\(Self.folder)/httproute/httproute.yaml").first {
+                $0["kind"]?.string == "HTTPRoute"
+            })
+        let ingress = try #require(try Self.object("Ingress", "carillon")["spec"]?["rules"]).array
+        #expect(route["spec"]?["hostnames"]?.strings == ingress.compactMap { $0["host"]?.string })
+        let known = ingress.flatMap { $0["http"]?["paths"]?.array ?? [] }.map { path in
+            "\(path["pathType"]?.string == "Exact" ? "Exact" : "PathPrefix") \(path["path"]?.string ?? "?")"
+        }
+        var paths: [String] = []
+        let service = try #require(try Self.object("Service", "carillon-gateway")["spec"])
+        let port = service["ports"]?.array.first?["port"]?.int
+        for rule in try #require(route["spec"]?["rules"]).array {
+            let matches = rule["matches"]?.array ?? []
+            #expect((1...8).contains(matches.count), "older releases of the API take eight")
+            paths += matches.map {
+                "\($0["path"]?["type"]?.string ?? "?") \($0["path"]?["value"]?.string ?? "?")"
+            }
+            let backends = rule["backendRefs"]?.array ?? []
+            #expect(backends.map { $0["name"]?.string } == ["carillon-gateway"])
+            #expect(backends.map { $0["port"]?.int } == [port])
+            if matches.contains(where: { $0["path"]?["value"]?.string == "/socket.io" }) {
+                #expect(rule["timeouts"]?["request"]?.string == "0s", "sockets outlive any bound")
+            }
+        }
+        #expect(paths.sorted() == known.sorted())
+    }
+
+    @Test("each pod may go to the names and the stores, and to the internet by what it calls, past no private network")
+    func egress() throws {
+        let outside: [String: Set<Int>] = ["gateway": [443], "dispatcher": [25, 443, 465, 587], "migrate": []]
+        for (name, ports) in outside {
+            let policy = try #require(try Self.object("NetworkPolicy", "carillon-\(name)")["spec"])
+            #expect(Set(policy["policyTypes"]?.strings ?? []) == ["Ingress", "Egress"])
+            #expect(policy["podSelector"]?["matchLabels"]?.variables == ["app.kubernetes.io/name": "carillon-\(name)"])
+            var open: Set<Int> = []
+            var isNamed = false
+            for rule in try #require(policy["egress"]).array {
+                let numbers = Set(rule["ports"]?.array.compactMap { $0["port"]?.int } ?? [])
+                let blocks = (rule["to"]?.array ?? []).compactMap { $0["ipBlock"] }
+                isNamed = isNamed || numbers == [53]
+                if rule["to"] == nil { #expect(numbers == [5_432, 6_379], "\(name)") }
+                for block in blocks {
+                    open.formUnion(numbers)
+                    let except = block["except"]?.strings ?? []
+                    let isFour = block["cidr"]?.string == "0.0.0.0/0"
+                    #expect(except.contains(isFour ? "169.254.0.0/16" : "fe80::/10"), "the cloud's metadata")
+                    #expect(except.contains(isFour ? "10.0.0.0/8" : "fc00::/7"))
+                }
+            }
+            #expect(open == ports, "\(name)")
+            #expect(isNamed, "\(name) finds no name")
+        }
+    }
+
+    @Test("a pod that waits for the longest migration is not killed, nor is the job that makes it")
+    func migrations() throws {
+        let text = try Deployment.text("Sources/Shared/Storage/Stores/Migrations.swift")
+        let patience = try #require(text.firstMatch(of: #/patience: Duration = \.seconds\(([\d_]+)\)/#))
+        let lockWait = try #require(Int(patience.output.1.filter { $0 != "_" }))
+        let deadline = try #require(try Self.object("Job", "carillon-migrate")["spec"]?["activeDeadlineSeconds"]?.int)
+        #expect(deadline > 2 * lockWait, "it may wait that long for a lock, and then it has to be made")
+        for service in ["gateway", "dispatcher"] {
+            let container = try #require(try Self.pod(service)["containers"]?.array.first)
+            let probe = try #require(container["startupProbe"])
+            let time = (probe["periodSeconds"]?.int ?? 0) * (probe["failureThreshold"]?.int ?? 0)
+            #expect(time >= deadline, "\(service)")
+        }
+    }
+
+    @Test("the image is named by its release")
+    func image() throws {
+        let images = try #require(try Deployment.documents("\(Self.folder)/kustomization.yaml").first?["images"]).array
+        #expect(images.map { $0["name"]?.string } == ["carillon"])
+        for image in images {
+            let tag = image["newTag"]?.string ?? image["digest"]?.string ?? "none"
+            #expect(tag.contains(#/^(\d+\.\d+\.\d+|sha256:[0-9a-f]{64})$/#), "\(tag)")
+        }
+    }
+
+    @Test(
+        "dispatchers are scaled by the streams that are always there, and by those of the providers that are taken in")
+    func scaling() throws {
+        let scaler = try #require(
+            try Deployment.documents("\(Self.folder)/keda/scaledobject.yaml").first {
+                $0["kind"]?.string == "ScaledObject"
+            })
+        #expect(scaler["spec"]?["scaleTargetRef"]?["name"]?.string == "carillon-dispatcher")
+        #expect(scaler["spec"]?["minReplicaCount"]?.int == 2)
+        let keys = Keyspace()
+        let jobs = scaler["spec"]?["triggers"]?.array ?? []
+        #expect(Set(jobs.compactMap { $0["metadata"]?["stream"]?.string }) == Set(Lane.allCases.map { keys.jobs($0) }))
+        var triggers = jobs
+        let kustomization = try Deployment.text("\(Self.folder)/keda/kustomization.yaml")
+        for provider in Provider.wellKnown {
+            let file = "providers/\(provider.rawValue).yaml"
+            #expect(kustomization.contains("#   - {path: \(file), target: {kind: ScaledObject}}"))
+            let patch = try #require(try Deployment.documents("\(Self.folder)/keda/\(file)").first).array
+            #expect(patch.allSatisfy { $0["op"]?.string == "add" && $0["path"]?.string == "/spec/triggers/-" })
+            let added = patch.compactMap { $0["value"] }
+            #expect(
+                Set(added.compactMap { $0["metadata"]?["stream"]?.string })
+                    == Set([Lane.critical, .normal].map { keys.deliveries(provider, $0) }))
+            triggers += added
+        }
+        for trigger in triggers {
+            #expect(trigger["type"]?.string == "redis-streams")
+            #expect(trigger["metadata"]?["consumerGroup"]?.string == Keyspace.group)
+            #expect((trigger["metadata"]?["lagCount"]?.string.flatMap { Int($0) } ?? 0) > 0)
+        }
+    }
+}

@@ -1,0 +1,57 @@
+// Carillon · SystemdTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Operations
+import Testing
+
+/// The units for systemd.
+@Suite("systemd", .timeLimit(.minutes(10)))
+struct SystemdTests {
+    private static func lines(_ service: String) throws -> [String] {
+        try Deployment.text("deploy/systemd/carillon-\(service)@.service").split(separator: "\n").map { String($0) }
+    }
+
+    @Test(
+        "a unit drains, starts again, and gives up where the configuration is at fault",
+        arguments: ["gateway", "dispatcher"])
+    func unit(service: String) throws {
+        let lines = try Self.lines(service)
+        func value(_ key: String) -> String? {
+            lines.first { $0.hasPrefix(key + "=") }.map { String($0.dropFirst(key.count + 1)) }
+        }
+        #expect(value("Type") == "exec")
+        #expect(value("ExecStart")?.hasPrefix("/usr/local/bin/\(service) ") == true)
+        #expect(value("ExecReload")?.contains("-HUP") == true)
+        #expect(value("User") == "carillon")
+        #expect(try Deployment.text("deploy/systemd/carillon.sysusers").contains("\nu carillon "))
+        #expect(value("RestartPreventExitStatus") == String(SettingsFaults.exitCode))
+        let stop = try #require(value("TimeoutStopSec").flatMap { Int($0) })
+        #expect(stop > (try Deployment.drain(service)))
+        let port = try #require(value("Environment")?.split(separator: "="))
+        let known = try Deployment.knownVariables()
+        #expect(port.last == "%i" && known.contains(String(port[0])))
+        #expect(Int(value("LimitNOFILE") ?? "") ?? 0 >= 65_536)
+        for guardian in [
+            "NoNewPrivileges=yes", "CapabilityBoundingSet=", "ProtectSystem=strict", "ProtectHome=yes",
+            "PrivateTmp=yes",
+            "PrivateDevices=yes", "SystemCallFilter=@system-service", "MemoryDenyWriteExecute=yes", "UMask=0077",
+        ] { #expect(lines.contains(guardian), "\(guardian)") }
+    }
+
+    @Test("the example's variables are ones that the services read, also those that are commented out, without fault")
+    func environment() throws {
+        let known = try Deployment.knownVariables()
+        var all: [String: String] = [:]
+        var set: [String: String] = [:]
+        for line in try Deployment.text("deploy/systemd/carillon.env.example").split(separator: "\n") {
+            guard let (_, mark, name, value) = line.wholeMatch(of: #/(#?)([A-Z_]+)=(.*)/#)?.output else { continue }
+            all[String(name)] = String(value)
+            if mark.isEmpty { set[String(name)] = String(value) }
+        }
+        #expect(all.count > 10)
+        #expect(Set(all.keys).subtracting(known).isEmpty)
+        for service in ["gateway", "dispatcher"] { #expect(Deployment.faults(set, of: service) == []) }
+        all.merge(["APNS_KEY_ID": "A", "APNS_TEAM_ID": "B", "APNS_TOPIC": "C"]) { $1 }
+        for service in ["gateway", "dispatcher"] { #expect(Deployment.faults(all, of: service) == []) }
+    }
+}

@@ -1,0 +1,82 @@
+// Carillon · TableTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Operations
+import Testing
+
+struct TableTests {
+    private static let plain = Style(isOn: false)
+
+    private static func table(_ rows: [[String?]]) -> Table {
+        var table = Table([.text("NAME"), .number("COUNT"), .text("REASON", isCuttable: true)])
+        for row in rows { table.add(row) }
+        return table
+    }
+
+    @Test("Columns are aligned, numbers to the right, and lines end where their text does")
+    func aligned() {
+        let table = Self.table([["a", "7", "because"], ["longer", "1200", nil]])
+        #expect(
+            table.lines(room: nil, style: Self.plain) == [
+                "NAME    COUNT  REASON",
+                "a           7  because",
+                "longer   1200  -",
+            ])
+    }
+
+    @Test("What is narrow enough for the terminal is whole; else the column that may be cut is, and no line is longer")
+    func narrow() {
+        let table = Self.table([["a", "7", "a reason that is rather long"]])
+        #expect(table.lines(room: 80, style: Self.plain).last == "a         7  a reason that is rather long")
+        let cut = table.lines(room: 30, style: Self.plain)
+        #expect(cut.last == "a         7  a reason that is…")
+        #expect(cut.allSatisfy { DisplayText.width($0) <= 30 })
+        // What may not be cut is never cut.
+        #expect(table.lines(room: 5, style: Self.plain).last?.hasPrefix("a         7  a reaso…") == true)
+    }
+
+    @Test("Only the titles have a tint, and only where tints are wanted")
+    func tints() {
+        let lines = Self.table([["a", "7", "b"]]).lines(room: nil, style: Style(isOn: true))
+        #expect(lines.first == "\u{1B}[1mNAME  COUNT  REASON\u{1B}[0m")
+        #expect(lines.last == "a         7  b")
+    }
+
+    @Test("What a stranger wrote cannot steer the terminal, nor break a line")
+    func harmless() {
+        let table = Self.table([["\u{1B}[2Jx", "1", "two\r\nlines\u{202E}back\u{0}\u{9B}31m"]])
+        #expect(table.lines(room: nil, style: Self.plain).last == " [2Jx      1  two  linesback  31m")
+    }
+
+    @Test("Wide characters take two columns, marks none")
+    func wide() {
+        for (text, width) in [("abc", 3), ("日本", 4), ("e\u{301}", 1), ("😀", 2), ("", 0), ("ä€", 2)] {
+            #expect(DisplayText.width(text) == width, "\(text)")
+        }
+        var table = Table([.text("A"), .text("B")])
+        table.add(["日本", "x"])
+        table.add(["abcd", "y"])
+        #expect(table.lines(room: nil, style: Self.plain) == ["A     B", "日本  x", "abcd  y"])
+        #expect(DisplayText.cut("日本語", to: 4) == "日…")
+    }
+
+    @Test(
+        "Durations are said in their two largest units",
+        arguments: [
+            (0, "0 s"), (59, "59 s"), (60, "1 min"), (125, "2 min 5 s"), (3_600, "1 h"), (3_720, "1 h 2 min"),
+            (100_800, "1 d 4 h"),
+        ]
+    )
+    func durations(seconds: Int, text: String) {
+        #expect(DisplayText.duration(.seconds(seconds)) == text)
+    }
+
+    @Test("A card aligns its values and leaves out what is not there")
+    func card() {
+        var card = Card()
+        card.add("user", "u1")
+        card.add("nothing", nil)
+        card.add("reason", "one\ntwo")
+        #expect(card.lines == ["user    u1", "reason  one", "        two"])
+    }
+}

@@ -1,0 +1,207 @@
+// Carillon · FindingTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Operations
+import Testing
+
+/// What is found is judged by rules alone.
+struct FindingTests {
+    private static func outcome(_ findings: [Finding], _ check: String) -> Finding.Outcome? {
+        findings.first { $0.check == check }?.outcome
+    }
+
+    private static func redis(_ change: (inout RedisFacts) -> Void) -> [Finding] {
+        var facts = RedisFacts()
+        facts.version = "7.2.4"
+        facts.evictionPolicy = "noeviction"
+        facts.usesAppendOnlyFile = true
+        facts.usedMemory = 100
+        facts.maximumMemory = 1_000
+        facts.clients = 10
+        facts.maximumClients = 10_000
+        change(&facts)
+        return facts.findings
+    }
+
+    @Test("A Redis as it should be has nothing against it")
+    func soundRedis() {
+        #expect(Self.redis { _ in }.allSatisfy { $0.outcome == .ok && $0.remedy == nil })
+    }
+
+    @Test("Each thing that is wrong with a Redis is told by its check, with how to mend it")
+    func faultyRedis() {
+        typealias Row = (check: String, outcome: Finding.Outcome, change: (inout RedisFacts) -> Void)
+        let table: [Row] = [
+            ("redis version", .fail, { $0.version = "6.0.16" }),
+            ("redis version", .warn, { $0.version = "6.2.0" }),
+            ("redis version", .fail, { $0.version = "5" }),
+            ("redis version", .warn, { $0.version = "" }),
+            ("redis role", .fail, { $0.isReplica = true }),
+            ("redis eviction", .fail, { $0.evictionPolicy = "allkeys-lru" }),
+            ("redis eviction", .warn, { ($0.evictionPolicy, $0.maximumMemory) = ("volatile-ttl", 0) }),
+            ("redis eviction", .warn, { $0.evictionPolicy = "" }),
+            ("redis persistence", .warn, { $0.usesAppendOnlyFile = false }),
+            ("redis persistence", .warn, { ($0.usesAppendOnlyFile, $0.savesSnapshots) = (false, true) }),
+            ("redis persistence", .fail, { $0.isLastWriteGood = false }),
+            ("redis memory", .warn, { $0.usedMemory = 750 }),
+            ("redis memory", .fail, { $0.usedMemory = 950 }),
+            ("redis memory", .fail, { ($0.maximumMemory, $0.machineMemory) = (0, 100) }),
+            ("redis connections", .warn, { $0.clients = 7_500 }),
+        ]
+        for row in table {
+            let findings = Self.redis(row.change)
+            #expect(Self.outcome(findings, row.check) == row.outcome, "\(row.check) of \(findings)")
+            #expect(findings.allSatisfy { ($0.outcome == .ok) == ($0.remedy == nil) })
+        }
+    }
+
+    @Test("INFO is read as Redis writes it")
+    func info() {
+        let facts = RedisFacts(
+            info: """
+                # Server\r
+                redis_version:7.0.15\r
+                # Clients\r
+                connected_clients:3\r
+                maxclients:10000\r
+                # Memory\r
+                used_memory:1048576\r
+                total_system_memory:8589934592\r
+                maxmemory:0\r
+                maxmemory_policy:allkeys-lfu\r
+                # Persistence\r
+                aof_enabled:1\r
+                aof_last_write_status:err\r
+                rdb_last_bgsave_status:ok\r
+                # Replication\r
+                role:slave\r
+                """
+        )
+        #expect(facts.version == "7.0.15")
+        #expect(facts.isReplica)
+        #expect(facts.evictionPolicy == "allkeys-lfu")
+        #expect(facts.usesAppendOnlyFile)
+        #expect(!facts.isLastWriteGood)
+        #expect(facts.usedMemory == 1_048_576)
+        #expect(facts.machineMemory == 8_589_934_592)
+        #expect(facts.clients == 3)
+        #expect(facts.maximumClients == 10_000)
+    }
+
+    @Test("Each thing that is wrong with a PostgreSQL is told by its check")
+    func database() {
+        func findings(_ change: (inout DatabaseFacts) -> Void) -> [Finding] {
+            var facts = DatabaseFacts()
+            facts.version = 150_004
+            facts.connections = 10
+            facts.maximumConnections = 100
+            change(&facts)
+            return facts.findings(needed: 10)
+        }
+        #expect(findings { _ in }.allSatisfy { $0.outcome == .ok })
+        typealias Row = (check: String, outcome: Finding.Outcome, change: (inout DatabaseFacts) -> Void)
+        let table: [Row] = [
+            ("postgres version", .fail, { $0.version = 130_010 }),
+            ("postgres version", .warn, { $0.version = 140_001 }),
+            ("postgres role", .fail, { $0.isReplica = true }),
+            ("postgres encoding", .fail, { $0.encoding = "SQL_ASCII" }),
+            ("postgres durability", .fail, { $0.syncsToDisk = false }),
+            ("postgres durability", .warn, { $0.waitsForDisk = false }),
+            ("postgres connections", .ok, { $0.connections = 90 }),
+            ("postgres connections", .warn, { $0.connections = 91 }),
+            ("migrations", .fail, { $0.missing = ["13 statistics"] }),
+            ("migrations", .warn, { $0.unknown = [99] }),
+        ]
+        for row in table {
+            #expect(Self.outcome(findings(row.change), row.check) == row.outcome, "\(row.check)")
+        }
+    }
+
+    @Test("What the machine allows is judged by what each service needs")
+    func machine() {
+        func outcome(
+            _ role: MachineFacts.Role,
+            _ check: String,
+            _ change: (inout MachineFacts) -> Void
+        ) -> Finding.Outcome? {
+            var facts = MachineFacts()
+            facts.openFiles = 1_048_576
+            facts.listenBacklog = 4_096
+            change(&facts)
+            return Self.outcome(facts.findings(role), check)
+        }
+        #expect(outcome(.gateway, "open files") { _ in } == .ok)
+        #expect(outcome(.gateway, "open files") { $0.openFiles = 65_535 } == .warn)
+        #expect(outcome(.gateway, "open files") { $0.openFiles = 1_023 } == .fail)
+        #expect(outcome(.dispatcher, "open files") { $0.openFiles = 1_024 } == .ok)
+        #expect(outcome(.dispatcher, "open files") { $0.openFiles = 1_023 } == .warn)
+        #expect(outcome(.gateway, "listen backlog") { $0.listenBacklog = 128 } == .warn)
+        #expect(outcome(.dispatcher, "listen backlog") { $0.listenBacklog = 128 } == nil)
+        #expect(outcome(.dispatcher, "local ports") { $0.ports = 60_000...60_999 } == .warn)
+        let tracked = MachineFacts.Tracked(count: 80, maximum: 100)
+        #expect(outcome(.gateway, "tracked connections") { $0.tracked = tracked } == .warn)
+    }
+
+    @Test(
+        "Clocks may differ by a second, and by no more than tokens may",
+        arguments: [
+            (0, 999, Finding.Outcome.ok), (1_001, 0, .warn), (0, -1_001, .warn), (-30_001, 0, .fail),
+            (5, 30_001, .fail),
+        ]
+    )
+    func clocks(redis: Int, database: Int, outcome: Finding.Outcome) {
+        let facts = ClockFacts(redis: .milliseconds(redis), database: .milliseconds(database))
+        #expect(facts.findings.map(\.outcome) == [outcome])
+        #expect(ClockFacts().findings.isEmpty)
+    }
+
+    @Test("Time-zone data must be there, new, and those that moments were computed with")
+    func zones() {
+        func outcome(_ version: String, missing: [String] = [], stored: String? = nil) -> Finding.Outcome {
+            ZoneFacts(version: version, missing: missing, stored: stored, year: 2026).finding.outcome
+        }
+        #expect(outcome("2025b") == .ok)
+        #expect(outcome("2025b", stored: "2025b") == .ok)
+        #expect(outcome("2025b", stored: "2025a") == .warn)
+        #expect(outcome("2024a") == .warn)
+        #expect(outcome("files-1f") == .ok)
+        #expect(outcome("2025b", missing: ["Asia/Tokyo"]) == .fail)
+    }
+
+    @Test("A file of secrets is for its owner and group")
+    func files() {
+        #expect(FileFacts(path: "/k", mode: 0o100640).finding?.outcome == .ok)
+        #expect(FileFacts(path: "/k", mode: 0o100644).finding?.outcome == .warn)
+        #expect(FileFacts(path: "/nowhere/at/all").finding == nil)
+    }
+
+    @Test("A certificate is told of two weeks before it ends")
+    func certificate() {
+        let now = Timestamp(seconds: 1_795_168_800)
+        func outcome(from: Int, until: Int) -> Finding.Outcome {
+            CertificateFacts(notBefore: now + .seconds(from), notAfter: now + .seconds(until)).finding(now: now).outcome
+        }
+        #expect(outcome(from: -1, until: 15 * 86_400) == .ok)
+        #expect(outcome(from: -1, until: 13 * 86_400) == .warn)
+        #expect(outcome(from: -1, until: 0) == .fail)
+        #expect(outcome(from: 1, until: 86_400) == .fail)
+    }
+
+    @Test("A report ends with what its worst finding calls for")
+    func report() {
+        var report = DoctorReport()
+        report.add(settingsFaults: [])
+        report.add(Finding(.warn, "x", "odd", mend: "mend it"))
+        #expect(report.exitCode == nil)
+        #expect(
+            report.lines(style: Style(isOn: false)) == [
+                "ok      settings  complete and well formed", "warn    x         odd", "        → mend it", "",
+                "1 ok, 0 skipped, 1 warn, 0 fail",
+            ])
+        report.add(Finding(.fail, "y", "bad", mend: "mend it"))
+        #expect(report.exitCode == ExitStatus.no)
+        report.add(settingsFaults: ["CATALOG is missing"])
+        #expect(report.exitCode == ExitStatus.configuration)
+    }
+}

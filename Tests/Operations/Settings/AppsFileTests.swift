@@ -1,0 +1,90 @@
+// Carillon · AppsFileTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Operations
+import Testing
+
+@Suite("The file of apps")
+struct AppsFileTests {
+    @Test("Apps have providers, settings and a shape")
+    func reads() throws {
+        let apps = try AppsFile.parse(
+            """
+            apps:
+              news:
+                fcm: {credentials: /etc/news.json, rate: 500}
+                shape: breaking-news
+                devices: 5
+              family:
+                apns: {key: k.p8, key_id: K, team_id: T, topic: org.example}
+                shape:
+                  relatedEntityId: entity_id
+                  "*": data
+            """)
+        #expect(apps.map(\.name) == ["news", "family"])
+        #expect(apps[0].providers == ["fcm": ["credentials": "/etc/news.json", "rate": "500"]])
+        #expect(apps[0].shape == .named("breaking-news"))
+        #expect(apps.map(\.devices) == [5, nil])
+        #expect(apps[1].providers["apns"]?["topic"] == "org.example")
+        guard case .members(let members) = apps[1].shape else {
+            Issue.record("the shape has no members")
+            return
+        }
+        #expect(members.map { "\($0.key)=\($0.source)" } == ["relatedEntityId=entity_id", "*=data"])
+    }
+
+    @Test("Each fault has its line and shows no value")
+    func faults() {
+        let fault = #expect(throws: AppsFaults.self) {
+            try AppsFile.parse(
+                """
+                other: 1
+                apps:
+                  one: hunter2
+                  two:
+                    fcm: hunter2
+                    apns: {key: [hunter2]}
+                    shape: [hunter2]
+                    devices: 101
+                """)
+        }
+        #expect(
+            fault?.faults == [
+                "line 1: expected `apps:` with an entry for each app",
+                "line 3: app one: expected its providers and its shape",
+                "line 5: app two: fcm: expected settings",
+                "line 6: app two: apns.key must be text",
+                "line 7: app two: shape must be a name, or keys and their sources",
+                "line 8: app two: devices must be a whole number from 1 to 100",
+            ])
+        #expect(throws: AppsFaults.self) { try AppsFile.parse("a: [") }
+        #expect(throws: AppsFaults.self) { try AppsFile.parse("") }
+        #expect(throws: AppsFaults.self) { try AppsFile.load(path: "/nowhere") }
+    }
+
+    @Test("An app without a list of push services has that of the variables; one without Web Push gets none")
+    func origins() throws {
+        let apps = try AppsFile.parse(
+            """
+            apps:
+              own:
+                webpush: {key: k, origins: "https://push.example"}
+              none:
+                webpush: {key: k}
+              phones:
+                fcm: {credentials: c}
+            """)
+        func origins(_ list: String?) -> [String?] {
+            apps.map { $0.completed(origins: list).providers["webpush"]?["origins"] }
+        }
+        #expect(origins("https://*.apple.com") == ["https://push.example", "https://*.apple.com", nil])
+        #expect(origins(nil) == ["https://push.example", nil, nil])
+        #expect(apps.map { $0.completed(origins: "*").providers.keys.sorted() } == [["webpush"], ["webpush"], ["fcm"]])
+    }
+
+    @Test("A fault is named by its variable, or by its app")
+    func places() {
+        #expect(AppSettings(name: "default").place("fcm", "credentials") == "FCM_CREDENTIALS")
+        #expect(AppSettings(name: "news").place("fcm", "credentials") == "APPS: app news: fcm.credentials")
+    }
+}

@@ -1,0 +1,164 @@
+// Carillon · SettingsFaultTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Operations
+import Testing
+
+@Suite("Faults of settings", .timeLimit(.minutes(10)))
+struct SettingsFaultTests {
+    @Test(
+        "Each malformed variable of the gateway is named with what it expects",
+        arguments: [
+            (["REDIS_URL": "http://redis"], "REDIS_URL scheme http:// is none of redis, rediss, unix"),
+            (["REDIS_URL": "redis://"], "REDIS_URL the URL names no host"),
+            (["REDIS_URL": "redis://h/x"], "REDIS_URL the database is not a number"),
+            (["DATABASE_URL": nil], "DATABASE_URL is missing; give postgresql://user@host/database"),
+            (["DATABASE_CONNECTIONS": "0"], "DATABASE_CONNECTIONS must be a whole number from 1 to 256"),
+            (["DATABASE_CONNECTIONS": "x"], "DATABASE_CONNECTIONS must be a whole number from 1 to 256"),
+            (["CATALOG": nil], "CATALOG is missing; give the path of a YAML file or a folder of them"),
+            (
+                ["LOG_LEVEL": "loud"],
+                "LOG_LEVEL must be one of trace, debug, info, notice, warning, error, critical"
+            ),
+            (["LOG_FORMAT": "xml"], "LOG_FORMAT must be one of text, json"),
+            (["GATEWAY_PORT": "65536"], "GATEWAY_PORT must be a whole number from 0 to 65535"),
+            (["GATEWAY_PORT": "-1"], "GATEWAY_PORT must be a whole number from 0 to 65535"),
+            (["GATEWAY_PORT": "80a"], "GATEWAY_PORT must be a whole number from 0 to 65535"),
+            (["GATEWAY_TLS_CERT": "c"], "GATEWAY_TLS_CERT and GATEWAY_TLS_KEY go together; one is missing"),
+            (["GATEWAY_TLS_KEY": "k"], "GATEWAY_TLS_CERT and GATEWAY_TLS_KEY go together; one is missing"),
+            (["AUTH_JWT_SECRET": nil], "AUTH_JWT_SECRET or AUTH_JWKS is required"),
+            (
+                ["AUTH_JWT_SECRET": "0123456789abcdef0123456789abcde"],
+                "AUTH_JWT_SECRET must have at least 32 bytes (RFC 7518 section 3.2)"
+            ),
+            (
+                ["AUTH_JWT_SECRET_PREVIOUS": "0123456789abcdef0123456789abcde"],
+                "AUTH_JWT_SECRET_PREVIOUS must have at least 32 bytes (RFC 7518 section 3.2)"
+            ),
+            (
+                [
+                    "AUTH_JWT_SECRET": nil, "AUTH_JWKS": "k.json",
+                    "AUTH_JWT_SECRET_PREVIOUS": "0123456789abcdef0123456789abcdef",
+                ],
+                "AUTH_JWT_SECRET_PREVIOUS goes with AUTH_JWT_SECRET, which is missing"
+            ),
+            (["AUTH_JWKS": "http://keys.example/k"], "AUTH_JWKS must be https; http is for this machine only"),
+            (["AUTH_JWKS": "http://127.0.0.1.example/k"], "AUTH_JWKS must be https; http is for this machine only"),
+            (["AUTH_JWKS": "http://[::2]/k"], "AUTH_JWKS must be https; http is for this machine only"),
+            (["AUTH_JWKS": "ftp://keys.example/k"], "AUTH_JWKS must be a path or an https URL"),
+            (
+                ["AUTH_JWKS": "http://127.0.0.1@keys.example/k"],
+                "AUTH_JWKS must be a path or a URL with a host and without credentials"
+            ),
+            (["AUTH_COOKIE": "a b"], "AUTH_COOKIE must be a cookie's name"),
+            (["AUTH_COOKIE": "a=b"], "AUTH_COOKIE must be a cookie's name"),
+            (
+                ["ALLOWED_ORIGINS": "https://app.example,*"],
+                "ALLOWED_ORIGINS must be origins such as https://app.example.com, with commas between them"
+            ),
+            (
+                ["ALLOWED_ORIGINS": "https://app.example/"],
+                "ALLOWED_ORIGINS must be origins such as https://app.example.com, with commas between them"
+            ),
+            (
+                ["ALLOWED_ORIGINS": "app.example"],
+                "ALLOWED_ORIGINS must be origins such as https://app.example.com, with commas between them"
+            ),
+            (
+                ["WEBPUSH_ORIGINS": "push.example"],
+                "WEBPUSH_ORIGINS must be origins such as https://fcm.googleapis.com or https://*.push.apple.com, "
+                    + "with commas between them, or *"
+            ),
+            (["AUTH_CLOCK_SKEW": "301"], "AUTH_CLOCK_SKEW must be a whole number from 0 to 300"),
+        ] as [([String: String?], String)]
+    )
+    func gateway(changes: [String: String?], fault: String) {
+        #expect(Readings(changes).gatewayFaults == [fault])
+    }
+
+    @Test(
+        "Each malformed variable of the dispatcher is named with what it expects",
+        arguments: [
+            (["METRICS_PORT": "no"], ["METRICS_PORT must be a whole number from 0 to 65535"]),
+            (
+                ["APNS_KEY": "k"],
+                ["APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC"].map { "\($0) is required with APNS_KEY" }
+            ),
+            (
+                [
+                    "APNS_KEY": "k", "APNS_KEY_ID": "K", "APNS_TEAM_ID": "T", "APNS_TOPIC": "t",
+                    "APNS_ENVIRONMENT": "dev",
+                ],
+                ["APNS_ENVIRONMENT must be one of production, sandbox"]
+            ),
+            (
+                ["VAPID_KEY": "k"],
+                ["VAPID_SUBJECT is required with VAPID_KEY"]
+            ),
+            (["WEBPUSH_PRIVATE": "yes"], ["WEBPUSH_PRIVATE must be one of off, on"]),
+            (
+                ["WEBHOOK_PROVIDER_URL": "u"],
+                [
+                    "WEBHOOK_PROVIDER_SECRET or WEBHOOK_PROVIDER_SECRET_FILE is required with WEBHOOK_PROVIDER_URL"
+                ]
+            ),
+            (
+                [
+                    "WEBHOOK_PROVIDER_URL": "u", "WEBHOOK_PROVIDER_SECRET_FILE": "s", "SMTP_URL": "u",
+                    "SMTP_PASSWORD_FILE": "p",
+                ],
+                ["SMTP_FROM is required with SMTP_URL"]
+            ),
+        ] as [([String: String?], [String])]
+    )
+    func dispatcher(changes: [String: String?], faults: [String]) {
+        #expect(Readings(changes).dispatcherFaults == faults)
+    }
+
+    @Test("All faults are named at once")
+    func allAtOnce() {
+        let readings = Readings([
+            "REDIS_URL": "x", "DATABASE_URL": nil, "DATABASE_CONNECTIONS": "x", "CATALOG": nil, "LOG_LEVEL": "x",
+            "LOG_FORMAT": "x", "GATEWAY_PORT": "x", "GATEWAY_TLS_CERT": "x", "AUTH_JWT_SECRET": "x",
+            "METRICS_PORT": "x",
+            "APNS_KEY": "x", "APNS_ENVIRONMENT": "x",
+        ])
+        func names(_ faults: [String]) -> [Substring] { faults.compactMap { $0.split(separator: " ").first } }
+        let common = ["REDIS_URL", "DATABASE_URL", "DATABASE_CONNECTIONS", "CATALOG", "LOG_LEVEL", "LOG_FORMAT"]
+        #expect(
+            Set(names(readings.gatewayFaults).map(String.init))
+                == Set(common + ["GATEWAY_PORT", "GATEWAY_TLS_CERT", "AUTH_JWT_SECRET", "APNS_ENVIRONMENT"]))
+        #expect(
+            Set(names(readings.dispatcherFaults).map(String.init))
+                == Set(common + ["METRICS_PORT", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_TOPIC", "APNS_ENVIRONMENT"]))
+    }
+
+    @Test(
+        "No fault tells a secret",
+        arguments: [
+            ["AUTH_JWT_SECRET": "hunter2"], ["AUTH_JWT_SECRET_PREVIOUS": "hunter2"],
+            ["AUTH_JWKS": "https://u:hunter2@keys.example"], ["REDIS_URL": "http://app:hunter2@redis"],
+            ["REDIS_URL": "redis://u:hunter2@/1"],
+            ["REDIS_URL": "redis://u:hunter2@h/x"], ["REDIS_URL": "redis://:hunter2@h:port"], ["REDIS_URL": "hunter2"],
+            ["REDIS_URL": "redis://u:hunter2@h:99999999/x"], ["REDIS_URL": "redis+cluster://u:hunter2@h"],
+            ["GATEWAY_PORT": "hunter2"], ["LOG_LEVEL": "hunter2"],
+        ]
+    )
+    func secrets(changes: [String: String]) {
+        let reader = SettingsReader.variables(Readings.least.merging(changes) { $1 })
+        _ = GatewaySettings(reader)
+        let faults = #expect(throws: SettingsFaults.self) { try reader.finish() }
+        #expect(faults?.description.contains("hunter2") == false)
+        #expect(faults?.description.hasPrefix("the configuration has a fault:\n  ") == true)
+    }
+
+    @Test("What a variable names is loaded where it is set, and its fault is one of the settings'")
+    func loads() async {
+        struct Broken: Error, CustomStringConvertible { let description = "the file is broken" }
+        let reader = SettingsReader.variables([:])
+        #expect(await reader.load("A", isSet: true) { 7 } == 7)
+        #expect(await reader.load("B", isSet: false) { 7 } == nil)
+        #expect(await reader.load("C", isSet: true) { () throws -> Int in throw Broken() } == nil)
+        #expect(Readings.faults(reader) == ["C cannot be used: the file is broken"])
+    }
+}

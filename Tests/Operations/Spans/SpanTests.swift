@@ -1,0 +1,123 @@
+// Carillon · SpanTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import Operations
+import Testing
+import Tracing
+
+struct SpanTests {
+    private static let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    private struct Moment: TracerInstant {
+        let nanosecondsSinceEpoch: UInt64
+
+        static func < (left: Moment, right: Moment) -> Bool {
+            left.nanosecondsSinceEpoch < right.nanosecondsSinceEpoch
+        }
+    }
+
+    private struct Fields: Extractor, Injector {
+        func extract(key: String, from carrier: [String: String]) -> String? { carrier[key] }
+        func inject(_ value: String, forKey key: String, into carrier: inout [String: String]) { carrier[key] = value }
+    }
+
+    private static func start(_ tracer: SpanTracer, _ header: String?, at nanoseconds: UInt64 = 5) -> RecordedSpan {
+        tracer.startSpan(
+            "work",
+            context: ServiceContext(traceParent: header),
+            ofKind: .client,
+            at: Moment(nanosecondsSinceEpoch: nanoseconds),
+            function: "",
+            file: "",
+            line: 0
+        )
+    }
+
+    @Test("A span of a trace that is kept goes to the queue when it ends, once, with its parent")
+    func recorded() throws {
+        let queue = SpanQueue()
+        let span = Self.start(SpanTracer(queue: queue, random: { 0xAB }), Self.parent)
+        #expect(span.isRecording)
+        #expect(span.context.trace?.traceParent == "00-0af7651916cd43dd8448eb211c80319c-00000000000000ab-01")
+        span.attributes["answer"] = 42
+        span.setStatus(SpanStatus(code: .error, message: "late"))
+        #expect(queue.take(10).isEmpty)
+        span.end(at: Moment(nanosecondsSinceEpoch: 9))
+        span.end(at: Moment(nanosecondsSinceEpoch: 99))
+        let spans = queue.take(10)
+        #expect(spans.count == 1)
+        let finished = try #require(spans.first)
+        #expect(finished.parent == 0xB7AD_6B71_6920_3331)
+        #expect(finished.start == 5)
+        #expect(finished.end == 9)
+        #expect(!span.isRecording)
+    }
+
+    @Test(
+        "What is in no trace, or in one that nobody keeps, is not recorded, and its context goes on as it is",
+        arguments: [nil, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", "nonsense"]
+    )
+    func notRecorded(header: String?) {
+        let queue = SpanQueue()
+        let span = Self.start(SpanTracer(queue: queue), header)
+        #expect(!span.isRecording)
+        #expect(span.context.trace == header.flatMap { TraceContext($0) })
+        span.end(at: Moment(nanosecondsSinceEpoch: 9))
+        #expect(queue.take(10).isEmpty)
+    }
+
+    @Test("A full queue takes no more")
+    func full() {
+        let queue = SpanQueue()
+        let tracer = SpanTracer(queue: queue)
+        for _ in 0..<SpanQueue.capacity + 10 {
+            Self.start(tracer, Self.parent).end(at: Moment(nanosecondsSinceEpoch: 9))
+        }
+        #expect(queue.take(.max).count == SpanQueue.capacity)
+    }
+
+    @Test("The context goes out and comes in by its field")
+    func propagation() {
+        let tracer = SpanTracer(queue: SpanQueue())
+        var context = ServiceContext.topLevel
+        tracer.extract(["traceparent": Self.parent], into: &context, using: Fields())
+        #expect(context.trace?.traceParent == Self.parent)
+        var carrier: [String: String] = [:]
+        tracer.inject(context, into: &carrier, using: Fields())
+        #expect(carrier == ["traceparent": Self.parent])
+        tracer.extract([:], into: &context, using: Fields())
+        #expect(context.trace == nil)
+    }
+
+    @Test("Spans are written as OTLP wants them: ids as digits, times and numbers as text")
+    func document() throws {
+        let queue = SpanQueue()
+        let span = Self.start(SpanTracer(queue: queue, random: { 1 }), Self.parent)
+        span.attributes["push.attempt"] = 2
+        span.attributes["push.provider"] = "fcm"
+        span.attributes["ok"] = true
+        span.setStatus(SpanStatus(code: .error, message: "UNREGISTERED"))
+        span.end(at: Moment(nanosecondsSinceEpoch: 9))
+        let value = try JSONParser.parse(SpanDocument.encode(queue.take(1), service: "carillon-test"))
+        let resource = try #require(value["resourceSpans"]?.array?.first)
+        #expect(
+            resource["resource"]?["attributes"]?.array?.first?["value"]?["stringValue"]?.string == "carillon-test")
+        let written = try #require(resource["scopeSpans"]?.array?.first?["spans"]?.array?.first)
+        #expect(written["traceId"]?.string == "0af7651916cd43dd8448eb211c80319c")
+        #expect(written["spanId"]?.string == "0000000000000001")
+        #expect(written["parentSpanId"]?.string == "b7ad6b7169203331")
+        #expect(written["name"]?.string == "work")
+        #expect(written["kind"]?.integer == 3)
+        #expect(written["startTimeUnixNano"]?.string == "5")
+        #expect(written["endTimeUnixNano"]?.string == "9")
+        #expect(written["status"]?["code"]?.integer == 2)
+        var attributes: [String: JSONValue] = [:]
+        for attribute in written["attributes"]?.array ?? [] {
+            attributes[attribute["key"]?.string ?? ""] = attribute["value"]
+        }
+        #expect(attributes["push.attempt"]?["intValue"]?.string == "2")
+        #expect(attributes["push.provider"]?["stringValue"]?.string == "fcm")
+        #expect(attributes["ok"]?["boolValue"]?.bool == true)
+    }
+}

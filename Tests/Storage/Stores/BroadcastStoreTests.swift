@@ -1,0 +1,180 @@
+// Carillon · BroadcastStoreTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Support
+import Testing
+
+@Suite(.timeLimit(.minutes(10)))
+struct BroadcastStoreTests {
+    private static func broadcast(
+        _ number: UInt64,
+        job: String? = nil,
+        topic: String? = nil,
+        lane: Lane = .bulk,
+        title: String = "Extra",
+        createdAt: Timestamp = Samples.start
+    ) -> Broadcast {
+        let fields = [("type", "news"), ("title", title), ("traceparent", "t\(number)")].map {
+            (name: $0.0, value: Array($0.1.utf8)[...])
+        }
+        return Broadcast(
+            id: NotificationID(high: number, low: 1),
+            org: "",
+            jobID: job,
+            entry: "jobs/\(number)-0",
+            stream: "jobs",
+            fields: fields,
+            topic: topic,
+            lane: lane,
+            createdAt: createdAt
+        )
+    }
+
+    /// Stores a broadcast and has it expand.
+    private static func expanding(_ broadcast: Broadcast, _ store: BroadcastStore) async throws {
+        #expect(try await store.add(broadcast) == .taken)
+        let claimed = try #require(try await store.claim(.counting, by: "a"))
+        #expect(claimed.id == broadcast.id)
+        try await store.counted(claimed, size: 5, isConfirmed: true)
+    }
+
+    @Test("the parts of an audience hold each of its users once, in the order of bytes, by an index")
+    func parts() async throws {
+        try await TestDatabase.with(isMigrated: true, { $0.sessionSettings = StoreSession.pageSettings }) { database in
+            let pool = database.pool
+            let names = (0..<200).map { "user \($0)" } + ["Ä", "ä", "z", "Z", "caf\u{E9}", "cafe\u{301}"]
+            for (table, columns) in [("users", "user_id"), ("subscriptions", "user_id, topic")] {
+                try await pool.run([
+                    PostgresStatement(
+                        "INSERT INTO carillon.\(table) (\(columns)) SELECT u\(table == "users" ? "" : ", 'news'") "
+                            + "FROM unnest($1) u",
+                        [.array(PostgresArray(texts: names))]
+                    )
+                ])
+            }
+            let store = BroadcastStore(pool: pool)
+            for (number, topic) in [(1, nil), (2, "news")] as [(UInt64, String?)] {
+                try await Self.expanding(Self.broadcast(number, topic: topic), store)
+                var found: [String] = []
+                for part in 0..<16 {
+                    var chain = try #require(try await store.claimChain(by: "a"))
+                    #expect(chain.part == part)
+                    while let last = try await store.users(chain, limit: 3).last {
+                        found += try await store.users(chain, limit: 3)
+                        chain.reached = last
+                    }
+                }
+                #expect(found.count == names.count)
+                #expect(Set(found.map { Array($0.utf8) }) == Set(names.map { Array($0.utf8) }))
+            }
+            for (table, condition, index) in [
+                ("users", "true", "users_part"), ("subscriptions", "topic = 'news'", "subscriptions_part"),
+            ] {
+                let plan = try await pool.run([
+                    PostgresStatement(
+                        """
+                        EXPLAIN SELECT user_id FROM carillon.\(table)
+                        WHERE \(condition) AND (hashtextextended(user_id, 0) & 15) = 3 AND user_id COLLATE "C" > 'm'
+                        ORDER BY user_id COLLATE "C" LIMIT 1000
+                        """
+                    )
+                ])
+                let lines = try plan.first.map { try $0.map { try $0.text(0) } } ?? []
+                #expect(lines.contains { $0.contains(index) }, "\(lines)")
+                #expect(!lines.contains { $0.contains("Sort") }, "\(lines)")
+            }
+        }
+    }
+
+    @Test("a page is stored once, and not at all once its broadcast is paused")
+    func pages() async throws {
+        try await Samples.withStores { pool in
+            let store = BroadcastStore(pool: pool)
+            let notifications = NotificationStore(pool: pool)
+            let broadcast = Self.broadcast(1, job: "j")
+            try await Self.expanding(broadcast, store)
+            var chain = try #require(try await store.claimChain(by: "a"))
+            // One user has a notification of the same job already.
+            _ = try await notifications.store([Samples.notification(9, user: "b", job: "j")], areRepeats: false)
+            let batch = ["a", "b", "c"].enumerated().map { Samples.notification($0, user: $1, job: "j") }
+            let page = Broadcast.Page(until: "c", selected: 4, stored: 3, counted: ["opted_out": 1], isLast: false)
+            func storePage() async throws {
+                _ = try await notifications.store(
+                    batch,
+                    withPage: BroadcastStore.statements(page, of: chain),
+                    recount: BroadcastStore.recount(chain, batch)
+                )
+            }
+            try await storePage()
+            let again = await #expect(throws: PostgresError.self) { try await storePage() }
+            #expect(again.map { BroadcastStore.isLost($0) } == true)
+            let name = CancellationStore.Name(org: "", id: "j")
+            let progress = try #require(try await store.find(name))
+            #expect(progress.selected == 4)
+            #expect(progress.stored == 2)
+            #expect(String(decoding: progress.counted, as: UTF8.self) == #"{"duplicate": 1, "opted_out": 1}"#)
+
+            #expect(try await store.steer(broadcast, to: .paused, from: [.expanding]))
+            chain.pages = 1
+            let paused = await #expect(throws: PostgresError.self) { try await store.store(page, of: chain) }
+            #expect(paused.map { BroadcastStore.isLost($0) } == true)
+            #expect(try await store.claimChain(by: "a") == nil)
+            #expect(try await store.find(name)?.pages == 1)
+        }
+    }
+
+    @Test("the most urgent chains are claimed first, each by one dispatcher, and again when the claim has lapsed")
+    func claims() async throws {
+        try await Samples.withStores { pool in
+            let store = BroadcastStore(pool: pool)
+            try await Self.expanding(Self.broadcast(1), store)
+            try await Self.expanding(Self.broadcast(2, lane: .critical), store)
+            let first = try #require(try await store.claimChain(by: "a"))
+            let second = try #require(try await store.claimChain(by: "b"))
+            #expect(first.broadcast.lane == .critical)
+            #expect([first.part, second.part] == [0, 1])
+            try await store.release(first, by: "b")
+            #expect(try await store.claimChain(by: "b")?.part == 2)
+            try await store.release(first, by: "a")
+            #expect(try await store.claimChain(by: "b")?.part == 0)
+            try await pool.query("UPDATE carillon.broadcast_chains SET claimed_until = now() - interval '1 second'")
+            #expect(try await store.claimChain(by: "c")?.part == 0)
+        }
+    }
+
+    @Test("one that was given up and comes again goes on, as new as that; one that goes on stays as it is")
+    func revived() async throws {
+        try await Samples.withStores { pool in
+            let store = BroadcastStore(pool: pool)
+            let again = Self.broadcast(1, createdAt: Samples.start + .seconds(9_000))
+            try await Self.expanding(Self.broadcast(1), store)
+            #expect(try await store.add(again) == .taken)
+            let chain = try #require(try await store.claimChain(by: "a"))
+            #expect(chain.broadcast.createdAt == Samples.start)
+            try await store.fail(chain.broadcast, reason: "type: is not in the catalog")
+            try await store.release(chain, by: "a")
+            let none = try await store.claimChain(by: "a")
+            #expect(none?.part == nil)
+            #expect(try await store.add(again) == .taken)
+            #expect(try await store.claimChain(by: "a")?.broadcast.createdAt == again.createdAt)
+        }
+    }
+
+    @Test("a job id is good for one broadcast; where it is in a trace makes no difference")
+    func identity() async throws {
+        try await Samples.withStores { pool in
+            let store = BroadcastStore(pool: pool)
+            #expect(try await store.add(Self.broadcast(1, job: "j")) == .taken)
+            #expect(try await store.add(Self.broadcast(1, job: "j")) == .taken)
+            #expect(try await store.add(Self.broadcast(2, job: "j")) == .duplicate)
+            #expect(try await store.add(Self.broadcast(3, job: "j", title: "Other")) == .conflict)
+            try await CancellationStore(pool: pool).record(.init(org: "", id: "4-0"), at: Samples.start)
+            #expect(try await store.add(Self.broadcast(4)) == .taken)
+            let states = try await store.list(before: nil, state: nil, limit: 10).map(\.broadcast.state)
+            #expect(states == [.cancelled, .counting])
+        }
+    }
+}

@@ -1,0 +1,196 @@
+// Carillon · CancellationStoreTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Testing
+
+@Suite(.timeLimit(.minutes(10)))
+struct CancellationStoreTests {
+    private static let later = Samples.start + .seconds(60)
+
+    @Test("what nobody has got is cancelled and leaves its inbox; what somebody has stays")
+    func cancel() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let cancellations = CancellationStore(pool: pool)
+            let users = [
+                "open", "queued", "sent", "delivered", "away", "tried", "failed", "unlisted", "mailed", "bounced",
+                "written",
+            ]
+            let batch = users.enumerated().map { index, user in
+                Samples.notification(index, user: user, job: "j") {
+                    if user == "unlisted" { $0.channels = [.push] }
+                    if ["mailed", "bounced", "written"].contains(user) { $0.channels = [.inApp, .email] }
+                }
+            }
+            try await pool.query(
+                "INSERT INTO carillon.user_settings (user_id, email) VALUES ('mailed', 'm@host'), ('bounced', 'b@host')"
+            )
+            _ = try await store.store(batch, areRepeats: false)
+            let ids = Dictionary(uniqueKeysWithValues: zip(users, batch.map(\.id)))
+            func id(_ user: String) -> NotificationID { ids[user] ?? NotificationID(high: 0, low: 0) }
+            try await store.mark([
+                ("queued", id("queued"), .pending, "queued", nil), ("sent", id("sent"), .sent, nil, "fcm"),
+                ("delivered", id("delivered"), .delivered, nil, "socket"),
+                ("away", id("away"), .sent, "offline", "inbox"),
+                ("mailed", id("mailed"), .sent, "offline", "inbox"),
+                ("bounced", id("bounced"), .sent, "offline", "inbox"),
+                ("written", id("written"), .sent, "offline", "inbox"),
+                ("tried", id("tried"), .failed, "x", nil), ("failed", id("failed"), .failed, "x", nil),
+            ])
+            // Of one a device failed for good while the other waits for its next try.
+            var settlement = DeliveryStore.Settlement()
+            for (user, outcome) in [("tried", DeliveryStore.Outcome.retry), ("failed", .failed)] {
+                settlement.attempts.append(
+                    DeliveryStore.Attempt(
+                        at: Samples.start, user: user, notification: id(user),
+                        device: NotificationID(high: 1, low: 2), provider: .fcm, kind: "push", attempt: 1,
+                        outcome: outcome
+                    )
+                )
+            }
+            // Of three who have it in the inbox, one's mail came back, and one has got it.
+            for (user, outcome) in [("bounced", DeliveryStore.Outcome.failed), ("written", .accepted)] {
+                settlement.attempts.append(
+                    DeliveryStore.Attempt(
+                        at: Samples.start, user: user, notification: id(user), device: Device.emailAddress,
+                        provider: .email, kind: "email", attempt: 1, outcome: outcome
+                    )
+                )
+            }
+            try await DeliveryStore(pool: pool).settle(settlement)
+
+            let page = try await cancellations.page(org: "", job: "j", after: "", limit: 100)
+            #expect(Set(page.map(\.user)) == Set(users))
+            let name = CancellationStore.Name(org: "", id: "j")
+            let before = try await cancellations.tally(name, tellsOpen: true)
+            #expect(before.counts == [.pending: 3, .sent: 5, .delivered: 1, .failed: 2])
+            #expect(before.open == [.pending: 3, .sent: 3, .failed: 1])
+            let withdrawn = try await cancellations.cancel(page, at: Self.later)
+            #expect(
+                Set(withdrawn.map(\.user)) == ["open", "queued", "away", "tried", "unlisted", "mailed", "bounced"])
+            for withdrawal in withdrawn {
+                let isListed = withdrawal.user != "unlisted"
+                #expect(withdrawal.place?.version == (isListed ? 2 : nil), "\(withdrawal.user)")
+                #expect(withdrawal.place?.unread == (isListed ? 0 : nil), "\(withdrawal.user)")
+            }
+            let states = try await InboxStore(pool: pool).states(["open", "sent", "unlisted"])
+            #expect(states.map(\.version) == [2, 1, 0])
+            #expect(states.map(\.total) == [0, 1, 0])
+            var tally = CancellationStore.Tally()
+            tally.counts = [.cancelled: 7, .sent: 2, .delivered: 1, .failed: 1]
+            // What is queued, what is tried again, and the mail of whom it may be at the relay.
+            tally.inFlight = 3
+            tally.reach.stored = 11
+            tally.reach.accepted = 1
+            tally.reach.failed = 1
+            #expect(try await cancellations.tally(name) == tally)
+            #expect(try await cancellations.tally(name, tellsOpen: true) == tally)
+            #expect(try await cancellations.cancel(page, at: Self.later).isEmpty)
+        }
+    }
+
+    @Test("what its user has read or opened has reached them: it ends, and stays in the inbox")
+    func seen() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let batch = ["read", "opened", "unread"].enumerated().map { index, user in
+                Samples.notification(index, user: user, job: "j") { $0.channels = [.inApp, .push] }
+            }
+            _ = try await store.store(batch, areRepeats: false)
+            try await store.mark(batch.map { ($0.user, $0.id, .pending, "queued", nil) })
+            try await pool.query("UPDATE carillon.notifications SET read_at = now() WHERE user_id = 'read'")
+            try await pool.query("UPDATE carillon.notifications SET opened_at = now() WHERE user_id = 'opened'")
+            let cancellations = CancellationStore(pool: pool)
+            let keys = batch.map { (user: $0.user, id: $0.id) }
+            let withdrawn = try await cancellations.cancel(keys, at: Self.later)
+            #expect(withdrawn.map(\.user) == ["unread"])
+            let ended = try await cancellations.endSeen(keys)
+            #expect(
+                Set(ended.map { "\($0.label.user) \($0.status) \($0.reason ?? "")" })
+                    == ["read sent read", "opened sent opened"])
+            #expect(ended.allSatisfy { $0.event(at: Self.later)?.kind == .sent })
+            #expect(try await InboxStore(pool: pool).states(["read", "opened", "unread"]).map(\.total) == [1, 1, 0])
+            #expect(try await cancellations.endSeen(keys).isEmpty)
+        }
+    }
+
+    @Test("what was queued is under way until each of its devices has been seen to")
+    func settling() async throws {
+        try await Samples.withStores { pool in
+            let notification = Samples.notification(1, user: "u", job: "j") { $0.channels = [.inApp, .push] }
+            let store = NotificationStore(pool: pool)
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("u", notification.id, .pending, "queued", nil)])
+            let devices = (1...2).map { NotificationID(high: 1, low: $0) }
+            for device in devices {
+                try await pool.query(
+                    """
+                    INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                        last_used_at)
+                    VALUES ($1, 'u', 'android', 'fcm', 'default', 'production', $2, now(), now())
+                    """,
+                    .uuid(device.halves), .text(device.description)
+                )
+            }
+            let cancellations = CancellationStore(pool: pool)
+            _ = try await cancellations.cancel([("u", notification.id)], at: Self.later)
+            var left: [Int64] = []
+            for device in devices {
+                var settlement = DeliveryStore.Settlement()
+                settlement.attempts = [
+                    DeliveryStore.Attempt(
+                        at: Self.later, user: "u", notification: notification.id, device: device, provider: .fcm,
+                        kind: "push", attempt: 1, outcome: .skipped, reason: "cancelled"
+                    )
+                ]
+                try await DeliveryStore(pool: pool).settle(settlement)
+                left.append(try await cancellations.tally(.init(org: "", id: "j")).inFlight)
+            }
+            #expect(left == [1, 0])
+        }
+    }
+
+    @Test("a page begins after the user before it")
+    func pages() async throws {
+        try await Samples.withStores { pool in
+            let batch = (0..<5).map { Samples.notification($0, user: "u\($0)", job: "j") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let cancellations = CancellationStore(pool: pool)
+            let first = try await cancellations.page(org: "", job: "j", after: "", limit: 3)
+            #expect(first.map(\.user) == ["u0", "u1", "u2"])
+            let rest = try await cancellations.page(org: "", job: "j", after: "u2", limit: 3)
+            #expect(rest.map(\.user) == ["u3", "u4"])
+        }
+    }
+
+    @Test("a job's notification is found by its user, and all of a job's without one, by the same index")
+    func plans() async throws {
+        try await Samples.withStores { pool in
+            for condition in ["user_id = 'u' AND org_id = 'o' AND job_id = 'j'", "org_id = 'o' AND job_id = 'j'"] {
+                let plan = try await pool.run([
+                    PostgresStatement("EXPLAIN SELECT id FROM carillon.notifications WHERE \(condition)")
+                ])
+                let lines = try plan.first.map { try $0.map { try $0.text(0) } } ?? []
+                let scans = lines.filter { $0.contains("Scan") }
+                #expect(!scans.isEmpty)
+                #expect(scans.allSatisfy { $0.contains("org_id_job_id_user_id_idx") }, "\(lines)")
+            }
+        }
+    }
+
+    @Test("cancellations are forgotten when their time is over")
+    func forgetting() async throws {
+        try await Samples.withStores { pool in
+            let cancellations = CancellationStore(pool: pool)
+            let names = ["old", "new"].map { CancellationStore.Name(org: "", id: $0) }
+            try await cancellations.record(names[0], at: Samples.start)
+            try await cancellations.record(names[1], at: Self.later)
+            try await cancellations.forget(before: Self.later)
+            #expect(try await cancellations.cancelledAt(names[0]) == nil)
+            #expect(try await cancellations.cancelledAt(names[1]) == Self.later)
+        }
+    }
+}

@@ -1,0 +1,262 @@
+// Carillon · DeliveryStoreTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Testing
+
+@Suite(.timeLimit(.minutes(10)))
+struct DeliveryStoreTests {
+    @Test("facts are read as they stand now, and an accepted attempt is remembered for repeats")
+    func facts() async throws {
+        try await Samples.withStores { pool in
+            let deliveries = DeliveryStore(pool: pool)
+            let device = try await DeviceStore(pool: pool).register(Samples.device(user: "a", token: "t")).device
+            let notification = Samples.notification(1, user: "a") { $0.extras.badge = 7 }
+            _ = try await NotificationStore(pool: pool).store([notification], areRepeats: false)
+            let unknown = NotificationID(high: 1, low: 2)
+            let found = try await deliveries.facts([
+                ("a", notification.id, device.id, true), ("a", unknown, device.id, false),
+            ])
+            #expect(found[0]?.device.token == "t")
+            #expect(found[0]?.notification.extras.badge == 7)
+            #expect(found[0]?.unseen == 1)
+            #expect(found[0]?.wasAccepted == false)
+            #expect(found[1] == nil)
+
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: Timestamp(seconds: 1),
+                    user: "a",
+                    notification: notification.id,
+                    device: device.id,
+                    provider: .fcm,
+                    kind: "push",
+                    attempt: 1,
+                    outcome: .accepted
+                )
+            ]
+            settlement.accepted = [("a", notification.id, "fcm", device.id)]
+            try await deliveries.settle(settlement)
+            let again = try await deliveries.facts([
+                ("a", notification.id, device.id, true), ("a", notification.id, device.id, false),
+            ])
+            #expect(again[0]?.wasAccepted == true)
+            // Not asked for a first delivery, which spares the look.
+            #expect(again[1]?.wasAccepted == false)
+            #expect(again[0]?.notification.status == .sent)
+        }
+    }
+
+    @Test("a dead address counts only against one that was set before it was written to, be it the same again")
+    func deadAddresses() async throws {
+        try await Samples.withStores { pool in
+            let preferences = PreferenceStore(pool: pool)
+            let deliveries = DeliveryStore(pool: pool)
+            var settings = UserSettings()
+            settings.email = "a@example.com"
+            try await preferences.set(user: "a", settings: settings)
+            // The database has a clock of its own, between the two moments.
+            let (before, after) = (Timestamp(seconds: 1), Timestamp(seconds: 32_000_000_000))
+            func settle(_ address: String, at moment: Timestamp) async throws -> Bool {
+                var settlement = DeliveryStore.Settlement()
+                settlement.deadAddresses = [("a", address, "SMTP_550_5.1.1", moment)]
+                return try await deliveries.settle(settlement).addresses == [ExactText("a")]
+            }
+            func isGood() async throws -> Bool {
+                try await pool.query("SELECT 1 FROM carillon.user_settings WHERE email_invalid_at IS NULL").count == 1
+            }
+            #expect(try await !settle("a@example.com", at: before))
+            #expect(try await isGood())
+            #expect(try await !settle("other@example.com", at: after))
+            #expect(try await isGood())
+            // What leaves the address alone does not set it.
+            _ = try await preferences.set(user: "a", settings: settings, keeping: [.general])
+            #expect(try await settle("a@example.com", at: after))
+            #expect(try await !isGood())
+            try await preferences.set(user: "a", settings: settings)
+            #expect(try await !settle("a@example.com", at: before))
+            #expect(try await isGood())
+            // One that was set before that was written down goes by its text.
+            try await pool.query("UPDATE carillon.user_settings SET email_set_at = NULL")
+            _ = try await preferences.set(user: "a", settings: settings, keeping: [.general])
+            #expect(try await settle("a@example.com", at: before))
+        }
+    }
+
+    @Test("what a device waits for while its notification is done with is found, on as many pages as it takes")
+    func lost() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let deliveries = DeliveryStore(pool: pool)
+            let devices = DeviceStore(pool: pool)
+            let phone = try await devices.register(Samples.device(user: "a", token: "phone", name: "phone")).device
+            let tablet = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet")).device
+            let late = try await devices.register(Samples.device(user: "a", token: "late", name: "late", at: 120))
+                .device
+            let batch = (1...12).map { number in
+                Samples.notification(number, user: "a") {
+                    $0.channels = [.push]
+                    if number == 6 { $0.expiresAt = Samples.start + .seconds(150) }
+                }
+            }
+            _ = try await store.store(batch, areRepeats: false)
+            try await pool.query(
+                "UPDATE carillon.notifications SET stored_at = $1",
+                .timestamptz((Samples.start + .seconds(60)).microseconds))
+            func settle(
+                _ number: Int,
+                _ device: Device,
+                _ outcome: DeliveryStore.Outcome,
+                _ reason: String? = nil
+            ) async throws {
+                let id = batch[number - 1].id
+                var settlement = DeliveryStore.Settlement()
+                settlement.attempts = [
+                    DeliveryStore.Attempt(
+                        at: Samples.start + .seconds(61), user: "a", notification: id, device: device.id,
+                        provider: .fcm, kind: "push", attempt: 1, outcome: outcome, reason: reason)
+                ]
+                if outcome == .accepted { settlement.accepted = [("a", id, "fcm", device.id)] }
+                if outcome == .failed { settlement.failed = [("a", id, "UNREGISTERED")] }
+                try await deliveries.settle(settlement)
+            }
+            // Tried, not tried, failed beside one that waits, and tried although it was registered afterwards.
+            for number in [1, 2, 4] { try await settle(number, phone, number == 4 ? .failed : .accepted) }
+            for number in [1, 4] { try await settle(number, tablet, .retry, "UNAVAILABLE") }
+            try await settle(3, phone, .accepted)
+            try await settle(3, tablet, .accepted)
+            try await settle(3, late, .retry, "UNAVAILABLE")
+            // Ended, expired, read, by socket, put off to the end of quiet hours, waiting itself, refused.
+            for number in [5, 6, 7, 9, 11] { try await settle(number, phone, .accepted) }
+            try await store.mark([("a", batch[7].id, .sent, nil, "socket")])
+            for number in [5, 6, 7, 8, 10] { try await settle(number, tablet, .retry, "UNAVAILABLE") }
+            try await settle(5, tablet, .accepted)
+            try await pool.query(
+                "UPDATE carillon.notifications SET read_at = now() WHERE id = $1", .uuid(batch[6].id.halves))
+            try await settle(9, tablet, .skipped, "quiet_hours")
+            let release = FollowUpStore.Item(user: "a", notification: batch[8].id, kind: .release)
+            try await FollowUpStore(pool: pool).put([(release, Samples.start, "quiet_hours")], now: Samples.start)
+            try await settle(11, tablet, .skipped, "opted_out")
+
+            func found(until: Duration) async throws -> [String] {
+                var found: [String] = []
+                var place = RepairPlace(Samples.start)
+                while true {
+                    let page = try await deliveries.lost(
+                        handedOnSince: Samples.start, until: Samples.start + until, after: place,
+                        now: Samples.start + .seconds(200), limit: 2)
+                    for one in page.lost {
+                        let number = batch.firstIndex { $0.id == one.notification }.map { $0 + 1 } ?? 0
+                        found.append("\(number) \(one.device.token)")
+                    }
+                    guard let last = page.last else { return found.sorted() }
+                    place = last
+                }
+            }
+            #expect(try await found(until: .seconds(60)) == ["1 tablet", "2 tablet", "3 late", "4 tablet"])
+            #expect(try await found(until: .seconds(59)).isEmpty)
+            // One that its user has silenced gets nothing.
+            try await pool.query("UPDATE carillon.devices SET silenced = true WHERE token = 'tablet'")
+            #expect(try await found(until: .seconds(60)) == ["3 late"])
+        }
+    }
+
+    @Test("a failure on one device does not undo another's acceptance, and the other way round")
+    func outcomes() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let deliveries = DeliveryStore(pool: pool)
+            let batch = [Samples.notification(1, user: "a"), Samples.notification(2, user: "a")]
+            _ = try await store.store(batch, areRepeats: false)
+            var accepted = DeliveryStore.Settlement()
+            accepted.accepted = batch.map { ("a", $0.id, "fcm", NotificationID(high: 1, low: 2)) }
+            var failed = DeliveryStore.Settlement()
+            failed.failed = batch.map { ("a", $0.id, "UNREGISTERED") }
+            try await deliveries.settle(accepted)
+            try await deliveries.settle(failed)
+            #expect(try await store.load([("a", batch[0].id)]).first?.status == .sent)
+            let late = [Samples.notification(3, user: "b")]
+            _ = try await store.store(late, areRepeats: false)
+            failed.failed = [("b", late[0].id, "UNREGISTERED")]
+            try await deliveries.settle(failed)
+            #expect(try await store.load([("b", late[0].id)]).first?.status == .failed)
+            accepted.accepted = [("b", late[0].id, "apns", NotificationID(high: 1, low: 2))]
+            try await deliveries.settle(accepted)
+            #expect(try await store.load([("b", late[0].id)]).first?.status == .sent)
+        }
+    }
+
+    @Test(
+        "what waits for a provider and is not needed any more ends when nothing else of it is under way",
+        arguments: [
+            ("read", "sent", "read"), ("deleted", "sent", "deleted"), ("opened", "sent", "opened"),
+            ("removed", "sent", "no_device"), ("alone", "failed", "no_device"), ("alone read", "suppressed", "read"),
+        ])
+    func dropped(_ what: String, _ status: String, _ reason: String) async throws {
+        try await Samples.withStores { pool in
+            let deliveries = DeliveryStore(pool: pool)
+            let devices = DeviceStore(pool: pool)
+            let phone = try await devices.register(Samples.device(user: "a", token: "phone", name: "phone")).device
+            let tablet = try await devices.register(Samples.device(user: "a", token: "tablet", name: "tablet")).device
+            let notification = Samples.notification(1, user: "a") {
+                $0.channels = what.hasPrefix("alone") ? [.push] : [.inApp, .push]
+            }
+            let store = NotificationStore(pool: pool)
+            _ = try await store.store([notification], areRepeats: false)
+            try await store.mark([("a", notification.id, .pending, "queued", nil)])
+            try await pool.query("UPDATE carillon.devices SET registered_at = now() - interval '1 hour'")
+            // Registered since: nothing was handed on for it.
+            let late = try await devices.register(Samples.device(user: "a", token: "late", name: "late")).device
+            try await pool.query(
+                "UPDATE carillon.devices SET registered_at = now() + interval '1 minute' WHERE id = $1",
+                .uuid(late.id.halves))
+            if what.hasSuffix("read") {
+                try await pool.query("UPDATE carillon.notifications SET read_at = now()")
+            } else if what == "deleted" || what == "opened" {
+                try await pool.query("UPDATE carillon.notifications SET \(what)_at = now()")
+            }
+            func drop(_ device: Device) async throws -> [EndedNotification] {
+                var settlement = DeliveryStore.Settlement()
+                settlement.attempts = [
+                    DeliveryStore.Attempt(
+                        at: Samples.start, user: "a", notification: notification.id, device: device.id,
+                        provider: .fcm, kind: "push", attempt: 1, outcome: .skipped, reason: "gone")
+                ]
+                settlement.dropped = [("a", notification.id, DeliveryStore.noDevice)]
+                return try await deliveries.settle(settlement).ended
+            }
+            #expect(try await drop(phone).isEmpty, "the tablet waits for its next try")
+            #expect(try await store.load([("a", notification.id)]).first?.status == .pending)
+            let ended = try await drop(tablet)
+            #expect(ended.map(\.label.id) == [notification.id])
+            #expect(ended.map(\.status.rawValue) == [status])
+            #expect(ended.map(\.reason) == [reason])
+            let stored = try #require(try await store.load([("a", notification.id)]).first)
+            #expect(stored.status.rawValue == status)
+            #expect(stored.statusReason == reason)
+            #expect(try await drop(tablet).isEmpty)
+        }
+    }
+
+    @Test("of a job that was called off only what its user has seen ends here, as the rest is cancelled")
+    func droppedAsCancelled() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let batch = (1...2).map { number in
+                Samples.notification(number, user: "a") { $0.channels = [.inApp, .push] }
+            }
+            _ = try await store.store(batch, areRepeats: false)
+            try await store.mark(batch.map { ("a", $0.id, .pending, "queued", nil) })
+            try await pool.query(
+                "UPDATE carillon.notifications SET read_at = now() WHERE id = $1", .uuid(batch[0].id.halves))
+            var settlement = DeliveryStore.Settlement()
+            settlement.dropped = batch.map { ("a", $0.id, "cancelled") }
+            let ended = try await DeliveryStore(pool: pool).settle(settlement).ended
+            #expect(ended.map(\.label.id) == [batch[0].id])
+            #expect(try await store.load([("a", batch[1].id)]).first?.status == .pending)
+        }
+    }
+}

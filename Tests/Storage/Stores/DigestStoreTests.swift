@@ -1,0 +1,367 @@
+// Carillon · DigestStoreTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Testing
+
+@Suite("Stores: digests", .timeLimit(.minutes(10)))
+struct DigestStoreTests {
+    private static let now = Samples.start
+    private static let until = Samples.start + .seconds(9_999)
+
+    private static func items(_ numbers: ClosedRange<Int>, user: String = "a", _ rule: DigestRule) -> [DigestStore.Item]
+    {
+        numbers.map { DigestStore.Item(notification: Samples.notification($0, user: user), key: "k", rule: rule) }
+    }
+
+    private static func rule(_ singles: Int, sliding: Bool = false) -> DigestRule {
+        var rule = DigestRule(window: .seconds(60), maximum: .seconds(100))
+        rule.singles = singles
+        rule.isSliding = sliding
+        return rule
+    }
+
+    @Test("the first few come on their own, the rest is held; the same items again change nothing")
+    func singles() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            let items = Self.items(1...4, Self.rule(2))
+            let expected: [DigestStore.Outcome] = [.single, .single, .held, .held]
+            #expect(try await store.gather(items, now: Self.now) == expected)
+            #expect(try await store.gather(items, now: Self.now + .seconds(1)) == expected)
+            #expect(try await store.take(now: Self.now + .seconds(59), until: Self.until, limit: 10).isEmpty)
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(due.map(\.count) == [2])
+            #expect(due.first?.first.map(\.title) == ["n3", "n4"])
+        }
+    }
+
+    @Test("what windows held back can be read page by page, the single ones left out")
+    func held() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            _ = try await store.gather(Self.items(1...5, Self.rule(2)), now: Self.now)
+            _ = try await store.gather(Self.items(6...8, user: "b", Self.rule(0)), now: Self.now)
+            let due = try await store.take(now: Self.now + .seconds(86_400), until: Self.now, limit: 10)
+            let windows = due.map(\.id)
+            #expect(windows.count == 2)
+            var found: [NotificationID] = []
+            var last: DigestStore.Held?
+            repeat {
+                let page = try await store.held(in: windows, after: last, limit: 2)
+                #expect(page.allSatisfy { windows.contains($0.window) })
+                found += page.map(\.id)
+                last = page.last
+            } while last != nil
+            let expected = Self.items(3...5, Self.rule(2)) + Self.items(6...8, user: "b", Self.rule(0))
+            #expect(found.count == 6)
+            #expect(Set(found) == Set(expected.map(\.notification.id)))
+        }
+    }
+
+    @Test("a window is taken by one; late items open the next")
+    func late() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            _ = try await store.gather(Self.items(1...3, Self.rule(0)), now: Self.now)
+            let first = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10).isEmpty)
+            _ = try await store.gather(Self.items(4...4, Self.rule(0)), now: Self.now + .seconds(61))
+            try await store.remove(first.map(\.id))
+            let second = try await store.take(now: Self.now + .seconds(121), until: Self.until, limit: 10)
+            #expect(second.map(\.count) == [1])
+            #expect(second.first?.id != first.first?.id)
+        }
+    }
+
+    @Test("an item that comes when the window is over, before anybody took it, opens the next one")
+    func over() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            _ = try await store.gather(Self.items(1...1, Self.rule(0)), now: Self.now)
+            _ = try await store.gather(Self.items(2...2, Self.rule(0)), now: Self.now + .seconds(60))
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(due.map { $0.first.map(\.title) } == [["n1"]])
+        }
+    }
+
+    @Test("a sliding window moves with each item, up to its maximum")
+    func sliding() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            let rule = Self.rule(0, sliding: true)
+            for (number, second) in [(1, 0), (2, 50), (3, 90)] {
+                _ = try await store.gather(Self.items(number...number, rule), now: Self.now + .seconds(second))
+            }
+            #expect(try await store.take(now: Self.now + .seconds(99), until: Self.until, limit: 10).isEmpty)
+            let due = try await store.take(now: Self.now + .seconds(100), until: Self.until, limit: 10)
+            #expect(due.map(\.count) == [3])
+        }
+    }
+
+    @Test("a job id that was held before is a duplicate, and what was read meanwhile falls out")
+    func once() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            func item(
+                _ number: Int, job: String? = nil, title: String? = nil, entity: String? = nil
+            ) -> DigestStore.Item {
+                let notification = Samples.notification(number, user: "a", job: job) {
+                    if let title { $0.title = title }
+                    $0.entityType = entity == nil ? nil : "task"
+                    $0.entityID = entity
+                }
+                return DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))
+            }
+            let outcomes = try await store.gather(
+                [item(1, job: "j"), item(2, job: "j", title: "n1"), item(3, entity: "t1"), item(4, entity: "t2")],
+                now: Self.now)
+            #expect(outcomes == [.held, .duplicate, .held, .held])
+            #expect(try await store.gather([item(5, job: "j")], now: Self.now) == [.conflict])
+            let read = Samples.notification(9, user: "a") {
+                $0.entityType = "task"
+                $0.entityID = "t1"
+            }
+            _ = try await NotificationStore(pool: pool).store([read], areRepeats: false)
+            _ = try await InboxStore(pool: pool).markRead(user: "a", ids: [read.id], at: Self.now + .seconds(5))
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(due.first?.first.map(\.title) == ["n1", "n4"])
+        }
+    }
+
+    @Test("a single one's job id is known too, with what it said and of which type")
+    func singleConflict() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            func item(_ number: Int, type: String) -> DigestStore.Item {
+                let notification = Samples.notification(number, user: "a", job: "j") {
+                    $0.title = "same"
+                    $0.type = type
+                }
+                return DigestStore.Item(notification: notification, key: "k", rule: Self.rule(1))
+            }
+            let first = try await store.gather([item(1, type: "t")], now: Self.now)
+            #expect(first == [.single])
+            let again = [item(1, type: "t"), item(2, type: "t"), item(3, type: "other")]
+            #expect(try await store.gather(again, now: Self.now) == [.single, .duplicate, .conflict])
+        }
+    }
+
+    /// An item with a job's id.
+    private static func item(_ number: Int, job: String, title: String) -> DigestStore.Item {
+        let notification = Samples.notification(number, user: "a", job: job) { $0.title = title }
+        return DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))
+    }
+
+    @Test("a job id that its user has as a notification is not gathered")
+    func notifiedBefore() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            let notified = Samples.notification(1, user: "a", job: "j")
+            _ = try await NotificationStore(pool: pool).store([notified], areRepeats: false)
+            let same = Self.item(2, job: "j", title: notified.title)
+            let other = Self.item(3, job: "j", title: "other")
+            #expect(try await store.gather([same], now: Self.now) == [.duplicate])
+            #expect(try await store.gather([other], now: Self.now) == [.conflict])
+            // The very entry: it was stored when its type had no digest.
+            let itself = DigestStore.Item(notification: notified, key: "k", rule: Self.rule(0))
+            #expect(try await store.gather([itself], now: Self.now) == [.single])
+            #expect(try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10).isEmpty)
+        }
+    }
+
+    @Test("a job id that a digest holds is not stored beside it, but for the one that comes alone")
+    func heldBefore() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            let notifications = NotificationStore(pool: pool)
+            let item = Self.item(1, job: "j", title: "same")
+            let held = item.notification
+            #expect(try await store.gather([item], now: Self.now) == [.held])
+            let same = Self.item(2, job: "j", title: "same").notification
+            let other = Self.item(3, job: "j", title: "other").notification
+            #expect(try await notifications.store([same], areRepeats: false) == [.duplicate(of: held.id)])
+            #expect(try await notifications.store([other], areRepeats: false) == [.conflict(with: held.id)])
+            let itself = try await notifications.store([held], areRepeats: true)
+            #expect(itself == [.known(version: 0, unread: 0, status: .deferred, isOwned: true)])
+            // A page of a broadcast finds it too; another user has nothing yet.
+            let bob = Samples.notification(2, user: "b", job: "j") { $0.title = "same" }
+            let page = try await notifications.store(
+                [same, bob], withPage: [], recount: PostgresStatement("SELECT 1"))
+            #expect(page.outcomes == [.duplicate(of: held.id), .stored(version: 1, unread: 1)])
+
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let window = try #require(due.first)
+            let id = DigestStore.summary(of: window.id, user: "a")
+            var alone = Notification(id: id, user: "a", type: held.type, createdAt: Self.now)
+            alone.jobID = window.alone?.job
+            alone.title = "same"
+            alone.channels = [.inApp]
+            #expect(alone.jobID == "j")
+            #expect(try await notifications.store([alone], areRepeats: true) == [.stored(version: 1, unread: 1)])
+            #expect(try await notifications.store([same], areRepeats: false) == [.duplicate(of: id)])
+        }
+    }
+
+    @Test("what was cancelled first is not gathered; what is cancelled later falls out, and counts as cancelled")
+    func cancelled() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            let cancellations = CancellationStore(pool: pool)
+            func item(_ number: Int, job: String?) -> DigestStore.Item {
+                DigestStore.Item(
+                    notification: Samples.notification(number, user: "a", job: job), key: "k", rule: Self.rule(0))
+            }
+            let early = CancellationStore.Name(org: "", id: "early")
+            try await cancellations.record(early, at: Self.now)
+            let outcomes = try await store.gather(
+                [
+                    item(1, job: "early"), item(2, job: "late"), item(3, job: nil), item(4, job: "kept"),
+                    item(5, job: "sent"),
+                ],
+                now: Self.now)
+            #expect(outcomes == [.cancelled, .held, .held, .held, .held])
+            #expect(try await cancellations.tally(early).total == 0)
+
+            let names = [
+                CancellationStore.Name(org: "", id: "late"),
+                CancellationStore.Name(org: "", id: "3", entries: ["jobs/3"], addedAt: Samples.start),
+            ]
+            for name in names {
+                #expect(try await cancellations.tally(name).counts == [.deferred: 1])
+                try await cancellations.record(name, at: Self.now)
+                #expect(try await cancellations.tally(name).counts == [.cancelled: 1])
+            }
+            // Of another organisation.
+            try await cancellations.record(.init(org: "acme", id: "kept"), at: Self.now)
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(due.map(\.count) == [2])
+            #expect(due.first?.first.map(\.title) == ["n4", "n5"])
+            let fates = try await store.held(in: due.map(\.id), after: nil, limit: 10).map(\.fate)
+            #expect(fates == [.cancelled, .cancelled, nil, nil])
+            // Too late: the summary is on its way.
+            let sent = CancellationStore.Name(org: "", id: "sent")
+            try await cancellations.record(sent, at: Self.now)
+            #expect(try await cancellations.tally(sent).counts == [.sent: 1])
+            try await store.remove(due.map(\.id))
+            for name in names { #expect(try await cancellations.tally(name).counts == [.cancelled: 1]) }
+        }
+    }
+
+    @Test("what has expired falls out; a window of which nothing is left has no item")
+    func expired() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            func item(_ number: Int, expires: Int? = nil, kept: Int? = nil, user: String = "a") -> DigestStore.Item {
+                let notification = Samples.notification(number, user: user) {
+                    $0.expiresAt = expires.map { Self.now + .seconds($0) }
+                    $0.keepUntil = kept.map { Self.now + .seconds($0) }
+                }
+                return DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))
+            }
+            _ = try await store.gather(
+                [
+                    item(1, expires: 60), item(2, expires: 61, kept: 100), item(3, kept: 60),
+                    item(4, expires: 90, kept: 80),
+                    item(5, expires: 10, user: "b"),
+                ],
+                now: Self.now)
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let mine = try #require(due.first { $0.user == "a" })
+            #expect(mine.first.map(\.title) == ["n2", "n4"])
+            #expect(mine.expiresAt == Self.now + .seconds(90))
+            #expect(mine.keepUntil == Self.now + .seconds(100))
+            #expect(mine.alone == nil)
+            let other = try #require(due.first { $0.user == "b" })
+            #expect(other.count == 0)
+            #expect(try await store.held(in: [other.id], after: nil, limit: 10).map(\.fate) == [.expired])
+        }
+    }
+
+    @Test("a summary has the channels of its items, is a push if one of them is, and as grave as the gravest")
+    func channels() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            func item(_ number: Int, user: String, change: (inout Notification) -> Void) -> DigestStore.Item {
+                DigestStore.Item(
+                    notification: Samples.notification(number, user: user, change: change), key: "k", rule: Self.rule(0)
+                )
+            }
+            _ = try await store.gather(
+                [
+                    item(1, user: "quiet") { $0.channels = [.inApp] },
+                    item(2, user: "quiet") { $0.channels = [.inApp] },
+                    item(3, user: "loud") { $0.channels = [.inApp] },
+                    item(4, user: "loud") {
+                        $0.channels = [.push]
+                        $0.delivery = .push
+                        $0.severity = .warning
+                        $0.expiresAt = Self.now + .seconds(90)
+                    },
+                ],
+                now: Self.now)
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            let quiet = try #require(due.first { $0.user == "quiet" })
+            #expect(quiet.channels == [.inApp])
+            #expect(quiet.delivery == .inApp)
+            #expect(quiet.severity == .info)
+            let loud = try #require(due.first { $0.user == "loud" })
+            #expect(loud.channels == [.inApp, .push])
+            #expect(loud.delivery == .push)
+            #expect(loud.severity == .warning)
+            #expect(loud.expiresAt == nil)
+        }
+    }
+
+    @Test("one alone has all that its job gave it, also when it is taken again")
+    func alone() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            let notification = Samples.notification(1, user: "a", job: "j") {
+                $0.body = "b"
+                $0.data = Array(#"{"a": 1}"#.utf8)
+                $0.extras.url = "https://example.org/1"
+                $0.extras.image = "https://example.org/1.png"
+                $0.extras.sound = "bell"
+                $0.category = "c"
+                $0.entityType = "task"
+                $0.entityID = "t1"
+                $0.collapseKey = "k1"
+            }
+            _ = try await store.gather(
+                [DigestStore.Item(notification: notification, key: "k", rule: Self.rule(0))], now: Self.now)
+            for seconds in [60, 120] {
+                let now = Self.now + .seconds(seconds)
+                let due = try await store.take(now: now, until: now + .seconds(60), limit: 10)
+                let alone = try #require(due.first?.alone)
+                #expect(due.map(\.count) == [1])
+                #expect(alone.job == "j")
+                #expect(alone.entry == "jobs/1")
+                #expect(alone.content.title == "n1")
+                #expect(alone.content.body == "b")
+                #expect(alone.content.data.map { String(decoding: $0, as: UTF8.self) } == #"{"a":1}"#)
+                #expect(alone.content.extras == notification.extras)
+                #expect(alone.content.category == "c")
+                #expect(alone.content.entityType == "task")
+                #expect(alone.content.entityID == "t1")
+                #expect(alone.content.collapseKey == "k1")
+            }
+            // It is counted as the notification that it becomes.
+            let tally = try await CancellationStore(pool: pool).tally(.init(org: "", id: "j"))
+            #expect(tally.total == 0)
+        }
+    }
+
+    @Test("a summary counts all and knows the first ten")
+    func many() async throws {
+        try await Samples.withStores { pool in
+            let store = DigestStore(pool: pool)
+            _ = try await store.gather(Self.items(1...25, Self.rule(0)), now: Self.now)
+            let due = try await store.take(now: Self.now + .seconds(60), until: Self.until, limit: 10)
+            #expect(due.map(\.count) == [25])
+            #expect(due.first?.first.map(\.title) == (1...10).map { "n\($0)" })
+        }
+    }
+}

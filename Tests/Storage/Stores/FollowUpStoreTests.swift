@@ -1,0 +1,364 @@
+// Carillon · FollowUpStoreTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Testing
+
+@Suite("Stores: what is put off", .timeLimit(.minutes(10)))
+struct FollowUpStoreTests {
+    private static let now = Samples.start
+
+    private static func item(_ notification: Notification, _ kind: FollowUp = .release) -> FollowUpStore.Item {
+        FollowUpStore.Item(user: notification.user, notification: notification.id, kind: kind)
+    }
+
+    @Test("it comes when it is due, all of a user's at once, and again if it is not removed")
+    func takes() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let batch = [
+                Samples.notification(1, user: "a"), Samples.notification(2, user: "a"),
+                Samples.notification(3, user: "b"),
+            ]
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            try await store.put(batch.map { (Self.item($0), Self.now + .seconds(60), "quiet_hours") }, now: Self.now)
+            let loaded = try await NotificationStore(pool: pool).load(batch.map { ($0.user, $0.id) })
+            #expect(loaded.allSatisfy { $0.status == .deferred && $0.statusReason == "quiet_hours" })
+            #expect(try await store.take(now: Self.now + .seconds(59), until: Self.now, limit: 10).isEmpty)
+            let until = Self.now + .seconds(90)
+            let first = try await store.take(now: Self.now + .seconds(60), until: until, limit: 1)
+            #expect(Set(first.map(\.item.user)).count == 1)
+            #expect(first.count == (first.first?.item.user == "a" ? 2 : 1))
+            #expect(first.allSatisfy { $0.facts?.notification.status == .deferred })
+            let rest = try await store.take(now: Self.now + .seconds(60), until: until, limit: 10)
+            #expect(first.count + rest.count == 3)
+            // Whoever put it off again keeps it; the others are gone.
+            let again = try #require(first.first)
+            try await store.put([(again.item, Self.now + .seconds(200), "quiet_hours")], now: Self.now)
+            try await store.remove((first + rest).map(\.item), takenUntil: until)
+            #expect(try await store.take(now: Self.now + .seconds(199), until: until, limit: 10).isEmpty)
+            let last = try await store.take(now: Self.now + .seconds(200), until: until, limit: 10)
+            #expect(last.map(\.item) == [again.item])
+        }
+    }
+
+    @Test("what was handed on is due no more until the streams are lost, and is forgotten when it has ended")
+    func handedOn() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let mail = (1...2).map { Samples.notification($0, user: "a") }
+            let push = Samples.notification(3, user: "b")
+            _ = try await NotificationStore(pool: pool).store(mail + [push], areRepeats: false)
+            let taken = Self.item(mail[0], .email)
+            let direct = Self.item(mail[1], .email)
+            let attention = Self.item(push, .attention)
+            try await store.put([(taken, Self.now, "unread"), (attention, Self.now, "idle")], now: Self.now)
+            let until = Self.now + .seconds(30)
+            let due = try await store.take(now: Self.now, until: until, limit: 10)
+            #expect(due.count == 2)
+            #expect(due.allSatisfy { !$0.wasHandedOn })
+            // As a dispatcher does when the streams have them.
+            try await store.remember([taken, attention], takenUntil: until, now: Self.now)
+            try await store.remove([taken, attention], takenUntil: until)
+            try await store.remember([direct], now: Self.now)
+            #expect(try await store.take(now: Self.now + .seconds(3_600), until: until, limit: 10).isEmpty)
+
+            let lost = Self.now + .seconds(3_600)
+            try await store.recall(handedOnSince: Self.now + .seconds(1), now: lost)
+            #expect(try await store.take(now: lost, until: until, limit: 10).isEmpty)
+            try await store.recall(handedOnSince: Self.now, now: lost)
+            let again = try await store.take(now: lost, until: lost + .seconds(30), limit: 10)
+            #expect(again.map(\.item) == [taken, direct, attention])
+            #expect(again.allSatisfy { !$0.wasHandedOn })
+            try await store.remember([taken, direct, attention], takenUntil: lost + .seconds(30), now: lost)
+
+            var settlement = DeliveryStore.Settlement()
+            for (item, isAccepted) in [(taken, false), (attention, true)] {
+                settlement.ended.append(
+                    (user: item.user, id: item.notification, kind: item.kind, isAccepted: isAccepted))
+            }
+            try await DeliveryStore(pool: pool).settle(settlement)
+            // Whoever is never told how it ended drops it in the end.
+            let left = try await store.take(now: lost + .seconds(30 * 24 * 3_600), until: until, limit: 10)
+            #expect(left.map(\.item) == [direct])
+            #expect(left.allSatisfy { $0.wasHandedOn })
+        }
+    }
+
+    @Test("a push that calls for attention has ended when it has for all devices; what quiet hours put off has not")
+    func endedAttention() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let (first, second) = (Samples.notification(1, user: "a"), Samples.notification(2, user: "a"))
+            _ = try await NotificationStore(pool: pool).store([first, second], areRepeats: false)
+            try await pool.query(
+                """
+                INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
+                    last_used_at)
+                VALUES (gen_random_uuid(), 'a', 'android', 'fcm', 'default', 'production', 'phone', now(), now())
+                """
+            )
+            let items = [Self.item(first, .attention), Self.item(second, .attention)]
+            try await store.put(
+                [(items[0], Self.now, "idle"), (items[1], Self.now, "quiet_hours")], now: Self.now)
+            func end() async throws {
+                var settlement = DeliveryStore.Settlement()
+                settlement.ended = items.map {
+                    (user: $0.user, id: $0.notification, kind: $0.kind, isAccepted: false)
+                }
+                try await DeliveryStore(pool: pool).settle(settlement)
+            }
+            func record(_ outcome: String) async throws {
+                try await pool.query(
+                    """
+                    INSERT INTO carillon.delivery_attempts (at, user_id, notification_id, device_id, provider, kind, attempt,
+                        outcome)
+                    SELECT now(), 'a', n.id, d.id, 'fcm', 'push', 1, $1
+                    FROM carillon.notifications n CROSS JOIN carillon.devices d
+                    """,
+                    .text(outcome)
+                )
+            }
+            func left() async throws -> Int { try await pool.query("SELECT 1 FROM carillon.follow_ups").count }
+            try await record("retry")
+            try await end()
+            #expect(try await left() == 2)
+            try await record("failed")
+            try await end()
+            let rest = try await store.take(now: Self.now, until: Self.now + .seconds(30), limit: 10)
+            #expect(rest.map(\.item) == [items[1]])
+        }
+    }
+
+    @Test("of one user no more than a page is taken at once, the oldest first; who does not fit waits whole")
+    func pages() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let many = (0..<FollowUpStore.userLimit + 10).map { Samples.notification($0, user: "many") }
+            let few = (2_000..<2_003).map { Samples.notification($0, user: "few") }
+            _ = try await NotificationStore(pool: pool).store(many + few, areRepeats: false)
+            try await store.put(many.map { (Self.item($0), Self.now, "quiet_hours") }, now: Self.now)
+            try await store.put(few.map { (Self.item($0), Self.now + .seconds(1), "quiet_hours") }, now: Self.now)
+            let at = Self.now + .seconds(1)
+            let until = Self.now + .seconds(90)
+            let first = try await store.take(now: at, until: until, limit: FollowUpStore.userLimit + 1)
+            #expect(first.map(\.item.notification) == many.prefix(FollowUpStore.userLimit).map(\.id))
+            let second = try await store.take(now: at, until: until, limit: FollowUpStore.userLimit + 1)
+            #expect(second.count == 13)
+            #expect(second.filter { $0.item.user == "many" }.map(\.item.notification) == many.suffix(10).map(\.id))
+            #expect(try await store.take(now: at, until: until, limit: 10).isEmpty)
+        }
+    }
+
+    @Test("what is critical comes before what has been due for longer, which is not starved by it")
+    func critical() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let others = (0..<20).map { Samples.notification($0, user: "other-\($0)") }
+            let critical = (100..<103).map { Samples.notification($0, user: "urgent-\($0)") }
+            _ = try await NotificationStore(pool: pool).store(others + critical, areRepeats: false)
+            try await store.put(
+                (others + critical).enumerated().map {
+                    (Self.item($1), Self.now + .milliseconds(Int64($0)), "quiet_hours")
+                },
+                critical: Set(critical.map(\.id)), now: Self.now)
+            let at = Self.now + .seconds(1)
+            let until = Self.now + .seconds(90)
+            func take() async throws -> Set<NotificationID> {
+                Set(try await store.take(now: at, until: until, limit: 4).map(\.item.notification))
+            }
+            #expect(try await take() == Set((critical[..<2] + others[..<2]).map(\.id)))
+            #expect(try await take() == Set((critical[2...] + others[2..<5]).map(\.id)))
+            #expect(try await take() == Set(others[5..<9].map(\.id)))
+        }
+    }
+
+    @Test("among a hundred thousand, what is critical is found by an index of its own")
+    func criticalPlan() async throws {
+        try await Samples.withStores { pool in
+            try await pool.query(
+                """
+                INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at, critical)
+                SELECT 'u' || n % 5000, gen_random_uuid(), 'release', timestamptz '2026-12-01' + n * interval '1 second',
+                    n % 1000 = 0
+                FROM generate_series(1, 100000) AS n
+                """,
+                timeout: .seconds(120)
+            )
+            try await pool.query("ANALYZE carillon.follow_ups")
+            let plan = try await pool.query(
+                """
+                EXPLAIN SELECT f.user_id FROM carillon.follow_ups f
+                WHERE f.critical AND f.due_at <= timestamptz '2027-01-01' ORDER BY f.due_at LIMIT 512
+                """
+            )
+            let lines = try plan.map { try $0.text(0) }
+            #expect(lines.contains { $0.contains("follow_ups_critical_due") }, "\(lines)")
+        }
+    }
+
+    @Test("two that take at once never get the same")
+    func concurrency() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let batch = (0..<200).map { Samples.notification($0, user: "u\($0 % 20)") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            try await store.put(batch.map { (Self.item($0), Self.now, "quiet_hours") }, now: Self.now)
+            let until = Self.now + .seconds(30)
+            var taken: [FollowUpStore.Item] = []
+            while taken.count < batch.count {
+                taken += try await withThrowingTaskGroup(of: [FollowUpStore.Due].self) { group in
+                    for _ in 0..<4 {
+                        group.addTask { try await store.take(now: Self.now, until: until, limit: 16) }
+                    }
+                    return try await group.reduce(into: []) { $0 += $1 }
+                }.map(\.item)
+            }
+            #expect(Set(taken.map(\.notification)).count == taken.count)
+        }
+    }
+
+    @Test("among a hundred thousand, what is due is found by index")
+    func plan() async throws {
+        try await Samples.withStores { pool in
+            try await pool.query(
+                """
+                INSERT INTO carillon.follow_ups (user_id, notification_id, kind, due_at)
+                SELECT 'u' || n % 5000, gen_random_uuid(), 'release', timestamptz '2026-12-01' + n * interval '1 second'
+                FROM generate_series(1, 100000) AS n
+                """,
+                timeout: .seconds(120)
+            )
+            try await pool.query("ANALYZE carillon.follow_ups")
+            let plan = try await pool.query(
+                """
+                EXPLAIN SELECT f.user_id FROM carillon.follow_ups f
+                WHERE f.due_at <= timestamptz '2026-12-01 00:01:00' ORDER BY f.due_at LIMIT 512
+                """
+            )
+            let lines = try plan.map { try $0.text(0) }
+            #expect(lines.contains { $0.contains("follow_ups_due") }, "\(lines)")
+        }
+    }
+
+    @Test("what is done is removed row by row, not by comparing each with all that was taken with it")
+    func removalPlan() async throws {
+        try await Samples.withStores { pool in
+            let items = [Self.item(Samples.notification(1, user: "a"))]
+            for mode in ["force_generic_plan", "force_custom_plan"] {
+                let results = try await pool.run([
+                    PostgresStatement("SELECT set_config('plan_cache_mode', '\(mode)', true)", []),
+                    PostgresStatement(
+                        "EXPLAIN " + FollowUpStore.delete,
+                        [
+                            .array(PostgresArray(texts: items.map(\.user))),
+                            .array(PostgresArray(uuids: items.map(\.notification.halves))),
+                            .array(PostgresArray(texts: items.map(\.kind.rawValue))),
+                            .timestamptz(Self.now.microseconds),
+                        ]
+                    ),
+                ])
+                let plan = try (results.last.map { Array($0) } ?? []).map { try $0.text(0) }.joined(separator: "\n")
+                #expect(plan.contains("follow_ups_pkey"), "\(plan)")
+                #expect(!plan.contains("follow_ups_due"), "\(plan)")
+            }
+        }
+    }
+
+    @Test("what two devices of a user put off is put off once, until the earlier moment")
+    func twice() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let notification = Samples.notification(1, user: "a")
+            _ = try await NotificationStore(pool: pool).store([notification], areRepeats: false)
+            let item = Self.item(notification)
+            try await store.put(
+                [(item, Self.now + .seconds(60), "quiet_hours"), (item, Self.now + .seconds(30), "quiet_hours")],
+                now: Self.now)
+            let until = Self.now + .seconds(90)
+            #expect(try await store.take(now: Self.now + .seconds(29), until: until, limit: 10).isEmpty)
+            let taken = try await store.take(now: Self.now + .seconds(30), until: until, limit: 10)
+            #expect(taken.map(\.item) == [item])
+        }
+    }
+
+    @Test("what is hastened is due by then, unless it has been put off again meanwhile")
+    func hasten() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let batch = (1...3).map { Samples.notification($0, user: "a") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let items = batch.map { Self.item($0) }
+            let due = Self.now + .seconds(500)
+            try await store.put(items.map { ($0, due, "quiet_hours") }, now: Self.now)
+            try await store.put([(items[1], due + .seconds(1), "quiet_hours")], now: Self.now)
+            try await store.hasten(items[..<2].map { ($0, due) }, now: Self.now)
+            let taken = try await store.take(now: Self.now, until: due, limit: 10)
+            #expect(taken.map(\.item) == [items[0]])
+        }
+    }
+
+    @Test("what is being looked at is not handed out again because quiet hours change meanwhile")
+    func heldIsLeftAlone() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let batch = (1...2).map { Samples.notification($0, user: "a") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let items = batch.map { Self.item($0) }
+            let until = Timestamp(seconds: 4_000_000_000)
+            try await store.put(
+                [(items[0], Self.now, "quiet_hours"), (items[1], until + .seconds(5), "quiet_hours")], now: Self.now)
+            #expect(try await store.take(now: Self.now, until: until, limit: 10).map(\.item) == [items[0]])
+            try await PreferenceStore(pool: pool).set(user: "a", settings: UserSettings())
+            try await store.reconsiderReleases(now: Self.now, over: .zero)
+            // The other one waits no longer; this one is still looked at.
+            let soon = until + .seconds(-1)
+            #expect(try await store.take(now: soon, until: until, limit: 10).map(\.item) == [items[1]])
+            try await store.remove(items, takenUntil: until)
+            #expect(try await store.take(now: until + .seconds(10), until: until, limit: 10).isEmpty)
+        }
+    }
+
+    @Test("changed quiet hours have what waits looked at anew")
+    func reconsider() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let notification = Samples.notification(1, user: "a")
+            _ = try await NotificationStore(pool: pool).store([notification], areRepeats: false)
+            let far = Timestamp(seconds: 4_000_000_000)
+            try await store.put([(Self.item(notification), far, "quiet_hours")], now: Self.now)
+            var settings = UserSettings()
+            settings.zone = "Europe/Berlin"
+            try await PreferenceStore(pool: pool).set(user: "a", settings: settings)
+            let due = try await store.take(now: far + .seconds(-1), until: far, limit: 10)
+            #expect(due.map(\.item) == [Self.item(notification)])
+        }
+    }
+
+    @Test("so have those to idle users that quiet hours put off; what waits for anything else goes on waiting")
+    func reconsiderAttention() async throws {
+        try await Samples.withStores { pool in
+            let store = FollowUpStore(pool: pool)
+            let batch = (1...3).map { Samples.notification($0, user: "a") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let far = Timestamp(seconds: 4_000_000_000)
+            let items = [
+                Self.item(batch[0], .attention), Self.item(batch[1], .attention), Self.item(batch[2], .email),
+            ]
+            // The first two wait for the end of quiet hours, until the second is only waited for as its user is idle.
+            try await store.put(
+                [(items[0], far, "quiet_hours"), (items[1], far, "quiet_hours"), (items[2], far, "unread")],
+                now: Self.now)
+            try await store.put([(items[1], far, "idle")], now: Self.now)
+            try await PreferenceStore(pool: pool).set(user: "a", settings: UserSettings())
+            let soon = far + .seconds(-1)
+            #expect(try await store.take(now: soon, until: far, limit: 10).map(\.item) == [items[0]])
+            // New rules of zones are as good a reason.
+            try await store.put([(items[0], far, "quiet_hours")], now: Self.now)
+            try await store.reconsiderReleases(now: Self.now, over: .zero)
+            #expect(try await store.take(now: soon, until: far, limit: 10).map(\.item) == [items[0]])
+        }
+    }
+}

@@ -1,0 +1,149 @@
+// Carillon · InboxReadsTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Testing
+
+/// What many ask of their inboxes at the same time is what each would get alone.
+@Suite(.timeLimit(.minutes(10)))
+struct InboxReadsTests {
+    private static let users = (0..<40).map { "user-\($0)" } + ["nobody", "Zoë"]
+
+    /// Inboxes of several sizes, with read and deleted notifications and two types.
+    private static func fill(_ pool: PostgresPool) async throws {
+        let inbox = InboxStore(pool: pool)
+        var number = 0
+        for (index, user) in Self.users.enumerated() where user != "nobody" {
+            var batch: [Notification] = []
+            for place in 0..<index % 9 + 1 {
+                number += 1
+                let sample = Samples.notification(number, user: user)
+                var notification = Notification(
+                    id: sample.id, user: user, type: place % 3 == 0 ? "other" : sample.type, createdAt: Samples.start)
+                notification.jobEntry = sample.jobEntry
+                notification.title = "\(user) \(place)"
+                batch.append(notification)
+            }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            if index % 2 == 0 { _ = try await inbox.markRead(user: user, ids: [batch[0].id], at: Samples.start) }
+            if index % 5 == 0 { _ = try await inbox.delete(user: user, id: batch[0].id, at: Samples.start) }
+        }
+    }
+
+    private static func text(_ page: InboxStore.Page) throws -> String {
+        var writer = JSONWriter()
+        writer.beginArray()
+        for notification in page.notifications { try CanonicalShape.write(notification, to: &writer) }
+        writer.endArray()
+        return "\(page.state) \(String(decoding: writer.bytes, as: UTF8.self))"
+    }
+
+    private struct Question: Sendable {
+        let user: String
+        let filter: InboxStore.Filter
+        let known: InboxStore.State?
+    }
+
+    @Test("pages that are asked for together are those of each: filters, ends, limits and what is known")
+    func pages() async throws {
+        try await Samples.withStores { pool in
+            try await Self.fill(pool)
+            let alone = InboxStore(pool: pool)
+            var questions: [Question] = []
+            for (index, user) in Self.users.enumerated() {
+                let state = try await alone.state(of: user)
+                var stale = state
+                stale.unread += 1
+                let newest = try await alone.page(user: user, filter: .init(limit: 1)).notifications.first?.id
+                questions += [
+                    Question(user: user, filter: .init(limit: 5), known: nil),
+                    Question(user: user, filter: .init(limit: 5), known: state),
+                    Question(user: user, filter: .init(limit: 5), known: stale),
+                    Question(user: user, filter: .init(limit: 5, before: newest), known: nil),
+                    Question(user: user, filter: .init(limit: 5, type: "other"), known: nil),
+                    Question(
+                        user: user, filter: .init(limit: 5, unreadOnly: true), known: index % 2 == 0 ? state : nil),
+                    Question(user: user, filter: .init(limit: 101), known: nil),
+                ]
+            }
+            var expected: [String] = []
+            for question in questions {
+                let page = try await alone.page(user: question.user, filter: question.filter, unless: question.known)
+                expected.append(try Self.text(page))
+            }
+            #expect(Set(expected).count > Self.users.count * 3)
+            let together = InboxStore(pool: pool)
+            let found = try await withThrowingTaskGroup { group in
+                for (index, question) in questions.enumerated() {
+                    group.addTask {
+                        let page = try await together.page(
+                            user: question.user, filter: question.filter, unless: question.known)
+                        return (index, try Self.text(page))
+                    }
+                }
+                return try await group.reduce(into: [Int: String]()) { $0[$1.0] = $1.1 }
+            }
+            for index in questions.indices { #expect(found[index] == expected[index]) }
+        }
+    }
+
+    @Test("states that are asked for together are those of each; what was committed before is seen")
+    func states() async throws {
+        try await Samples.withStores { pool in
+            try await Self.fill(pool)
+            let inbox = InboxStore(pool: pool)
+            let expected = try await inbox.states(Self.users)
+            try await withThrowingTaskGroup { group in
+                for _ in 0..<5 {
+                    for (user, state) in zip(Self.users, expected) {
+                        group.addTask {
+                            let found = try await inbox.state(of: user)
+                            #expect(found == state)
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            try await withThrowingTaskGroup { group in
+                for user in Self.users where user != "nobody" {
+                    group.addTask {
+                        for _ in 0..<3 {
+                            let before = try await inbox.state(of: user)
+                            let change = try await inbox.markRead(user: user, ids: nil, at: Samples.start)
+                            let after = try await inbox.state(of: user)
+                            #expect(after.version == before.version + (change.isEmpty ? 0 : 1))
+                            #expect(after.unread == 0)
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+        }
+    }
+
+    @Test("what PostgreSQL refuses of one is that one's fault alone")
+    func refusal() async throws {
+        try await Samples.withStores { pool in
+            try await Self.fill(pool)
+            let inbox = InboxStore(pool: pool)
+            let outcomes = await withTaskGroup { group in
+                for index in 0..<60 {
+                    group.addTask {
+                        // A text of PostgreSQL cannot hold U+0000.
+                        let type = index % 10 == 7 ? "a\u{0}" : nil
+                        do throws(PostgresError) {
+                            let page = try await inbox.page(user: "user-8", filter: .init(limit: 3, type: type))
+                            return (index, page.notifications.count)
+                        } catch {
+                            return (index, error.code == .server ? -1 : -2)
+                        }
+                    }
+                }
+                return await group.reduce(into: [Int: Int]()) { $0[$1.0] = $1.1 }
+            }
+            for index in 0..<60 { #expect(outcomes[index] == (index % 10 == 7 ? -1 : 3)) }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+// Carillon · InboxStoreTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Testing
+
+@Suite(.timeLimit(.minutes(10)))
+struct InboxStoreTests {
+    @Test("each change raises the version once, whatever it touches, and a change of nothing raises nothing")
+    func changes() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let batch = (0..<5).map { Samples.notification($0, user: "a") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let now = Samples.start
+            let read = try await inbox.markRead(user: "a", ids: [batch[0].id, batch[1].id], at: now)
+            #expect(Set(read.ids) == [batch[0].id, batch[1].id])
+            #expect(read.version == 6)
+            #expect(read.unread == 3)
+            let again = try await inbox.markRead(user: "a", ids: [batch[0].id], at: now)
+            #expect(again.isEmpty)
+            #expect(again.version == 6)
+            let foreign = try await inbox.markRead(user: "eve", ids: [batch[2].id], at: now)
+            #expect(foreign.isEmpty)
+            let gone = try await inbox.delete(user: "a", id: batch[2].id, at: now)
+            #expect(gone.version == 7)
+            #expect(gone.unread == 2)
+            let allRead = try await inbox.markRead(user: "a", ids: nil, at: now)
+            #expect(allRead.ids.count == 2)
+            #expect(allRead.unread == 0)
+            let cleared = try await inbox.delete(user: "a", id: nil, at: now)
+            #expect(cleared.ids.count == 4)
+            #expect(cleared.version == 9)
+            let state = try await inbox.states(["a"]).first
+            #expect(state?.total == 0)
+            #expect(state?.unread == 0)
+            #expect(try await inbox.page(user: "a", filter: .init(limit: 10)).notifications.isEmpty)
+
+            let since = try await inbox.changes(user: "a", since: 7, limit: 10)
+            #expect(since.map(\.version).allSatisfy { $0 == 9 })
+            #expect(since.count == 4)
+        }
+    }
+
+    @Test("the changes of many inboxes come in one read, each bounded and in its own order")
+    func manyChanges() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let batch = (0..<7).map { Samples.notification($0, user: $0 < 5 ? "a" : "b") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await inbox.markRead(user: "a", ids: [batch[0].id], at: Samples.start)
+            _ = try await inbox.delete(user: "b", id: batch[6].id, at: Samples.start)
+            let changes = try await inbox.changes([("b", 0), ("a", 4), ("nobody", 0), ("a", 0), ("b", 3)], limit: 3)
+            let titles = changes.map { $0.changed.map(\.title) }
+            #expect(titles == [["n5", "n6"], ["n4", "n0"], [], ["n1", "n2", "n3"], []])
+            #expect(changes[0].changed.map { $0.deletedAt != nil } == [false, true])
+            let states = try await inbox.states(["b", "a", "nobody", "a", "b"])
+            #expect(changes.map(\.state) == states)
+            #expect(try await inbox.changes([], limit: 3).isEmpty)
+        }
+    }
+
+    @Test("changes and the state that comes with them are of one moment, however fast the inbox moves on")
+    func changesOfOneMoment() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let batch = (0..<200).map { Samples.notification($0, user: "a") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let reader = Task {
+                for notification in batch {
+                    _ = try await inbox.markRead(user: "a", ids: [notification.id], at: Samples.start)
+                }
+            }
+            var version: Int64 = 200
+            while version < 400 {
+                let changes = try await inbox.changes([("b", 0), ("a", 200)], limit: 500)
+                let (state, changed) = try #require(changes.last)
+                version = state.version
+                #expect(state.unread == 400 - Int32(version))
+                #expect(changed.count == Int(version) - 200)
+                #expect(changed.last?.version ?? 200 == version)
+            }
+            try await reader.value
+        }
+    }
+
+    @Test("pages go from the newest to the oldest without gap or repeat")
+    func pages() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let batch = (0..<25).map { Samples.notification($0, user: "a") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            var titles: [String] = []
+            var before: NotificationID?
+            while true {
+                let page = try await inbox.page(user: "a", filter: .init(limit: 10, before: before))
+                titles += try page.titles().compactMap(\.self)
+                guard let last = page.notifications.last else { break }
+                before = last.id
+            }
+            #expect(titles == (0..<25).reversed().map { "n\($0)" })
+            #expect(try await inbox.page(user: "a", filter: .init(limit: 10, type: "other")).notifications.isEmpty)
+        }
+    }
+
+    @Test("the newest unread of many users, each bounded, with the states that they belong to")
+    func newestUnread() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let batch = (0..<6).map { Samples.notification($0, user: $0 < 5 ? "a" : "b") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            _ = try await inbox.markRead(user: "a", ids: [batch[4].id], at: Samples.start)
+            let (states, unread) = try await inbox.newestUnread(["a", "b", "c"], limit: 2)
+            #expect(states.map(\.unread) == [4, 1, 0])
+            #expect(unread[ExactText("a")]?.map(\.title) == ["n3", "n2"])
+            #expect(unread[ExactText("b")]?.map(\.title) == ["n5"])
+            #expect(unread[ExactText("c")] == nil)
+        }
+    }
+
+    @Test("a page and its state come from one moment; a state that is known spares the rows")
+    func knownState() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            #expect(try await inbox.page(user: "nobody", filter: .init(limit: 10)).state == InboxStore.State())
+            let batch = (0..<5).map { Samples.notification($0, user: "a") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let page = try await inbox.page(user: "a", filter: .init(limit: 3))
+            #expect(try page.titles() == ["n4", "n3", "n2"])
+            #expect(page.state.version == 5)
+            #expect(page.state.total == 5)
+            let known = try await inbox.page(user: "a", filter: .init(limit: 3), unless: page.state)
+            #expect(known.notifications.isEmpty)
+            #expect(known.state == page.state)
+            let changes = try await inbox.changes(user: "a", since: 3, limit: 10, unless: nil)
+            #expect(try changes.titles() == ["n3", "n4"])
+            #expect(try await inbox.changes(user: "a", since: 6, limit: 10, unless: nil).notifications.isEmpty)
+            #expect(try await inbox.changes(user: "a", since: 3, limit: 10, unless: page.state).notifications.isEmpty)
+        }
+    }
+
+    @Test("a row becomes the same JSON as the notification that was stored")
+    func rows() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let plain = Samples.notification(0, user: "a")
+            let full = Samples.notification(1, user: "a") { notification in
+                notification.severity = .warning
+                notification.delivery = .push
+                notification.body = "\"é\"\n\\ 😀"
+                notification.data = Array(#"{"a": [1, null]}"#.utf8)
+                notification.category = "c"
+                notification.entityType = "invoice"
+                notification.entityID = "7"
+                notification.collapseKey = "k"
+                notification.extras.url = "https://example.com/\u{1}"
+                notification.extras.image = "https://example.com/i"
+                notification.expiresAt = Samples.start + .seconds(60)
+            }
+            _ = try await NotificationStore(pool: pool).store([plain, full], areRepeats: false)
+            _ = try await inbox.markRead(user: "a", ids: [plain.id], at: Samples.start + .seconds(1))
+            let page = try await inbox.page(user: "a", filter: .init(limit: 3))
+            #expect(page.notifications.map(\.id) == [full.id, plain.id])
+            for row in page.notifications {
+                #expect(!row.isDeleted)
+                let whole = try #require(try await inbox.find(user: "a", id: row.id))
+                for field in NotificationField.allCases {
+                    #expect(try Samples.json(field, of: row) == Samples.json(field, of: whole), "\(field)")
+                }
+            }
+        }
+    }
+
+    @Test("receipts: the first opening counts, a delivery is told with its lane, what is suppressed was never received")
+    func receipts() async throws {
+        try await Samples.withStores { pool in
+            let inbox = InboxStore(pool: pool)
+            let batch = [
+                Samples.notification(0, user: "a") { $0.lane = .critical },
+                Samples.notification(1, user: "a") { $0.channels = [.push] },
+                Samples.notification(2, user: "a") { $0.status = .suppressed },
+            ]
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            let now = Samples.start
+            #expect(try await inbox.markOpened(user: "a", id: batch[0].id, at: now)?.changed?.label == batch[0].label)
+            let again = try await inbox.markOpened(user: "a", id: batch[0].id, at: now + .seconds(9))
+            #expect(again != nil && again?.changed == nil)
+            #expect(try await inbox.find(user: "a", id: batch[0].id)?.openedAt == now)
+            let receipt = try await inbox.markDelivered(user: "a", id: batch[0].id, at: now, via: "client")
+            #expect(receipt?.lane == .critical)
+            #expect(receipt?.changed?.label == batch[0].label)
+            #expect(receipt?.changed?.way == LifecycleEvent.Way(.inApp))
+            let second = try await inbox.markDelivered(user: "a", id: batch[0].id, at: now + .seconds(9), via: "x")
+            #expect(second?.lane == .critical && second?.changed == nil)
+            let delivered = try await inbox.find(user: "a", id: batch[0].id)
+            #expect(delivered?.status == .delivered)
+            #expect(delivered?.deliveredAt == now)
+            #expect(try await inbox.markDelivered(user: "a", id: batch[1].id, at: now, via: "client")?.lane == .normal)
+            #expect(try await inbox.markDelivered(user: "a", id: batch[2].id, at: now, via: "client")?.lane == nil)
+            #expect(try await inbox.markOpened(user: "b", id: batch[0].id, at: now) == nil)
+        }
+    }
+}

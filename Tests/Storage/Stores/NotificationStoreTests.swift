@@ -1,0 +1,213 @@
+// Carillon · NotificationStoreTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Testing
+
+@Suite(.timeLimit(.minutes(10)))
+struct NotificationStoreTests {
+    @Test("a batch gets versions in its order, each inbox its own, and unlisted rows none")
+    func versions() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let batch = [
+                Samples.notification(1, user: "a"), Samples.notification(2, user: "b"),
+                Samples.notification(3, user: "a"),
+                Samples.notification(4, user: "a") {
+                    $0.status = .suppressed
+                    $0.channels = []
+                },
+                Samples.notification(5, user: "a"),
+            ]
+            #expect(
+                try await store.store(batch, areRepeats: false) == [
+                    .stored(version: 1, unread: 1), .stored(version: 1, unread: 1), .stored(version: 2, unread: 2),
+                    .stored(version: 0, unread: 2), .stored(version: 3, unread: 3),
+                ]
+            )
+            let states = try await InboxStore(pool: pool).states(["a", "b", "nobody"])
+            #expect(states.map(\.version) == [3, 1, 0])
+            #expect(states.map(\.unread) == [3, 1, 0])
+            #expect(states.map(\.total) == [3, 1, 0])
+            // A batch on inboxes that exist goes on where the last one ended; whoever is new becomes a user.
+            let next = [
+                Samples.notification(6, user: "c"), Samples.notification(7, user: "b"),
+                Samples.notification(8, user: "a"), Samples.notification(9, user: "b"),
+            ]
+            #expect(
+                try await store.store(next, areRepeats: false) == [
+                    .stored(version: 1, unread: 1), .stored(version: 2, unread: 2), .stored(version: 4, unread: 4),
+                    .stored(version: 3, unread: 3),
+                ]
+            )
+            let users = try await pool.query("SELECT user_id FROM carillon.users ORDER BY user_id").map {
+                try $0.text(0)
+            }
+            #expect(users == ["a", "b", "c"])
+        }
+    }
+
+    @Test("a repeat of the same entry is known, another entry of the same job is a duplicate")
+    func repeats() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let first = Samples.notification(1, user: "a", job: "order")
+            let second = Samples.notification(2, user: "a", job: "order") { $0.title = "n1" }
+            let different = Samples.notification(4, user: "a", job: "order")
+            let other = Samples.notification(3, user: "b", job: "order")
+            _ = try await store.store([first], areRepeats: false)
+            #expect(
+                try await store.store([first, second, other], areRepeats: true) == [
+                    .known(version: 1, unread: 1, status: .pending, isOwned: false), .duplicate(of: first.id),
+                    .stored(version: 1, unread: 1),
+                ]
+            )
+            #expect(try await store.store([different], areRepeats: false) == [.conflict(with: first.id)])
+            // Redelivered without anybody saying so, as after a failover.
+            let plain = Samples.notification(9, user: "a")
+            _ = try await store.store([plain], areRepeats: false)
+            #expect(
+                try await store.store([plain], areRepeats: false) == [
+                    .known(version: 2, unread: 2, status: .pending, isOwned: false)
+                ]
+            )
+            try await store.mark([("a", plain.id, .pending, "queued", nil)])
+            #expect(
+                try await store.store([plain], areRepeats: true) == [
+                    .known(version: 2, unread: 2, status: .pending, isOwned: true)
+                ]
+            )
+        }
+    }
+
+    @Test("batches of several writers to the same inboxes never wait crosswise, and the counts are exact")
+    func concurrency() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let users = (0..<20).map { "u\($0)" }
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for writer in 0..<8 {
+                    group.addTask {
+                        for round in 0..<10 {
+                            let order = writer % 2 == 0 ? users : users.reversed()
+                            let batch = order.enumerated().map { index, user in
+                                Samples.notification(writer * 100_000 + round * 1_000 + index, user: user)
+                            }
+                            _ = try await store.store(batch, areRepeats: false)
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            let states = try await InboxStore(pool: pool).states(users)
+            #expect(states.allSatisfy { $0.version == 80 && $0.unread == 80 && $0.total == 80 })
+            let gaps = try await pool.query(
+                """
+                SELECT count(*) FROM (
+                    SELECT user_id, count(DISTINCT version) AS n, max(version) AS top
+                    FROM carillon.notifications GROUP BY user_id) v
+                WHERE n <> 80 OR top <> 80
+                """
+            )
+            #expect(try gaps.first?.int8(0) == 0)
+        }
+    }
+
+    @Test("nothing is stored without the long way if a user has said what they want")
+    func wished() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let preferences = PreferenceStore(pool: pool)
+            try await preferences.set(user: "picky", preferences: ["invoice_created": TypePreference(inApp: false)])
+            var settings = UserSettings()
+            settings.isOptedOut = true
+            try await preferences.set(user: "out", settings: settings)
+            for user in ["picky", "out"] {
+                let batch = [Samples.notification(1, user: "plain"), Samples.notification(2, user: user)]
+                #expect(try await store.storeUnlessWished(batch, areRepeats: false) == nil)
+            }
+            #expect(try await InboxStore(pool: pool).states(["plain"]).first?.version == 0)
+            let plain = [Samples.notification(1, user: "plain")]
+            #expect(
+                try await store.storeUnlessWished(plain, areRepeats: false) == [.stored(version: 1, unread: 1)]
+            )
+            let wishes = try await RecipientStore(pool: pool).wishes([
+                RecipientStore.Key(user: "plain", type: "invoice_created", category: nil),
+                RecipientStore.Key(user: "picky", type: "invoice_created", category: nil),
+                RecipientStore.Key(user: "out", type: "x", category: nil),
+            ])
+            #expect(wishes.map(\.preference.inApp) == [nil, false, nil])
+            #expect(wishes.map(\.settings.isOptedOut) == [false, false, true])
+        }
+    }
+
+    @Test("rows without an owner are found until somebody owns them, and the mark moves on")
+    func sweeping() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let batch = (0..<3).map { Samples.notification($0, user: "u\($0)") }
+            _ = try await store.store(batch, areRepeats: false)
+            let later = Timestamp(seconds: 4_000_000_000)
+            #expect(try await store.unowned(before: later, limit: 10).map(\.notification.title) == ["n0", "n1", "n2"])
+            #expect(try await store.unowned(before: Timestamp(seconds: 1), limit: 10).isEmpty)
+            let first = try await store.unowned(before: later, limit: 2)
+            let rest = try await store.unowned(before: later, after: first.last, limit: 2)
+            #expect(rest.map(\.notification.title) == ["n2"])
+            try await store.markDelivered([("u0", batch[0].id, later)], via: "socket")
+            try await store.mark([("u1", batch[1].id, .pending, "queued", nil)])
+            #expect(try await store.unowned(before: later, limit: 10).map(\.notification.title) == ["n2"])
+            try await store.advanceSweep(before: later)
+            #expect(try await store.unowned(before: later, limit: 10).map(\.notification.title) == ["n2"])
+            try await store.mark([("u2", batch[2].id, .sent, "offline", "inbox")])
+            try await store.advanceSweep(before: later)
+            #expect(try await store.unowned(before: later, limit: 10).isEmpty)
+        }
+    }
+
+    @Test("a mark that is ahead of the clock comes back to it, and what is stored from then on is found")
+    func markAhead() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let now = try await store.clock()
+            try await store.advanceSweep(before: now + .seconds(3_600))
+            _ = try await store.store([Samples.notification(1, user: "a")], areRepeats: false)
+            #expect(try await store.unowned(before: now, limit: 10).isEmpty)
+            try await store.advanceSweep(before: now)
+            let later = try await store.clock()
+            #expect(try await store.unowned(before: later, limit: 10).map(\.notification.title) == ["n1"])
+        }
+    }
+
+    @Test("users whose ids look alike and differ in their code points have inboxes of their own")
+    func exactUsers() async throws {
+        try await Samples.withStores { pool in
+            let composed = "caf\u{E9}"
+            let decomposed = "cafe\u{301}"
+            let batch = [Samples.notification(1, user: composed), Samples.notification(2, user: decomposed)]
+            let outcomes = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            #expect(outcomes == [.stored(version: 1, unread: 1), .stored(version: 1, unread: 1)])
+            let inbox = InboxStore(pool: pool)
+            let first = try await inbox.page(user: composed, filter: .init(limit: 5))
+            let second = try await inbox.page(user: decomposed, filter: .init(limit: 5))
+            #expect(try first.titles() == ["n1"])
+            #expect(try second.titles() == ["n2"])
+        }
+    }
+
+    @Test("text that PostgreSQL refuses fails the whole batch with its SQLSTATE and without its value")
+    func refusal() async throws {
+        try await Samples.withStores { pool in
+            let store = NotificationStore(pool: pool)
+            let bad = Samples.notification(2, user: "b") { $0.data = Array("{secret".utf8) }
+            let error = await #expect(throws: PostgresError.self) {
+                try await store.store([Samples.notification(1, user: "a"), bad], areRepeats: false)
+            }
+            #expect(error?.isRefusal == true)
+            #expect("\(String(describing: error))".contains("secret") == false)
+            let states = try await InboxStore(pool: pool).states(["a"])
+            #expect(states.first?.version == 0)
+        }
+    }
+}

@@ -1,0 +1,75 @@
+// Carillon · Samples.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Support
+
+/// Notifications and devices to store.
+enum Samples {
+    static let start = Timestamp(seconds: 1_795_000_000)
+
+    /// A notification whose id follows from `number`.
+    static func notification(
+        _ number: Int,
+        user: String,
+        job: String? = nil,
+        change: (inout Notification) -> Void = { _ in }
+    ) -> Notification {
+        let digest = EntryDigest(stream: "jobs", entry: "\(1_795_000_000_000 + number)-0", fields: [])
+        var notification = Notification(
+            id: NotificationID(origin: digest, user: user),
+            user: user,
+            type: "invoice_created",
+            createdAt: Timestamp(milliseconds: 1_795_000_000_000 + Int64(number))
+        )
+        notification.jobEntry = "jobs/\(number)"
+        notification.jobID = job
+        notification.title = "n\(number)"
+        notification.channels = [.inApp]
+        change(&notification)
+        return notification
+    }
+
+    static func device(user: String, token: String, name: String? = nil, at second: Int64 = 0) -> Device {
+        var device = Device(
+            id: NotificationID(high: .random(in: .min ... .max), low: .random(in: .min ... .max)).asRandomUUID,
+            user: user,
+            platform: .android,
+            provider: .fcm,
+            app: "default",
+            environment: .production,
+            token: token,
+            registeredAt: Samples.start + .seconds(second)
+        )
+        device.name = name
+        return device
+    }
+
+    /// Runs `body` with a fresh database whose sessions are set up as the services do it.
+    static func withStores(_ body: (PostgresPool) async throws -> Void) async throws {
+        try await TestDatabase.with(isMigrated: true, { $0.sessionSettings = StoreSession.settings }) { database in
+            try await body(database.pool)
+        }
+    }
+}
+
+extension InboxStore.Page {
+    /// The titles of its notifications, in order.
+    func titles() throws -> [String?] {
+        try self.notifications.map { try JSONParser.parse(Samples.json(.title, of: $0)).string }
+    }
+}
+
+extension Samples {
+    /// A field as JSON.
+    static func json<Fields: NotificationFields>(
+        _ field: NotificationField,
+        of notification: Fields
+    ) throws(Fields.Failure) -> [UInt8] {
+        var writer = JSONWriter()
+        try notification.write(field, to: &writer)
+        return writer.bytes
+    }
+}

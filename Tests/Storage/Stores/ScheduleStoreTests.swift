@@ -1,0 +1,262 @@
+// Carillon · ScheduleStoreTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Testing
+
+@Suite(.timeLimit(.minutes(10)))
+struct ScheduleStoreTests {
+    private static let now = Samples.start
+    private static let hold: Duration = .seconds(30)
+
+    private static func schedule(
+        _ number: Int,
+        due: Duration = .zero,
+        job: String? = nil,
+        change: (inout Schedule) -> Void = { _ in }
+    ) -> Schedule {
+        let digest = EntryDigest(stream: "jobs", entry: "\(1_795_000_000_000 + number)-0", fields: [])
+        var schedule = Schedule(
+            id: NotificationID(origin: digest, user: ""),
+            fields: [("user", Array("u\(number)".utf8)), ("type", Array("invoice_created".utf8))],
+            dueAt: Self.now + due,
+            createdAt: Self.now
+        )
+        schedule.org = "org"
+        schedule.jobID = job
+        schedule.source = "jobs/\(number)"
+        schedule.content = Int64(number)
+        change(&schedule)
+        return schedule
+    }
+
+    @Test("what was stored comes back as it was, whatever is in its fields")
+    func roundTrip() async throws {
+        try await Samples.withStores { pool in
+            let store = ScheduleStore(pool: pool)
+            let schedule = Self.schedule(1, due: .seconds(5), job: "j") { schedule in
+                schedule.fields.append(("title", Array("„é“ \\u0000 \"x\"\n".utf8)))
+                schedule.part = "Europe/Berlin"
+                schedule.user = "u1"
+                schedule.lane = .bulk
+                schedule.cron = "0 9 * * *"
+                schedule.zone = "Europe/Berlin"
+                schedule.wall = WallTime("2026-11-20T09:00")
+                schedule.startsAt = Self.now
+                schedule.endsAt = Self.now + .seconds(9)
+            }
+            #expect(try await store.add([schedule]) == [.stored])
+            let found = try #require(try await store.find(schedule.id))
+            #expect(found.fields.map(\.name) == schedule.fields.map(\.name))
+            #expect(found.fields.map(\.value) == schedule.fields.map(\.value))
+            #expect(found.org == "org" && found.jobID == "j" && found.part == "Europe/Berlin" && found.user == "u1")
+            #expect(found.lane == .bulk && found.cron == "0 9 * * *" && found.zone == "Europe/Berlin")
+            #expect(found.wall == schedule.wall && found.startsAt == Self.now && found.endsAt == schedule.endsAt)
+            #expect(found.dueAt == schedule.dueAt && found.createdAt == Self.now && found.state == .waiting)
+            #expect(found.source == "jobs/1" && found.content == 1 && found.attempts == 0 && found.lastFiredAt == nil)
+        }
+    }
+
+    @Test("the same entry or job twice is one row; the same id with other content is told")
+    func once() async throws {
+        try await Samples.withStores { pool in
+            let store = ScheduleStore(pool: pool)
+            let first = Self.schedule(1, job: "a")
+            let fresh = try await store.add([first, Self.schedule(2)])
+            #expect(fresh == [.stored, .stored])
+            #expect(try await store.add([first, Self.schedule(2)]) == [.known, .known])
+            let same = Self.schedule(3, job: "a") { $0.content = 1 }
+            let other = Self.schedule(4, job: "a")
+            let part = Self.schedule(5, job: "a") { $0.part = "Asia/Tokyo" }
+            let elsewhere = Self.schedule(6, job: "a") { $0.org = "other" }
+            #expect(
+                try await store.add([same, other, part, elsewhere]) == [.known, .conflict, .stored, .stored])
+            #expect(try await store.page(after: nil, org: nil, limit: 10).count == 4)
+            #expect(try await store.page(after: nil, org: "other", limit: 10).map(\.id) == [elsewhere.id])
+            #expect(try await store.count(.init(org: "org", id: "a")) == 2)
+            #expect(try await store.count(.init(org: "org", id: "b", entries: ["jobs/1", "jobs/2"])) == 1)
+            try await store.callOff(.init(org: "org", id: "b", entries: ["jobs/1", "jobs/2"]), at: Self.now)
+            #expect(try await store.count(.init(org: "org", id: "b", entries: ["jobs/2"])) == 0)
+            #expect(try await store.page(after: nil, org: nil, limit: 10).count == 3)
+        }
+    }
+
+    @Test("what is due is claimed by one alone, in the order of moments, and again when the claim has lapsed")
+    func claims() async throws {
+        try await Samples.withStores { pool in
+            let store = ScheduleStore(pool: pool)
+            let count = 600
+            let all = (0..<count).map { Self.schedule($0, due: .milliseconds(-$0)) }
+            _ = try await store.add(all + [Self.schedule(count, due: .seconds(1))])
+            _ = try await store.add([Self.schedule(count + 1) { $0.lane = .critical }])
+            let first = try await store.claim(.normal, now: Self.now, hold: Self.hold)
+            #expect(first.map(\.source).prefix(2) == ["jobs/\(count - 1)", "jobs/\(count - 2)"])
+            #expect(first.count == ScheduleStore.claimSize && first.allSatisfy { $0.attempts == 1 })
+
+            var claimed = first.map(\.id)
+            try await withThrowingTaskGroup(of: [NotificationID].self) { group in
+                for _ in 0..<4 {
+                    group.addTask {
+                        var ids: [NotificationID] = []
+                        while true {
+                            let part = try await store.claim(.normal, now: Self.now, hold: Self.hold)
+                            if part.isEmpty { return ids }
+                            ids += part.map(\.id)
+                        }
+                    }
+                }
+                for try await part in group { claimed += part }
+            }
+            #expect(claimed.count == count && Set(claimed).count == count)
+            #expect(try await store.claim(.critical, now: Self.now, hold: Self.hold).count == 1)
+
+            try await store.remove(Array(claimed.dropFirst(2)))
+            try await store.hold([claimed[0]], until: Self.now + .seconds(90))
+            let later = try await store.claim(.normal, now: Self.now + .seconds(31), hold: Self.hold)
+            #expect(Set(later.map(\.id)) == [claimed[1], Self.schedule(count).id])
+            #expect(later.first { $0.id == claimed[1] }?.attempts == 2)
+        }
+    }
+
+    @Test("only the turn of one that is fired alone is counted, however often others are claimed with it")
+    func alone() async throws {
+        try await Samples.withStores { pool in
+            let store = ScheduleStore(pool: pool)
+            let (first, second) = (Self.schedule(1), Self.schedule(2) { $0.cron = "* * * * *" })
+            _ = try await store.add([first, second])
+            func claim() async throws -> [Schedule] {
+                try await store.claim(.normal, now: Self.now, hold: .zero)
+            }
+            #expect(try await claim().map(\.attempts) == [1, 1])
+            for turn in 0...3 {
+                let claimed = try await claim()
+                #expect(claimed.map(\.attempts) == [2 + turn, 2])
+                // Said twice, as after a lost reply, it counts once.
+                for _ in 1...2 { #expect(try await store.beginAlone(claimed[0])) }
+            }
+            try await store.remove([first.id])
+            #expect(try await store.beginAlone(first) == false)
+            // The next occurrence begins anew.
+            #expect(try await store.beginAlone(second))
+            let next = Self.now + .seconds(60)
+            _ = try await store.advance([
+                .init(second, to: next, wall: nil, firedAt: second.dueAt, wakeAt: next)
+            ])
+            #expect(try await store.find(second.id)?.attempts == 0)
+        }
+    }
+
+    @Test("what waits of a job that is called off comes now, and no other job's")
+    func callOff() async throws {
+        try await Samples.withStores { pool in
+            let store = ScheduleStore(pool: pool)
+            let later = (1...3).map { Self.schedule($0, due: .seconds(3_600), job: $0 == 3 ? "b" : "a\($0)") }
+            _ = try await store.add(later)
+            try await store.callOff(.init(org: "org", id: "a1"), at: Self.now)
+            try await store.callOff(.init(org: "other", id: "a2"), at: Self.now)
+            let claimed = try await store.claim(.normal, now: Self.now, hold: Self.hold)
+            #expect(claimed.map(\.id) == [later[0].id])
+            #expect(claimed.first?.dueAt == later[0].dueAt)
+            // One that is being fired stays with whoever fires it.
+            try await store.callOff(.init(org: "org", id: "a1"), at: Self.now)
+            #expect(try await store.claim(.normal, now: Self.now, hold: Self.hold).isEmpty)
+        }
+    }
+
+    @Test("a schedule moves on from where it stands, once")
+    func advance() async throws {
+        try await Samples.withStores { pool in
+            let store = ScheduleStore(pool: pool)
+            let schedule = Self.schedule(1) { $0.cron = "* * * * *" }
+            _ = try await store.add([schedule])
+            let next = Self.now + .seconds(60)
+            let step = ScheduleStore.Step(schedule, to: next, wall: nil, firedAt: schedule.dueAt, wakeAt: next)
+            #expect(try await store.advance([step]) == [schedule.id])
+            #expect(try await store.advance([step]).isEmpty)
+            let found = try #require(try await store.find(schedule.id))
+            #expect(found.dueAt == next && found.lastFiredAt == schedule.dueAt && found.attempts == 0)
+            #expect(try await store.claim(.normal, now: Self.now, hold: Self.hold).isEmpty)
+
+            try await store.fail(schedule.id, reason: "zone: gone")
+            #expect(try await store.claim(.normal, now: next, hold: Self.hold).isEmpty)
+            #expect(try await store.find(schedule.id)?.state == .failed)
+            try await store.revive(schedule.id, at: next)
+            #expect(try await store.claim(.normal, now: next, hold: Self.hold).count == 1)
+        }
+    }
+
+    @Test("an organisation has so many made by calls and no more")
+    func bound() async throws {
+        try await Samples.withStores { pool in
+            let store = ScheduleStore(pool: pool)
+            func put(_ number: Int, org: String = "org", job: String? = nil) async throws -> ScheduleStore.Outcome {
+                try await store.put(
+                    Self.schedule(number, job: job) { schedule in
+                        schedule.source = Schedule.api
+                        schedule.org = org
+                    }, limit: 2)
+            }
+            _ = try await store.add([Self.schedule(9)])
+            #expect(try await put(1) == .stored)
+            #expect(try await put(2, job: "j") == .stored)
+            #expect(try await put(3) == .full)
+            #expect(try await put(1) == .known)
+            #expect(try await put(4, org: "other") == .stored)
+            #expect(try await put(5, job: "j") == .conflict)
+            #expect(try await store.cancel(Self.schedule(1).id))
+            #expect(try await store.cancel(Self.schedule(1).id) == false)
+            #expect(try await put(3) == .stored)
+        }
+    }
+
+    @Test("an erased user is in no schedule any more")
+    func erasure() async throws {
+        try await Samples.withStores { pool in
+            let store = ScheduleStore(pool: pool)
+            func users(_ number: Int, _ list: String) -> Schedule {
+                Self.schedule(number) { $0.fields = [("users", Array(list.utf8)), ("type", Array("t".utf8))] }
+            }
+            _ = try await store.add([
+                users(1, #"["ada","bob"]"#), users(2, #"["ada"]"#), users(3, #"["adalbert"]"#),
+                Self.schedule(4) { $0.user = "ada" },
+            ])
+            #expect(try await store.erase(user: "ada") == 2)
+            let erasure = try await UserStore(pool: pool).erase(user: "ada")
+            #expect(erasure.rows.first { $0.table == "schedules" }?.count == 1)
+            let left = try await store.page(after: nil, org: nil, limit: 10)
+            #expect(left.map(\.source) == ["jobs/1", "jobs/3"])
+            #expect(left.first.map { String(decoding: $0.fields[0].value, as: UTF8.self) } == #"["bob"]"#)
+        }
+    }
+
+    @Test("among 200,000 rows those that are due are found by index")
+    func plan() async throws {
+        try await Samples.withStores { pool in
+            try await pool.query(
+                """
+                INSERT INTO carillon.schedules (id, org_id, part, source, lane, fields, content, due_at, wake_at, created_at)
+                SELECT gen_random_uuid(), '', '', 'x', n % 3, '[]', n, now() + n * interval '1 second',
+                    now() + n * interval '1 second', now() FROM generate_series(1, 200000) n
+                """,
+                timeout: .seconds(240)
+            )
+            try await pool.query("ANALYZE carillon.schedules", timeout: .seconds(240))
+            for mode in ["force_generic_plan", "force_custom_plan"] {
+                let results = try await pool.run(
+                    [
+                        PostgresStatement("SELECT set_config('plan_cache_mode', '\(mode)', true)", []),
+                        PostgresStatement(
+                            "EXPLAIN " + ScheduleSQL.claim,
+                            [.int4(1), .timestamptz(Self.now.microseconds), .timestamptz(Self.now.microseconds)]
+                        ),
+                    ], timeout: .seconds(60))
+                let plan = try (results.last.map { Array($0) } ?? []).map { try $0.text(0) }.joined(separator: "\n")
+                #expect(plan.contains("schedules_wake"), "\(plan)")
+                #expect(plan.contains("schedules_pkey"), "\(plan)")
+                #expect(!plan.contains("Seq Scan") && !plan.contains("Sort"), "\(plan)")
+            }
+        }
+    }
+}

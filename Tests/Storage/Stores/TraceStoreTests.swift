@@ -1,0 +1,137 @@
+// Carillon · TraceStoreTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Testing
+
+@Suite("Stores: traces", .timeLimit(.minutes(10)))
+struct TraceStoreTests {
+    @Test("what became of its user's tokens while it was to be sent is part of a record")
+    func tokens() async throws {
+        try await Samples.withStores { pool in
+            let devices = DeviceStore(pool: pool)
+            _ = try await devices.register(Samples.device(user: "a", token: "before", at: -10))
+            let notification = Samples.notification(0, user: "a") { $0.expiresAt = Samples.start + .seconds(600) }
+            _ = try await NotificationStore(pool: pool).store([notification], areRepeats: false)
+            try await pool.query("UPDATE carillon.notifications SET stored_at = created_at")
+            for (user, token, second) in [("a", "meanwhile", 60), ("b", "another's", 60), ("a", "after", 600)] {
+                _ = try await devices.register(Samples.device(user: user, token: token, at: Int64(second)))
+            }
+            let record = try #require(try await TraceStore(pool: pool).record(notification.id, user: "a"))
+            #expect(record.attempts.map(\.kind) == ["token"])
+            #expect(record.attempts.first?.at == Samples.start + .seconds(60))
+            #expect(record.attempts.first?.outcome == "registered")
+            #expect(record.attempts.first?.reason == "new")
+        }
+    }
+
+    @Test("what quiet hours put off and what no socket proved stays on record when it has gone on")
+    func steps() async throws {
+        try await Samples.withStores { pool in
+            let notification = Samples.notification(0, user: "a")
+            _ = try await NotificationStore(pool: pool).store([notification], areRepeats: false)
+            let deliveries = DeliveryStore(pool: pool)
+            // By one who died, and by its heir.
+            for second in [5, 35] {
+                try await deliveries.noteUnproven(
+                    [(notification.user, notification.id)], at: Samples.start + .seconds(second))
+            }
+            let followUps = FollowUpStore(pool: pool)
+            let item = FollowUpStore.Item(user: "a", notification: notification.id, kind: .release)
+            let mail = FollowUpStore.Item(user: "a", notification: notification.id, kind: .email)
+            let end = Samples.start + .seconds(3_636)
+            try await followUps.put(
+                [(item, end, "quiet_hours"), (mail, end, "unread")], now: Samples.start + .seconds(36))
+            let taken = try await followUps.take(now: end, until: end + .seconds(30), limit: 10)
+            try await followUps.remove(taken.map(\.item), takenUntil: end + .seconds(30))
+            let record = try #require(try await TraceStore(pool: pool).record(notification.id, user: nil))
+            #expect(record.followUps.isEmpty)
+            #expect(record.attempts.map(\.kind) == [AuditStep.kind, AuditStep.kind])
+            #expect(record.attempts.map(\.outcome) == ["unproven", "deferred"])
+            #expect(record.attempts.map(\.at) == [Samples.start + .seconds(5), Samples.start + .seconds(36)])
+            #expect(record.attempts.last?.reason == "quiet_hours")
+            #expect(record.attempts.last?.milliseconds == 3_600_000)
+        }
+    }
+
+    @Test("what a digest held back is on record: where it was gathered, and what stands for it")
+    func gathered() async throws {
+        try await Samples.withStores { pool in
+            let digests = DigestStore(pool: pool)
+            let rule = DigestRule(window: .seconds(60), maximum: .seconds(60))
+            let batch = (1...2).map { Samples.notification($0, user: "a", job: "j\($0)") }
+            let items = batch.map { DigestStore.Item(notification: $0, key: "k", rule: rule) }
+            #expect(try await digests.gather(items, now: Samples.start) == [.held, .held])
+            let store = TraceStore(pool: pool)
+            let waiting = try #require(try await store.record(batch[1].id, user: "a"))
+            #expect(waiting.notification.title == "n2")
+            #expect(waiting.notification.jobID == "j2")
+            #expect(waiting.notification.status == .deferred)
+            #expect(waiting.storedAt == Samples.start)
+            #expect(waiting.followUps.map(\.kind) == ["summary"])
+            #expect(waiting.followUps.first?.due == Samples.start + .seconds(60))
+            #expect(waiting.gathering?.summary == nil)
+
+            let over = Samples.start + .seconds(60)
+            let due = try #require(try await digests.take(now: over, until: over + .seconds(30), limit: 10).first)
+            #expect(waiting.gathering?.window == due.id)
+            let summary = Notification(
+                id: DigestStore.summary(of: due.id, user: "a"), user: "a", type: "summary", createdAt: over)
+            _ = try await NotificationStore(pool: pool).store([summary], areRepeats: false)
+            try await digests.remove([due.id])
+            for user in ["a", nil] {
+                let record = try #require(try await store.record(batch[1].id, user: user))
+                #expect(record.notification.status == .sent)
+                #expect(record.notification.statusReason == "summarised")
+                #expect(record.followUps.isEmpty)
+                #expect(record.gathering?.summary?.id == summary.id)
+            }
+            let foreign = try await store.record(batch[1].id, user: "b")
+            #expect(foreign == nil)
+        }
+    }
+
+    @Test("when its job was called off is part of a record")
+    func cancelled() async throws {
+        try await Samples.withStores { pool in
+            let notification = Samples.notification(0, user: "a", job: "order-1")
+            _ = try await NotificationStore(pool: pool).store([notification], areRepeats: false)
+            let store = TraceStore(pool: pool)
+            #expect(try await store.record(notification.id, user: "a")?.cancelledAt == nil)
+            let at = Samples.start + .seconds(7)
+            let name = CancellationStore.Name(org: notification.org, id: "order-1")
+            try await CancellationStore(pool: pool).record(name, at: at)
+            #expect(try await store.record(notification.id, user: "a")?.cancelledAt == at)
+        }
+    }
+
+    @Test("without its user a notification is found by its attempts, or near the moment of its id")
+    func search() async throws {
+        try await Samples.withStores { pool in
+            let store = TraceStore(pool: pool)
+            let batch = (0..<3).map { Samples.notification($0, user: "u\($0)") }
+            _ = try await NotificationStore(pool: pool).store(batch, areRepeats: false)
+            // The first was stored at once, the others an hour late; of the second a send is on record.
+            try await pool.query(
+                """
+                UPDATE carillon.notifications
+                SET stored_at = created_at + CASE WHEN user_id = 'u0' THEN interval '1 second' ELSE interval '1 hour' END
+                """
+            )
+            var settlement = DeliveryStore.Settlement()
+            settlement.attempts = [
+                DeliveryStore.Attempt(
+                    at: batch[1].createdAt + .seconds(3_600), user: "u1", notification: batch[1].id, device: nil,
+                    provider: .fcm, kind: "push", attempt: 1, outcome: .accepted)
+            ]
+            try await DeliveryStore(pool: pool).settle(settlement)
+            for (index, isFound) in [true, true, false].enumerated() {
+                let record = try await store.record(batch[index].id, user: nil)
+                #expect((record?.notification.user == "u\(index)") == isFound)
+                #expect(try await store.record(batch[index].id, user: "u\(index)") != nil)
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+// Carillon · BookmarksTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Support
+import Testing
+
+@testable import Storage
+
+@Suite("Bookmarks", .timeLimit(.minutes(10)))
+struct BookmarksTests {
+    private static let start = Timestamp(seconds: 1_795_000_000)
+
+    private static func with(_ body: (Bookmarks) async throws -> Void) async throws {
+        let connection = try await TestRedis.connect()
+        let prefix = TestRedis.prefix()
+        let result: Result<Void, any Error>
+        do {
+            result = .success(try await body(Bookmarks(connection: connection, keys: Keyspace(prefix: prefix))))
+        } catch {
+            result = .failure(error)
+        }
+        try? await TestRedis.deleteKeys(prefix: prefix, connection)
+        await connection.close()
+        try result.get()
+    }
+
+    private static func note(
+        _ bookmarks: Bookmarks, _ connection: String, _ version: Int64, left: Bool = true, client: String = "web",
+        at: Timestamp = start
+    ) async throws {
+        try await bookmarks.note(
+            [("ada", connection, Bookmark(client: client, version: version, hasLeft: left))], at: at)
+    }
+
+    private static func claim(
+        _ bookmarks: Bookmarks, _ connection: String, client: String = "web", alive: Set<String> = [],
+        at: Timestamp = start
+    ) async throws -> Int64? {
+        let versions = try await bookmarks.claim([("ada", connection, client)], at: at) {
+            (users: [String]) async throws(RedisError) -> [Set<String>] in users.map { _ in alive }
+        }
+        return versions.first ?? nil
+    }
+
+    @Test("a client that was never here has none, and one that comes back goes on where it was, each time")
+    func one() async throws {
+        try await Self.with { bookmarks in
+            #expect(try await Self.claim(bookmarks, "a") == nil)
+            try await Self.note(bookmarks, "a", 5)
+            #expect(try await Self.claim(bookmarks, "b") == 5)
+            try await Self.note(bookmarks, "b", 9)
+            #expect(try await Self.claim(bookmarks, "c") == 9)
+            #expect(try await Self.claim(bookmarks, "d", client: "phone", alive: ["c"]) == nil)
+        }
+    }
+
+    @Test("two windows of a browser both get all that they missed, whichever is back first")
+    func two() async throws {
+        try await Self.with { bookmarks in
+            try await Self.note(bookmarks, "a", 10)
+            try await Self.note(bookmarks, "b", 8)
+            #expect(try await Self.claim(bookmarks, "c") == 8)
+            // It has seen more by the time that the other is back.
+            try await Self.note(bookmarks, "c", 12, left: false)
+            #expect(try await Self.claim(bookmarks, "d", alive: ["c"]) == 8)
+            try await Self.note(bookmarks, "d", 12, left: false)
+            try await Self.note(bookmarks, "c", 12)
+            #expect(try await Self.claim(bookmarks, "e", alive: ["d"]) == 12, "none is left of the others")
+        }
+    }
+
+    @Test("the bookmark of a connection whose gateway was killed counts, also while its lease still runs")
+    func killed() async throws {
+        try await Self.with { bookmarks in
+            try await Self.note(bookmarks, "a", 5, left: false)
+            #expect(try await Self.claim(bookmarks, "b", alive: ["a", "b"]) == 5)
+            try await Self.note(bookmarks, "b", 7)
+            #expect(try await Self.claim(bookmarks, "c", alive: ["c"]) == 5, "of two that are over one may be away")
+        }
+    }
+
+    @Test("a user has 64 bookmarks, however many connections note one; the newest stay")
+    func bound() async throws {
+        let redis = try await TestRedis.connect()
+        let prefix = TestRedis.prefix()
+        let keys = Keyspace(prefix: prefix)
+        let bookmarks = Bookmarks(connection: redis, keys: keys)
+        for number in 0..<100 {
+            try await Self.note(
+                bookmarks, "c\(number)", Int64(number), at: Self.start + .milliseconds(Int64(number)))
+        }
+        // A connection that notes again takes no other place, nor does it lose its own.
+        try await Self.note(bookmarks, "c99", 100, at: Self.start)
+        let connections = try await redis.send("HKEYS", .text(keys.bookmarks("ada"))).strings()
+        #expect(Set(connections) == Set((36..<100).map { "c\($0)" }))
+        #expect(try await Self.claim(bookmarks, "new", at: Self.start + .seconds(1)) == 36)
+        #expect(try await redis.send("HLEN", .text(keys.bookmarks("ada"))).integer() == 64)
+        try await TestRedis.deleteKeys(prefix: prefix, redis)
+        await redis.close()
+    }
+
+    @Test("after an hour they count no more")
+    func lifetime() async throws {
+        try await Self.with { bookmarks in
+            try await Self.note(bookmarks, "a", 5)
+            #expect(try await Self.claim(bookmarks, "b", at: Self.start + .seconds(3_600)) == nil)
+            try await Self.note(bookmarks, "c", 6)
+            #expect(try await Self.claim(bookmarks, "d", at: Self.start + .seconds(3_599)) == 6)
+        }
+    }
+}

@@ -1,0 +1,129 @@
+// Carillon · HeldSetsTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Support
+import Testing
+
+/// What was held back untried, on a real Redis.
+@Suite(.timeLimit(.minutes(10)))
+struct HeldSetsTests {
+    private static let now = Timestamp(seconds: 1_795_000_000)
+
+    private static func work(_ number: UInt64, user: String = "ada", since: Timestamp? = nil) -> DeliveryWork {
+        let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number)
+        return DeliveryWork(notification: id, device: id, user: user, attempt: 0, isRepeat: false, since: since)
+    }
+
+    private static func add(
+        _ works: [DeliveryWork], of app: String, due: Timestamp = HeldSetsTests.now, _ redis: RedisConnection,
+        _ keys: Keyspace
+    ) async throws {
+        let held = HeldSets(connection: redis, keys: keys)
+        var batch = RedisBatch()
+        for work in works { held.add(work, due: due, provider: .fcm, lane: .bulk, app: app, in: &batch) }
+        for reply in try await redis.send(batch) { _ = try reply.checked() }
+    }
+
+    @Test("an app's come back when they are due, whatever waits of others; one that has nothing left is forgotten")
+    func moves() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let held = HeldSets(connection: redis, keys: keys)
+            try await Self.add((0..<5).map { Self.work($0) }, of: "one", redis, keys)
+            // Twice is once.
+            for _ in 0..<2 { try await Self.add([Self.work(9)], of: "two", due: Self.now + .seconds(1), redis, keys) }
+            #expect(try await Set(held.apps(provider: .fcm, lane: .bulk)) == ["one", "two"])
+            #expect(try await held.apps(provider: .fcm, lane: .normal).isEmpty)
+            func move(_ app: String, after milliseconds: Int64, limit: Int = 10) async throws -> Int {
+                try await held.moveDue(
+                    provider: .fcm, lane: .bulk, app: app, now: Self.now + .milliseconds(milliseconds), limit: limit)
+            }
+            #expect(try await move("two", after: 999) == 0)
+            #expect(try await move("two", after: 1_000) == 1)
+            #expect(try await held.apps(provider: .fcm, lane: .bulk) == ["one"])
+            #expect(try await move("one", after: 0, limit: 3) == 3)
+            #expect(try await held.apps(provider: .fcm, lane: .bulk) == ["one"])
+            #expect(try await move("one", after: 0) == 2)
+            #expect(try await held.apps(provider: .fcm, lane: .bulk).isEmpty)
+            let stream = RedisArgument.text(keys.deliveries(.fcm, .bulk))
+            #expect(try await redis.send("XLEN", stream).integer() == 6)
+        }
+    }
+
+    @Test("several dispatchers move each once, while more is held back")
+    func rivals() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let held = HeldSets(connection: redis, keys: keys)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    for number in 0..<300 { try await Self.add([Self.work(UInt64(number))], of: "one", redis, keys) }
+                }
+                for _ in 0..<3 {
+                    group.addTask {
+                        let rival = try await TestRedis.connect()
+                        let theirs = HeldSets(connection: rival, keys: keys)
+                        for _ in 0..<300 {
+                            _ = try await theirs.moveDue(
+                                provider: .fcm, lane: .bulk, app: "one", now: Self.now, limit: 2)
+                        }
+                        await rival.close()
+                    }
+                }
+                try await group.waitForAll()
+            }
+            // Whatever is left is known, as otherwise nobody would ever move it.
+            while let app = try await held.apps(provider: .fcm, lane: .bulk).first {
+                _ = try await held.moveDue(provider: .fcm, lane: .bulk, app: app, now: Self.now, limit: 10)
+            }
+            let stream = RedisArgument.text(keys.deliveries(.fcm, .bulk))
+            #expect(try await redis.send("XLEN", stream).integer() == 300)
+        }
+    }
+
+    @Test("what was held back counts with the retries, of all apps")
+    func survey() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let survey = StreamSurvey(connection: redis, keys: keys)
+            var batch = RedisBatch()
+            RetrySet(connection: redis, keys: keys)
+                .add(Self.work(1), due: Self.now, provider: .fcm, lane: .bulk, in: &batch)
+            for reply in try await redis.send(batch) { _ = try reply.checked() }
+            try await Self.add([Self.work(2), Self.work(3)], of: "one", due: Self.now + .seconds(-9), redis, keys)
+            try await Self.add([Self.work(4)], of: "two", due: Self.now + .seconds(60), redis, keys)
+            func bulk(_ provider: Provider) async throws -> StreamSurvey.Stream? {
+                try await survey.streams(of: [provider]).first { $0.provider == provider && $0.lane == .bulk }
+            }
+            #expect(try await bulk(.fcm)?.retries == 4)
+            #expect(try await bulk(.fcm)?.nextRetry == Self.now + .seconds(-9))
+            #expect(try await bulk(.fcm)?.waitingSince == Self.now + .seconds(-9))
+            #expect(try await bulk(.apns)?.retries == 0)
+            #expect(try await bulk(.apns)?.waitingSince == nil)
+            // Due in a while, and waiting for long.
+            let since = Self.now + .seconds(-70)
+            try await Self.add([Self.work(5, since: since)], of: "two", due: Self.now + .seconds(90), redis, keys)
+            #expect(try await bulk(.fcm)?.waitingSince == since)
+        }
+    }
+
+    @Test("a user's are erased from every app's, and nobody else's")
+    func erasure() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            for (number, app) in ["one", "two"].enumerated() {
+                let ids = [UInt64(number * 2), UInt64(number * 2 + 1)]
+                try await Self.add(
+                    [Self.work(ids[0], user: "ada"), Self.work(ids[1], user: "eve")], of: app, redis, keys)
+            }
+            let traces = UserTraces(connection: redis, keys: keys)
+            #expect(try await traces.eraseRetries(user: "ada") == 2)
+            #expect(try await traces.eraseRetries(user: "ada") == 0)
+            let held = HeldSets(connection: redis, keys: keys)
+            #expect(try await held.waiting(provider: .fcm, lane: .bulk).count == 2)
+        }
+    }
+}

@@ -1,0 +1,77 @@
+// Carillon · ProviderBoardTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Support
+import Testing
+
+/// What dispatchers say of their providers, on a real Redis.
+@Suite(.timeLimit(.minutes(10)))
+struct ProviderBoardTests {
+    private static let now = Timestamp(seconds: 1_795_000_000)
+
+    private static func counts(_ failures: [String?], app: String = "my app", took: Duration) -> ProviderCounts {
+        var counts = ProviderCounts(provider: .fcm, app: app)
+        for failure in failures { counts.note(failure: failure, took: took) }
+        return counts
+    }
+
+    @Test("what dispatchers have counted is added up by provider and app, while they are there")
+    func sums() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let board = ProviderBoard(connection: redis, keys: keys)
+            let one = Self.counts([nil, "UNREGISTERED", "not_sent:connect"], took: .milliseconds(5))
+            let two = Self.counts([nil, nil, "UNREGISTERED"], took: .seconds(31))
+            let other = Self.counts([nil], app: "other", took: .milliseconds(6))
+            let state = ProviderState(
+                provider: .fcm, app: "my app", dispatcher: "d1", breaker: .closed, until: nil, inFlight: 1)
+            try await board.put([state], counts: [one, other], dispatcher: "d1", now: Self.now)
+            try await board.put([], counts: [two], dispatcher: "d2", now: Self.now)
+            let report = try await board.report(now: Self.now)
+            #expect(report.states == [state])
+            #expect(report.counts.map(\.app) == ["my app", "other"])
+            let sums = try #require(report.counts.first)
+            #expect(sums.sent == 6 && sums.accepted == 3 && sums.failed == 3)
+            #expect(sums.reasons == ["UNREGISTERED": 2, "not_sent:connect": 1])
+            #expect(sums.latencies.first == 3 && sums.latencies.last == 3)
+            #expect(report.counts.last == other)
+            // The second one alone is new enough.
+            try await board.put([], counts: [two], dispatcher: "d2", now: Self.now + .seconds(30))
+            let later = try await board.report(now: Self.now + .seconds(30))
+            #expect(later.states.isEmpty && later.counts == [two])
+        }
+    }
+
+    @Test("what is no word, and more reasons than are told apart, counts as other")
+    func reasons() {
+        var counts = ProviderCounts(provider: .apns, app: "a")
+        for reason in ["two words", "a=1,b", "", String(repeating: "x", count: 65)] {
+            counts.note(failure: reason, took: .zero)
+        }
+        #expect(counts.reasons == ["other": 4])
+        for number in 0..<100 { counts.note(failure: "R\(number)", took: .zero) }
+        #expect(counts.reasons.count <= ProviderCounts.mostReasons)
+        #expect(counts.reasons.values.reduce(0, +) == 104 && counts.failed == 104)
+        let before = counts.reasons["other"] ?? 0
+        counts.note(failure: "R100", took: .zero)
+        counts.note(failure: "R0", took: .zero)
+        #expect(counts.reasons["other"] == before + 1 && counts.reasons["R0"] == 2)
+    }
+
+    @Test("a line that nobody knows is passed over, and a field without counts is read")
+    func strangers() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let moment = Self.now.milliseconds
+            try await redis.send(
+                "HSET", .text("\(prefix)providers"), "d1",
+                .text("1 \(moment)\nfcm closed - 3 my app\n* something new\n+ fcm 1 1 0,1 - short\n+ fcm x 1 0 - a"))
+            let report = try await ProviderBoard(connection: redis, keys: keys).report(now: Self.now)
+            #expect(report.states.map(\.app) == ["my app"])
+            #expect(report.counts.isEmpty)
+        }
+    }
+}

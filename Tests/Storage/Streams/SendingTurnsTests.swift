@@ -1,0 +1,68 @@
+// Carillon · SendingTurnsTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Support
+import Testing
+
+/// A provider's rate, which all dispatchers have together.
+@Suite(.timeLimit(.minutes(10)))
+struct SendingTurnsTests {
+    private static let rate = 40
+    /// What a full bucket holds.
+    private static let burst = 10
+
+    @Test("two dispatchers on connections of their own take no more together than the rate, and each has some")
+    func shared() async throws {
+        try await TestRedis.with { first, prefix in
+            try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
+                let keys = Keyspace(prefix: prefix)
+                let dispatchers = [first, second].map { SendingTurns(connection: $0, keys: keys) }
+                // By Redis's own clock, which the bucket goes by.
+                let survey = StreamSurvey(connection: first, keys: keys)
+                let start = try await survey.time()
+                var taken = [0, 0]
+                while taken.reduce(0, +) < 60 {
+                    var waits: [Int64] = []
+                    // Whoever has less asks first.
+                    for index in taken[0] <= taken[1] ? [0, 1] : [1, 0] {
+                        let (count, wait) = try await dispatchers[index].take(
+                            2, provider: .fcm, account: "default", perSecond: Self.rate)
+                        taken[index] += count
+                        if count == 0 { waits.append(wait) }
+                    }
+                    // As dispatchers do: the bucket says when to ask again, and it fills by Redis's clock.
+                    if waits.count == 2, let wait = waits.min() { try await Task.sleep(for: .milliseconds(wait)) }
+                }
+                let seconds = (try await survey.time() - start) / .seconds(1)
+                #expect(Double(taken.reduce(0, +)) <= Double(Self.burst) + Double(Self.rate) * seconds + 1)
+                #expect(taken.allSatisfy { $0 >= 5 }, "\(taken)")
+            }
+        }
+    }
+
+    @Test("what one has taken the other does not get; other accounts and providers have rates of their own")
+    func bucket() async throws {
+        try await TestRedis.with { first, prefix in
+            try await TestRedis.with(try await TestRedis.configuration(clientName: "second")) { second in
+                let keys = Keyspace(prefix: prefix)
+                let mine = SendingTurns(connection: first, keys: keys)
+                let theirs = SendingTurns(connection: second, keys: keys)
+                let survey = StreamSurvey(connection: first, keys: keys)
+                func take(_ turns: SendingTurns, _ provider: Provider, _ account: String) async throws -> Int {
+                    try await turns.take(100, provider: provider, account: account, perSecond: 1).taken
+                }
+                let start = try await survey.time()
+                let taken = [try await take(mine, .fcm, "default"), try await take(theirs, .fcm, "default")]
+                let seconds = (try await survey.time() - start) / .seconds(1)
+                #expect(taken[0] == 1)
+                // A slow machine may have let another one come.
+                #expect(Double(taken[1]) <= seconds)
+                #expect(try await take(theirs, .fcm, "news") == 1)
+                #expect(try await take(theirs, .apns, "default") == 1)
+            }
+        }
+    }
+}

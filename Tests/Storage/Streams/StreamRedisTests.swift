@@ -1,0 +1,287 @@
+// Carillon · StreamRedisTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Support
+import Testing
+
+/// The contracts on a real Redis, each test under a prefix of its own.
+@Suite(.timeLimit(.minutes(10)))
+struct StreamRedisTests {
+    private static func with(_ body: (RedisConnection, Keyspace) async throws -> Void) async throws {
+        let connection = try await TestRedis.connect()
+        let prefix = TestRedis.prefix()
+        do {
+            try await body(connection, Keyspace(prefix: prefix))
+        } catch {
+            try? await TestRedis.deleteKeys(prefix: prefix, connection)
+            await connection.close()
+            throw error
+        }
+        try await TestRedis.deleteKeys(prefix: prefix, connection)
+        await connection.close()
+    }
+
+    private static func fields(_ title: String) -> [(name: String, value: [UInt8])] {
+        [("user", Array("u".utf8)), ("title", Array(title.utf8))]
+    }
+
+    @Test("a group is made on the way, entries come in order, and an acknowledged one is gone")
+    func group() async throws {
+        try await Self.with { connection, keys in
+            let reader = try await TestRedis.connect()
+            let jobs = JobStream(connection: connection, keys: keys)
+            let group = ConsumerGroup(stream: keys.jobs(.normal), consumer: "one", connection: connection)
+            let appended = try await jobs.append([(.normal, Self.fields("a")), (.normal, Self.fields("b"))])
+            // The first read finds no group, makes it, and begins with the oldest.
+            _ = try await group.read(on: reader, count: 10, block: .milliseconds(10))
+            let entries = try await group.read(on: reader, count: 10, block: .seconds(1))
+            #expect(entries.map(\.id) == appended)
+            #expect(entries.map { $0["title"].map { String(decoding: $0, as: UTF8.self) } } == ["a", "b"])
+            #expect(try await group.keep(appended) == Set(appended))
+            try await group.acknowledge([appended[0]])
+            #expect(try await group.keep(appended) == [appended[1]])
+            #expect(try await jobs.length(.normal) == 1)
+            #expect(try await group.pending(of: "one", count: 10).map(\.id) == [appended[1]])
+            await reader.close()
+        }
+    }
+
+    @Test("work of another consumer is claimed once, and its count of deliveries grows")
+    func claim() async throws {
+        try await Self.with { connection, keys in
+            let reader = try await TestRedis.connect()
+            let stream = keys.jobs(.normal)
+            let dead = ConsumerGroup(stream: stream, consumer: "dead", connection: connection)
+            let heir = ConsumerGroup(stream: stream, consumer: "heir", connection: connection)
+            let rival = ConsumerGroup(stream: stream, consumer: "rival", connection: connection)
+            try await dead.create()
+            let ids = try await JobStream(connection: connection, keys: keys).append([(.normal, Self.fields("a"))])
+            _ = try await dead.read(on: reader, count: 10, block: .seconds(1))
+            #expect(try await heir.pending(of: "dead", count: 10) == [.init(id: ids[0], deliveries: 1)])
+            #expect(try await heir.claim(ids[0], idle: .seconds(0))?.id == ids[0])
+            #expect(try await rival.claim(ids[0], idle: .seconds(60)) == nil)
+            #expect(try await heir.pending(of: "heir", count: 10) == [.init(id: ids[0], deliveries: 2)])
+            #expect(Set(try await heir.consumers().map(\.name)).isSuperset(of: ["dead", "heir"]))
+            try await heir.remove("dead")
+            #expect(try await heir.consumers().map(\.name).contains("dead") == false)
+            await reader.close()
+        }
+    }
+
+    @Test("presence counts only while its node's lease is held; what a void node left is removed")
+    func presence() async throws {
+        try await Self.with { connection, keys in
+            func entry(_ name: String, node: String) -> ConnectionPresence {
+                ConnectionPresence(
+                    connection: name,
+                    node: node,
+                    dialect: .native,
+                    state: .active,
+                    since: Timestamp(milliseconds: 5)
+                )
+            }
+            let registry = PresenceRegistry(connection: connection, keys: keys)
+            try await registry.register([
+                ("ada", entry("c1", node: "alive")), ("ada", entry("c2", node: "void")),
+                ("ben", entry("c3", node: "void")),
+            ])
+            let lease = Lease(key: keys.nodeLease("alive"), value: "gateway", connection: connection)
+            #expect(try await lease.renew() == false)
+            #expect(try await lease.renew() == true)
+            let found = try await registry.lookUp(["ada", "ben", "nobody"])
+            #expect(found == [.online([entry("c1", node: "alive")]), .offline, .offline])
+            #expect(try await connection.send("HLEN", .text(keys.presence("ada"))).integer() == 1)
+            #expect(try await connection.send("EXISTS", .text(keys.presence("ben"))).integer() == 0)
+            try await registry.remove([("ada", "c1")])
+            #expect(try await registry.lookUp(["ada"]) == [.offline])
+            try await lease.release()
+            #expect(try await Lease.isHeld(keys.nodeLease("alive"), connection: connection) == false)
+        }
+    }
+
+    @Test("a connection that was registered again after it was read is not forgotten")
+    func registeredAgain() async throws {
+        try await Self.with { connection, keys in
+            let registry = PresenceRegistry(connection: connection, keys: keys)
+            func entry(_ name: String, since: Int64) -> ConnectionPresence {
+                ConnectionPresence(
+                    connection: name,
+                    node: "back",
+                    dialect: .native,
+                    state: .active,
+                    since: Timestamp(milliseconds: since)
+                )
+            }
+            try await registry.register([("ada", entry("c1", since: 1)), ("ada", entry("c2", since: 1))])
+            try await registry.register([("ada", entry("c1", since: 2))])
+            try await registry.forget([("ada", entry("c1", since: 1)), ("ada", entry("c2", since: 1))])
+            let fields = try await connection.send("HKEYS", .text(keys.presence("ada"))).strings()
+            #expect(fields == ["c1"])
+        }
+    }
+
+    @Test("what waits for its proof is claimed when due, comes up again, and is gone when removed")
+    func unconfirmed() async throws {
+        try await Self.with { connection, keys in
+            let set = UnconfirmedSet(connection: connection, keys: keys)
+            let waiting = UnconfirmedNotification(
+                id: NotificationID(high: 1, low: 2),
+                user: "a user with spaces",
+                lane: .critical
+            )
+            let shard = keys.unconfirmedShard(user: waiting.user)
+            var batch = RedisBatch()
+            set.add(waiting, deadline: Timestamp(milliseconds: 1_000), in: &batch)
+            try await connection.send(batch)
+            func claim(at milliseconds: Int64) async throws -> [UnconfirmedNotification] {
+                try await set.claimDue(
+                    shard: shard,
+                    now: Timestamp(milliseconds: milliseconds),
+                    hold: .seconds(30),
+                    limit: 10
+                )
+            }
+            #expect(try await claim(at: 999).isEmpty)
+            #expect(try await claim(at: 1_000) == [waiting])
+            #expect(try await claim(at: 1_001).isEmpty)
+            #expect(try await claim(at: 31_000) == [waiting])
+            var removal = RedisBatch()
+            set.remove(waiting, in: &removal)
+            try await connection.send(removal)
+            #expect(try await claim(at: 90_000).isEmpty)
+        }
+    }
+
+    @Test("of many whose proof is overdue what is critical comes first, and the oldest of the others are not starved")
+    func unconfirmedLanes() async throws {
+        try await Self.with { connection, keys in
+            let set = UnconfirmedSet(connection: connection, keys: keys)
+            func waiting(_ number: UInt64, _ lane: Lane) -> UnconfirmedNotification {
+                // The lane is not looked for in the user's name.
+                UnconfirmedNotification(
+                    id: NotificationID(high: 1, low: number), user: "a critical user", lane: lane)
+            }
+            let bulk = (0..<20).map { waiting($0, .bulk) }
+            let critical = (100..<110).map { waiting($0, .critical) }
+            var batch = RedisBatch()
+            for (number, notification) in (bulk + critical).enumerated() {
+                set.add(notification, deadline: Timestamp(milliseconds: 1_000 + Int64(number)), in: &batch)
+            }
+            try await connection.send(batch)
+            let shard = keys.unconfirmedShard(user: "a critical user")
+            func claim() async throws -> [UnconfirmedNotification] {
+                try await set.claimDue(
+                    shard: shard, now: Timestamp(milliseconds: 2_000), hold: .seconds(30), limit: 8)
+            }
+            #expect(try await claim() == Array(critical[..<7]) + [bulk[0]])
+            #expect(try await claim() == Array(critical[7...]) + Array(bulk[1..<6]))
+            #expect(try await claim() == Array(bulk[6..<14]))
+            #expect(try await claim() == Array(bulk[14...]))
+            #expect(try await claim().isEmpty)
+        }
+    }
+
+    @Test("a retry moves back to its stream when it is due, once")
+    func retries() async throws {
+        try await Self.with { connection, keys in
+            let set = RetrySet(connection: connection, keys: keys)
+            let work = DeliveryWork(
+                notification: NotificationID(high: 1, low: 2),
+                device: NotificationID(high: 3, low: 4),
+                user: "u",
+                attempt: 1,
+                isRepeat: false
+            )
+            var batch = RedisBatch()
+            // Scheduling the same work twice is scheduling it once.
+            for _ in 0..<2 {
+                set.add(work, due: Timestamp(milliseconds: 1_000), provider: .fcm, lane: .bulk, in: &batch)
+            }
+            try await connection.send(batch)
+            #expect(try await set.count(provider: .fcm, lane: .bulk) == 1)
+            func move(at milliseconds: Int64) async throws -> Int {
+                try await set.moveDue(
+                    provider: .fcm,
+                    lane: .bulk,
+                    now: Timestamp(milliseconds: milliseconds),
+                    limit: 10
+                )
+            }
+            #expect(try await move(at: 999) == 0)
+            #expect(try await move(at: 1_000) == 1)
+            #expect(try await move(at: 2_000) == 0)
+            let reader = try await TestRedis.connect()
+            let group = ConsumerGroup(
+                stream: keys.deliveries(.fcm, .bulk),
+                consumer: "one",
+                connection: connection
+            )
+            try await group.create()
+            let entries = try await group.read(on: reader, count: 10, block: .seconds(1))
+            #expect(entries.count == 1)
+            #expect(try entries.first?[DeliveryWork.field].map { try DeliveryWork($0) } == work)
+            await reader.close()
+        }
+    }
+
+    @Test("a user's retries are found whatever characters the name has, and nobody else's")
+    func traces() async throws {
+        try await Self.with { connection, keys in
+            let traces = UserTraces(connection: connection, keys: keys)
+            let retries = RetrySet(connection: connection, keys: keys)
+            let users = ["a*b", "axb", "x a*b", "[a]?\\", "ä b"]
+            for (number, user) in users.enumerated() {
+                let id = NotificationID(high: 1, low: UInt64(number))
+                var batch = RedisBatch()
+                for provider in [Provider.fcm, .apns] {
+                    let work = DeliveryWork(notification: id, device: id, user: user, attempt: 1, isRepeat: false)
+                    let due = Timestamp(seconds: 1_795_000_000)
+                    retries.add(work, due: due, provider: provider, lane: .bulk, in: &batch)
+                }
+                _ = try await connection.send(batch)
+            }
+            for (number, user) in users.enumerated() {
+                #expect(try await traces.eraseRetries(user: user) == 2, "\(user)")
+                #expect(try await traces.eraseRetries(user: user) == 0)
+                let left = try await retries.count(provider: .fcm, lane: .bulk)
+                #expect(left == users.count - number - 1)
+            }
+            #expect(try await traces.erasePresence(user: "a*b") == 0)
+        }
+    }
+
+    @Test("what a user has used up of caps and rates is forgotten, and nobody else's")
+    func usage() async throws {
+        try await Self.with { connection, keys in
+            let traces = UserTraces(connection: connection, keys: keys)
+            let caps = UsageCaps(connection: connection, keys: keys)
+            let buckets = TokenBuckets(connection: connection, keys: keys)
+            let now = Timestamp(seconds: 1_795_000_000)
+            let limit = FrequencyCap(count: 1, window: .seconds(3_600))
+            let counted = ["type:news", "user"].map { UsageCaps.Cap(name: $0, limit: limit) }
+            let users = ["ada", "ada}", "eve"]
+            let uses = users.map {
+                UsageCaps.Use(user: $0, notification: NotificationID(high: 1, low: 1), caps: counted)
+            }
+            #expect(try await caps.use(uses, now: now) == [nil, nil, nil])
+            for user in users {
+                for _ in 0..<2 {
+                    _ = try await buckets.take(10, kind: "calls", user: user, perSecond: 1, burst: 10)
+                }
+            }
+            let names = ["category:none", "type:news", "user"]
+            #expect(try await traces.eraseUsage(user: "ada", caps: names, rates: ["calls", "messages"]) == 3)
+            #expect(try await traces.eraseUsage(user: "ada", caps: names, rates: ["calls", "messages"]) == 0)
+            #expect(try await traces.eraseUsage(user: "ada", caps: [], rates: []) == 0)
+            #expect(try await caps.reached(counted, user: "ada", now: now) == nil)
+            for user in ["ada}", "eve"] {
+                #expect(try await caps.reached(counted, user: user, now: now) == 0, "\(user)")
+                #expect(try await buckets.take(0, kind: "calls", user: user, perSecond: 1, burst: 10) > 0, "\(user)")
+            }
+            #expect(try await buckets.take(0, kind: "calls", user: "ada", perSecond: 1, burst: 10) == 0)
+        }
+    }
+}

@@ -1,0 +1,59 @@
+// Carillon · StreamSurveyTests.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import Storage
+import Support
+import Testing
+
+/// What is asked of Redis about what waits.
+@Suite(.timeLimit(.minutes(10)))
+struct StreamSurveyTests {
+    private static let now = Timestamp(seconds: 1_795_000_000)
+
+    private static func work(_ number: UInt64, since: Timestamp?) -> DeliveryWork {
+        let id = NotificationID(high: 0x018f_0000_0000_8000, low: 0x8000_0000_0000_0000 + number)
+        return DeliveryWork(notification: id, device: id, user: "ada", attempt: 1, isRepeat: true, since: since)
+    }
+
+    @Test("a delivery waits from when it was first appended, in its stream, until its next try and past that")
+    func waitingSince() async throws {
+        try await TestRedis.with { redis, prefix in
+            let keys = Keyspace(prefix: prefix)
+            let survey = StreamSurvey(connection: redis, keys: keys)
+            let retries = RetrySet(connection: redis, keys: keys)
+            func stream(_ provider: Provider = .fcm, _ lane: Lane = .normal) async throws -> StreamSurvey.Stream? {
+                try await survey.streams(of: [provider]).first { $0.provider == provider && $0.lane == lane }
+            }
+            func add(_ work: DeliveryWork, due: Timestamp) async throws {
+                var batch = RedisBatch()
+                retries.add(work, due: due, provider: .fcm, lane: .normal, in: &batch)
+                for reply in try await redis.send(batch) { _ = try reply.checked() }
+            }
+            func append(_ text: String, at moment: Timestamp, _ lane: Lane = .normal) async throws {
+                try await redis.send(
+                    "XADD", .text(keys.deliveries(.fcm, lane)), .text("\(moment.milliseconds)-0"),
+                    .text(DeliveryWork.field), .text(text))
+            }
+            #expect(try await stream()?.waitingSince == nil)
+            // More than are looked at from one end, and the oldest is due last.
+            for number in UInt64(0)..<100 {
+                let since = Self.now + .seconds(-43 - Int64(number))
+                try await add(Self.work(number, since: since), due: Self.now + .seconds(Int64(number)))
+            }
+            #expect(try await stream()?.waitingSince == Self.now + .seconds(-142))
+            #expect(try await stream()?.retries == 100)
+            #expect(try await stream()?.oldest == nil)
+            // A delivery that was moved back to its stream goes on waiting.
+            let moved = Self.work(200, since: Self.now + .seconds(-300))
+            try await append(moved.text, at: Self.now)
+            #expect(try await stream()?.waitingSince == Self.now + .seconds(-300))
+            #expect(try await stream()?.oldest == Self.now)
+            // An entry that is no delivery waits all the same.
+            try await append("x", at: Self.now + .seconds(-7), .bulk)
+            #expect(try await stream(.fcm, .bulk)?.waitingSince == Self.now + .seconds(-7))
+            #expect(try await stream(.apns)?.waitingSince == nil)
+        }
+    }
+}
