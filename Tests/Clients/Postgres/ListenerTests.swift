@@ -7,7 +7,6 @@ import Testing
 
 @testable import Clients
 
-
 @Suite(.timeLimit(.minutes(10)))
 struct ListenerTests {
     /// What a listener has heard, in words.

@@ -35,7 +35,8 @@ struct ChannelDirectoryTests {
     @Test("an account has one rate, the smallest of its apps', as they come and go; another account has its own")
     func rates() throws {
         func way(_ app: String, _ account: String, _ rate: Int?, _ provider: Provider = .fcm) -> ChannelDirectory.Way {
-            ChannelDirectory.Way(DeliveryChannel(provider: provider, app: app, account: account), messagesPerSecond: rate)
+            ChannelDirectory.Way(
+                DeliveryChannel(provider: provider, app: app, account: account), messagesPerSecond: rate)
         }
         let directory = ChannelDirectory([
             way("default", "one", 500), way("sister", "one", 20), way("silent", "one", nil), way("news", "two", 90),

@@ -7,7 +7,6 @@ import Testing
 
 @testable import HTTP
 
-
 /// What only these paths have: errors in the form of each system.
 @Suite("The description of other systems' paths")
 struct CompatibilityDocumentTests {

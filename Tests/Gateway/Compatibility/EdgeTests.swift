@@ -9,7 +9,6 @@ import Testing
 
 @testable import HTTP
 
-
 @Suite("The scheduler's table of tokens", .timeLimit(.minutes(10)))
 struct EdgeTests {
     private static let apnsToken = String(repeating: "aB", count: 32)

@@ -7,7 +7,6 @@ import Testing
 
 @testable import HTTP
 
-
 @Suite("Errors as each system's clients read them", .timeLimit(.minutes(10)))
 struct ErrorStyleTests {
     private static let faults = Problem(

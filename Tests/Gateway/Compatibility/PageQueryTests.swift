@@ -7,7 +7,6 @@ import Testing
 
 @testable import HTTP
 
-
 @Suite("Pages by number", .timeLimit(.minutes(10)))
 struct PageQueryTests {
     @Test(

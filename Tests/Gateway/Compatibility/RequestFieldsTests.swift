@@ -6,7 +6,6 @@ import Testing
 
 @testable import HTTP
 
-
 @Suite("Bodies as clients send them", .timeLimit(.minutes(10)))
 struct RequestFieldsTests {
     private static let form = "application/x-www-form-urlencoded"

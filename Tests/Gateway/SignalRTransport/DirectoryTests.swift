@@ -7,7 +7,6 @@ import Testing
 
 @testable import Sockets
 
-
 @Suite("What ids name", .timeLimit(.minutes(10)))
 struct DirectoryTests {
     private static func offer(_ owner: String) -> SignalRDirectory.Offer {

@@ -8,7 +8,6 @@ import Testing
 
 @testable import Sockets
 
-
 @Suite("The first messages of a hub", .timeLimit(.minutes(10)))
 struct OpeningTests {
     /// Greets the client as soon as the connection opens.

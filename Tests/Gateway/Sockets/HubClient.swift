@@ -12,7 +12,6 @@ import Synchronization
 
 @testable import Sockets
 
-
 /// A clock that a test sets.
 final class HandClock: Sendable {
     private let time: Mutex<Timestamp>

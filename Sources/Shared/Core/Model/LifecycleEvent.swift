@@ -43,7 +43,9 @@ package struct LifecycleEvent: Sendable, Equatable {
         package let platform: Platform?
         package let app: String?
 
-        package init(_ channel: DeliveryChannel, device: NotificationID? = nil, platform: Platform? = nil, app: String? = nil) {
+        package init(
+            _ channel: DeliveryChannel, device: NotificationID? = nil, platform: Platform? = nil, app: String? = nil
+        ) {
             self.channel = channel
             self.device = device
             self.platform = platform
