@@ -151,7 +151,7 @@ struct StallTests {
 
     @Test("a digest is left to the dispatcher that has it by then, also once that has flushed it")
     func digest() async throws {
-        try await Self.with { scene in
+        try await Self.with { (scene: Scene) async throws -> Void in
             let rule = DigestRule(window: .seconds(60))
             let items = (1...2).map { number in
                 DigestStore.Item(
