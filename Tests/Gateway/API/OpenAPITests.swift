@@ -84,7 +84,7 @@ struct OpenAPITests {
 
     @Test("the schema of a job has every field that docs/jobs.md explains, and no other")
     func jobFields() throws {
-        let file = URL(filePath: #filePath).appending(path: "../../../docs/jobs.md").standardized
+        let file = URL(filePath: #filePath).appending(path: "../../../../docs/jobs.md").standardized
         let section = try String(contentsOf: file, encoding: .utf8).split(separator: "## Fields")[1]
         let rows = section.split(separator: "\n## ")[0].split(separator: "\n").filter { $0.hasPrefix("| `") }
         let names = rows.flatMap { row in
