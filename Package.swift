@@ -185,7 +185,7 @@ let package = Package(
             ]
         ),
 
-        // What tests, benchmarks and the demo share.
+        // Support that tests, benchmarks and the demo share.
         room("Support", in: "Tests/Support", ["Clients", "Core", "Storage", logging, nioCore, nioPosix]),
         room(
             "Sandbox",

@@ -108,7 +108,7 @@ struct BroadcastCommand: AsyncParsableCommand {
                     return try self.end(progress, stream, entry)
                 }
             }
-            // The pace of the progress bar; a broadcast tells nobody how far it is.
+            // A broadcast does not signal its progress, so poll it at the pace of the progress bar.
             try await Task.sleep(for: Self.interval)
         }
     }

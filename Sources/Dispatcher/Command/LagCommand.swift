@@ -59,7 +59,7 @@ struct LagCommand: AsyncParsableCommand {
                 let survey = StreamSurvey(connection: connection, keys: Keyspace())
                 var report = try await self.look(survey)
                 while self.watch {
-                    // Streams tell nobody how long they are.
+                    // Redis does not signal how long a stream is, so poll at the interval that was asked for.
                     try await Task.sleep(for: .seconds(self.interval))
                     report = try await self.look(survey)
                 }

@@ -200,8 +200,7 @@ package struct Dispatcher: Sendable {
                     )
                 }
             }
-            // A server tells nobody when it is back. With jitter, so that dispatchers that failed together do not come back
-            // together.
+            // Backoff with jitter, so that dispatchers that failed together do not retry together.
             try await Task.sleep(for: backoff.delay(attempt: attempt))
             attempt += 1
         }

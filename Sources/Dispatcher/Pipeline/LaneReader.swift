@@ -61,7 +61,7 @@ struct LaneReader: Sendable {
                         metadata: ["redis.stream": "\(self.group.stream)", "error": "\(error)"]
                     )
                 }
-                // Redis tells nobody when it is back.
+                // Backoff before the next read; Redis does not signal when it is back.
                 try? await Task.sleep(for: backoff.delay(attempt: failures))
                 failures += 1
             }

@@ -95,7 +95,7 @@ extension Dispatcher {
         while true {
             try Task.checkCancellation()
             if let term = self.leaseClock.term { return term }
-            // The lease is renewed every few seconds; until then there is nothing to ask.
+            // The lease comes back with a renewal every few seconds, so poll for it.
             try await Task.sleep(for: Self.leasePoll)
         }
     }

@@ -15,7 +15,7 @@ struct ZoneRefreshService: Service {
     func run() async throws {
         _ = self.zones.refresh()
         await cancelWhenGracefulShutdown {
-            // A package update tells nobody, so the files are looked at, as dispatchers do.
+            // A package update sends no signal, so poll the files, as dispatchers do.
             while (try? await Task.sleep(for: Self.interval)) != nil {
                 guard self.zones.refresh() else { continue }
                 self.logger.notice(

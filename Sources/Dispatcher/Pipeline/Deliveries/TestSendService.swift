@@ -108,7 +108,7 @@ package struct TestSendService: Service {
         await withTaskGroup(of: ProviderReply?.self) { group in
             group.addTask { await channel.send(message, to: device) }
             group.addTask {
-                // The time that there is, not a wait for something.
+                // The time limit of the send beside it in the group.
                 try? await Task.sleep(for: self.patience)
                 return nil
             }

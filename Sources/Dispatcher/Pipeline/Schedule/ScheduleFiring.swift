@@ -113,7 +113,7 @@ struct ScheduleFiring: Sendable {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
                 while true {
-                    // Well before the claim lapses; the end of the work cuts it short.
+                    // Renew well before the claim lapses; the end of the work cancels this.
                     try await Task.sleep(for: Self.renewal)
                     try? await self.dispatcher.schedules.hold(ids, until: self.dispatcher.now() + Self.hold)
                 }

@@ -81,7 +81,7 @@ private final class BodyShare: Sendable {
             return true
         }
         guard fits else {
-            throw Problem(.serviceUnavailable, "too many bodies are coming in; try again later", retryAfter: 1)
+            throw Problem(.serviceUnavailable, "too many request bodies are in flight; retry in 1 s", retryAfter: 1)
         }
     }
 

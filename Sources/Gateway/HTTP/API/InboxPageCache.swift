@@ -60,7 +60,7 @@ package final class InboxPageCache: Service {
     package func run() async throws {
         await cancelWhenGracefulShutdown {
             while !Task.isCancelled {
-                // That nobody asks is told by nothing.
+                // Pages become idle without an event, so sweep them at an interval.
                 try? await Task.sleep(for: Self.sweepInterval)
                 self.dropIdle()
             }

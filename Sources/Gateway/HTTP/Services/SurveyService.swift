@@ -59,7 +59,7 @@ package struct SurveyService: Service {
                     }
                     isFailing = true
                 }
-                // What waits changes all the time and tells nobody.
+                // Queue lengths change all the time without a signal, so poll them.
                 try? await Task.sleep(for: Self.interval)
             }
         }

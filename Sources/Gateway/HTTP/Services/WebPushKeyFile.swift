@@ -38,7 +38,7 @@ package final class WebPushKeyFile: Service {
     /// Looks at the file now and then.
     package func run() async throws {
         await cancelWhenGracefulShutdown {
-            // Whoever changes a file tells nobody, and a mounted secret is changed by a link.
+            // A mounted secret changes through a link, which sends no signal, so poll the file.
             while (try? await Task.sleep(for: Self.interval)) != nil { self.look() }
         }
     }

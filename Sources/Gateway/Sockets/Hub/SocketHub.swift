@@ -226,7 +226,7 @@ package final class SocketHub: Service {
             eventLoop.execute { self.shard(on: eventLoop)?.drain(over: duration) }
         }
         let deadline = ContinuousClock.now + duration + .seconds(6)
-        // Sockets leave on their own loops; nothing but their number says when the last one has.
+        // Sockets leave on their own loops without a signal, so poll their number.
         while self.count > 0, ContinuousClock.now < deadline { try? await Task.sleep(for: .milliseconds(20)) }
         for eventLoop in self.eventLoops {
             try? await eventLoop.submit {

@@ -6,7 +6,7 @@ import Core
 
 /// Deliveries that failed for the moment, by the time of their next try.
 ///
-/// What was held back untried is in the ``HeldSets``; older dispatchers put it here as well.
+/// Deliveries that were held back untried are in the ``HeldSets``; older dispatchers put them here.
 package struct RetrySet: Sendable {
     private let connection: RedisConnection
     private let keys: Keyspace

@@ -26,6 +26,7 @@ final class Bell: Sendable {
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.sleep() }
             group.addTask {
+                // The time limit of the wait above.
                 try? await Task.sleep(for: limit)
                 self.wake()
             }
