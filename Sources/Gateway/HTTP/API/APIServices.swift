@@ -5,6 +5,7 @@ import Clients
 import Core
 import HTTPTypes
 import Operations
+import Sockets
 import Storage
 
 /// What the routes stand on.
@@ -49,7 +50,7 @@ package struct APIServices: Sendable {
     /// Bounds the calls of each user; nil for no bound.
     package let callRate: UserRate?
     /// Bounds the memory that users' bodies take.
-    package let bodies = BodyBudget()
+    package let bodies = Tally(limit: 16 * 1024 * 1024)
     package let webhooks: WebhookStore
     package let deadLetters: DeadLetterStore
     package let webhookOptions: WebhookOptions

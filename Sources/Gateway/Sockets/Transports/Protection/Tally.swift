@@ -38,20 +38,21 @@ package final class Tally: Sendable {
     }
 }
 
-/// The part of a tally that one connection holds.
-struct TallyShare {
-    /// Bytes that are not counted; a connection itself costs as many.
-    private static let uncounted = 4 * 1024
+/// The part of a tally that one connection, or one body, holds.
+package struct TallyShare {
+    /// Bytes that are not counted, so that small bodies pass while others fill the tally; a connection
+    /// itself costs as many.
+    package static let uncounted = 4 * 1024
 
     private let tally: Tally
     private var counted = 0
 
-    init(of tally: Tally) {
+    package init(of tally: Tally) {
         self.tally = tally
     }
 
     /// Counts what is held from now on; false, and nothing changes, where there is no room for it.
-    mutating func hold(_ amount: Int) -> Bool {
+    package mutating func hold(_ amount: Int) -> Bool {
         let more = max(0, amount - Self.uncounted) - self.counted
         if more > 0, !self.tally.take(more) { return false }
         if more < 0 { self.tally.giveBack(-more) }

@@ -1,44 +1,21 @@
-// Carillon · BodyBudget.swift
+// Carillon · BodyBudgetMiddleware.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import HTTPTypes
 import Hummingbird
 import NIOCore
+import Sockets
 import Synchronization
 
 /// Bounds the memory that the bodies of users' calls take while they come in, over all connections.
-package final class BodyBudget: Sendable {
-    /// Bytes of a body that are free, so that small calls pass while others fill the budget.
-    fileprivate static let free = 4 * 1024
-
-    private let limit: Int
-    private let used = Atomic(0)
-
-    package init(limit: Int = 16 * 1024 * 1024) {
-        self.limit = limit
-    }
-
-    /// Takes bytes; false, and nothing is taken, if fewer are left.
-    fileprivate func take(_ bytes: Int) -> Bool {
-        guard self.used.add(bytes, ordering: .relaxed).newValue <= self.limit else {
-            self.giveBack(bytes)
-            return false
-        }
-        return true
-    }
-
-    fileprivate func giveBack(_ bytes: Int) {
-        self.used.subtract(bytes, ordering: .relaxed)
-    }
-}
-
-/// Answers 503 to users whose bodies exceed the budget; services are not bounded.
+///
+/// Answers 503 to a body that exceeds the budget; services are not bounded.
 package struct BodyBudgetMiddleware: RouterMiddleware {
     package typealias Context = APIContext
 
-    private let budget: BodyBudget
+    private let budget: Tally
 
-    package init(budget: BodyBudget) {
+    package init(budget: Tally) {
         self.budget = budget
     }
 
@@ -48,7 +25,7 @@ package struct BodyBudgetMiddleware: RouterMiddleware {
         next: @concurrent (Request, APIContext) async throws -> Response
     ) async throws -> Response {
         let length = request.headers[.contentLength].flatMap { Int($0) }
-        let isSmall = length.map { $0 <= BodyBudget.free } ?? (request.method == .get || request.method == .head)
+        let isSmall = length.map { $0 <= TallyShare.uncounted } ?? (request.method == .get || request.method == .head)
         guard !isSmall, context.caller?.isService != true else { return try await next(request, context) }
         let share = BodyShare(of: self.budget)
         defer { share.end() }
@@ -60,12 +37,10 @@ package struct BodyBudgetMiddleware: RouterMiddleware {
 
 /// The part of the budget that one body takes.
 private final class BodyShare: Sendable {
-    private let budget: BodyBudget
-    /// The body's bytes so far, and those of them that were taken from the budget.
-    private let state = Mutex((length: 0, taken: 0))
+    private let state: Mutex<(length: Int, share: TallyShare)>
 
-    init(of budget: BodyBudget) {
-        self.budget = budget
+    init(of budget: Tally) {
+        self.state = Mutex((length: 0, share: TallyShare(of: budget)))
     }
 
     /// Counts bytes that came in.
@@ -74,23 +49,15 @@ private final class BodyShare: Sendable {
     func add(_ bytes: Int) throws {
         let fits = self.state.withLock { state in
             state.length += bytes
-            let more = max(0, state.length - BodyBudget.free) - state.taken
-            guard more > 0 else { return true }
-            guard self.budget.take(more) else { return false }
-            state.taken += more
-            return true
+            return state.share.hold(state.length)
         }
         guard fits else {
-            throw Problem(.serviceUnavailable, "too many request bodies are in flight; retry in 1 s", retryAfter: 1)
+            throw Problem(.serviceUnavailable, "too many bodies are coming in; try again later", retryAfter: 1)
         }
     }
 
     func end() {
-        let taken = self.state.withLock { state in
-            defer { state.taken = 0 }
-            return state.taken
-        }
-        self.budget.giveBack(taken)
+        self.state.withLock { state in _ = state.share.hold(0) }
     }
 }
 
