@@ -6,19 +6,18 @@ import NIOCore
 import NIOPosix
 import Synchronization
 
-/// A plain HTTP/1.1 server that answers every request the way it was last told to, and keeps them.
+/// A plain HTTP/1.1 server that records requests and returns the configured answer.
 package final class HTTPStub: Sendable {
-    /// What it says.
     package struct Answer: Sendable {
         package var status: Int
         package var body: [UInt8]
         /// The media type of the body; no header if nil.
         package var type: String?
-        /// Whether it says nothing at all, and keeps the connection.
+        /// Whether the server never responds but keeps the connection open.
         package var isSilent: Bool
         /// Whether the connection stays open for another request.
         package var keepsConnection: Bool
-        /// Whether it closes the connection instead of an answer.
+        /// Whether the server closes the connection instead of responding.
         package var hangsUp: Bool
 
         package init(
@@ -38,13 +37,13 @@ package final class HTTPStub: Sendable {
         }
     }
 
-    /// A request as it came.
+    /// A received request.
     package struct Request: Sendable {
         /// The request line and the header lines.
         package let head: [String]
         package let body: [UInt8]
 
-        /// The value of a header field, by its name in lower case.
+        /// Returns the value of a header field, by its lowercase name.
         package func header(_ name: String) -> String? {
             self.head.first { $0.lowercased().hasPrefix(name + ":") }
                 .map { String($0.dropFirst(name.count + 1).drop { $0 == " " }) }
@@ -79,9 +78,9 @@ package final class HTTPStub: Sendable {
         self.port = channel.localAddress?.port ?? 0
     }
 
-    /// Runs `body` with a server that is closed in the end.
+    /// Runs `body` with a server, which is closed afterwards.
     ///
-    /// - Parameter port: 0 for one that is free.
+    /// - Parameter port: 0 for any free port.
     package static func with<Result>(
         _ answer: Answer,
         port: Int = 0,
@@ -107,7 +106,7 @@ package final class HTTPStub: Sendable {
         }
     }
 
-    /// What it says from now on.
+    /// Sets the answer to all later requests.
     package func answer(_ answer: Answer) {
         self.memory.state.withLock { $0.answer = answer }
     }
@@ -123,7 +122,7 @@ package final class HTTPStub: Sendable {
             self.memory = memory
         }
 
-        /// What has been read, if it is a whole request.
+        /// The request read so far, if it is complete.
         private func request() -> Request? {
             let text = String(decoding: self.read, as: UTF8.self)
             guard let end = text.range(of: "\r\n\r\n") else { return nil }

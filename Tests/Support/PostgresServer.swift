@@ -5,9 +5,10 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// A PostgreSQL cluster of a test's own, which it may stop, kill and start again.
+/// A private PostgreSQL cluster that a test may stop, kill and start again.
 ///
-/// Trusts whoever comes over the loopback address, and survives the death of its processes but not that of the machine.
+/// It trusts all local connections. Its data survives a killed process, but not a crash of the
+/// machine.
 package final class PostgresServer: Sendable {
     private struct State {
         var starts = 0
@@ -15,7 +16,7 @@ package final class PostgresServer: Sendable {
     }
 
     package let port: Int
-    /// A superuser's URL of the database `postgres`.
+    /// The URL of the database `postgres`, as a superuser.
     package let url: String
     private let directory: TemporaryDirectory
     private let account: ChildProcess.Account?
@@ -34,7 +35,7 @@ package final class PostgresServer: Sendable {
         self.state.withLock { $0.process }?.send(SIGKILL)
     }
 
-    /// Makes a cluster, starts it, and waits until it takes connections.
+    /// Creates a cluster, starts it and waits until it accepts connections.
     package static func start() async throws -> PostgresServer {
         let server = try PostgresServer()
         try await server.initialise()
@@ -56,12 +57,12 @@ package final class PostgresServer: Sendable {
         }
     }
 
-    /// Starts it again on the same port, with the data that is on its disk.
+    /// Starts the server again on the same port with the data on disk.
     package func start() async throws {
         let settings = [
             "listen_addresses=127.0.0.1", "port=\(self.port)", "unix_socket_directories=", "max_connections=400",
             "fsync=off", "full_page_writes=off", "lc_messages=C", "shared_buffers=64MB",
-            // Counts only in a recovery, which then ends with what is there.
+            // Used only in recovery, which then ends with the files that are there.
             "restore_command=false",
         ]
         let arguments = ["-D", self.directory.file("data")] + settings.flatMap { ["-c", $0] }
@@ -77,7 +78,8 @@ package final class PostgresServer: Sendable {
             try await eventually("postgres starts or ends", within: .seconds(60)) {
                 process.exit != nil || process.errors().contains("ready to accept connections")
             }
-            // A killed server's children hold its shared memory for a moment, and a start meanwhile is refused.
+            // The children of a killed server hold its shared memory for a moment, so the new start
+            // fails; try again.
             if process.exit != nil, !process.errors().contains("shared memory block") {
                 throw FixtureError("postgres ended: \(process.tail())")
             }
@@ -85,21 +87,21 @@ package final class PostgresServer: Sendable {
         }
     }
 
-    /// Stops all its processes with SIGSTOP: connections stay open, nothing is answered.
+    /// Stops all its processes with SIGSTOP: connections stay open but get no answer.
     package func stall() async throws {
         guard let process = self.state.withLock({ $0.process }) else { return }
         try await eventually("postgres stands still") {
-            // Again each time, as the server may have started a child between the look and the signal.
+            // Repeated because the server may start a child just before the signal.
             self.signal(SIGSTOP)
             let all = [process.identifier] + ProcessTable.children(of: process.identifier)
             return all.allSatisfy { ProcessTable.isStopped($0) }
         }
     }
 
-    /// Lets it go on after ``stall()``.
+    /// Continues after ``stall()``.
     package func resume() { self.signal(SIGCONT) }
 
-    /// Ends all its processes with SIGKILL.
+    /// Kills all its processes with SIGKILL.
     package func kill() async throws {
         self.signal(SIGKILL)
         try await self.state.withLock { $0.process }?.waitForExit()
@@ -107,38 +109,38 @@ package final class PostgresServer: Sendable {
 
     // MARK: Backups
 
-    /// Ends it in order, so that its files can be copied.
+    /// Shuts the server down cleanly, so that its files can be copied.
     package func stop() async throws {
         guard let process = self.state.withLock({ $0.process }) else { return }
         process.send(SIGINT)
         try await process.waitForExit()
     }
 
-    /// Copies the files of a server that is stopped; the copy takes the place of the one before.
+    /// Copies the files of the stopped server; replaces the last backup.
     package func backUp() async throws {
         try await self.run("rm", ["-rf", self.directory.file("backup")])
         try await self.run("cp", ["-a", self.directory.file("data"), self.directory.file("backup")])
     }
 
-    /// Puts the files of the last backup back.
+    /// Restores the files of the last backup.
     ///
-    /// The next start makes a new timeline of them, as a recovery to a moment does.
+    /// The next start begins a new timeline, as a point-in-time recovery does.
     package func restore() async throws {
         try await self.run("rm", ["-rf", self.directory.file("data")])
         try await self.run("cp", ["-a", self.directory.file("backup"), self.directory.file("data")])
-        // Only its name counts; a file of the server's own, so that the server can take it away.
+        // PostgreSQL looks only at the file's name, but must own it to remove it.
         let version = self.directory.file("data/PG_VERSION")
         try await self.run("cp", ["-a", version, self.directory.file("data/recovery.signal")])
     }
 
-    /// Writes a dump of a database, on whichever server, to be loaded by ``load(dump:)``.
+    /// Dumps the database at `url`, on any server, for ``load(dump:)``.
     package func dump(_ url: String, as name: String) async throws {
         let file = self.directory.file(name)
         try await self.run(
             self.programs + "/pg_dump", ["--format=custom", "--no-owner", "--file=\(file)", "--dbname=\(url)"])
     }
 
-    /// Loads a dump into this server's database `postgres`, in place of what is there.
+    /// Loads a dump into this server's database `postgres` and replaces its schema.
     package func load(dump name: String) async throws {
         let drop = "DROP SCHEMA IF EXISTS carillon CASCADE"
         try await self.run(self.programs + "/psql", ["--quiet", "--command=\(drop)", "--dbname=\(self.url)"])
@@ -153,7 +155,8 @@ package final class PostgresServer: Sendable {
         }
     }
 
-    /// The server first, so that it starts no more; then its children, which have process groups of their own.
+    /// Signals the server first, so that it starts no more children, then the children, which have
+    /// process groups of their own.
     private func signal(_ signal: Int32) {
         guard let process = self.state.withLock({ $0.process }), process.exit == nil else { return }
         let children = ProcessTable.children(of: process.identifier)
@@ -161,13 +164,13 @@ package final class PostgresServer: Sendable {
         for child in Set(children + ProcessTable.children(of: process.identifier)) { _ = Glibc.kill(child, signal) }
     }
 
-    /// Ends it and removes its files, at the exit of the test process.
+    /// Kills the server and removes its files, when the test process exits.
     func dispose() {
         self.signal(SIGKILL)
         self.directory.remove()
     }
 
-    /// PostgreSQL refuses to run as root: then the user of its package, or `nobody`.
+    /// PostgreSQL refuses to run as root, so root uses the package's user or `nobody`.
     private static func unprivilegedAccount() throws -> ChildProcess.Account? {
         guard geteuid() == 0 else { return nil }
         for name in ["postgres", "nobody"] {
@@ -175,10 +178,10 @@ package final class PostgresServer: Sendable {
                 return ChildProcess.Account(user: entry.pointee.pw_uid, group: entry.pointee.pw_gid)
             }
         }
-        throw FixtureError("neither a user postgres nor a user nobody, and PostgreSQL does not run as root")
+        throw FixtureError("PostgreSQL refuses to run as root: create a user postgres")
     }
 
-    /// Debian keeps the server's programs out of PATH, in a folder for each version.
+    /// Debian keeps the server's programs outside PATH, in one folder per version.
     private static func findPrograms() throws -> String {
         let root = "/usr/lib/postgresql"
         let versions = (try? FileManager.default.contentsOfDirectory(atPath: root)) ?? []

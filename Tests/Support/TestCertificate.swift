@@ -1,11 +1,11 @@
 // Carillon · TestCertificate.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// A certificate authority of its own and a certificate for `localhost` and 127.0.0.1 that it has signed.
+/// A test certificate authority and a certificate that it signed for `localhost` and 127.0.0.1.
 package final class TestCertificate: Sendable {
     private let directory: TemporaryDirectory
 
-    /// PEM of the authority.
+    /// The authority's certificate, as PEM.
     package var authorityFile: String { self.directory.file("ca.pem") }
     package var certificateFile: String { self.directory.file("server.pem") }
     package var keyFile: String { self.directory.file("server.key") }
@@ -14,7 +14,7 @@ package final class TestCertificate: Sendable {
         self.directory = directory
     }
 
-    /// Makes both with the `openssl` program.
+    /// Creates both with the `openssl` program.
     package static func make() async throws -> TestCertificate {
         let certificate = TestCertificate(try TemporaryDirectory("certificate"))
         let authorityKey = certificate.directory.file("ca.key")

@@ -5,21 +5,21 @@ import NIOCore
 import NIOPosix
 import Synchronization
 
-/// Clients that flood a gateway to fill its memory.
+/// Clients that flood a gateway to exhaust its memory.
 ///
-/// Each connection sends as much as the gateway takes, and reconnects when it was closed. The
-/// attack is bounded in connections, in bytes of each, and in time.
+/// Each connection sends as much as the gateway accepts and reconnects when the gateway closes it.
+/// The number of connections, the bytes of each and the duration are bounded.
 package struct DoorAttack: Sendable {
     package enum Kind: CaseIterable, Sendable {
-        /// Polls without a token, and sends a body of 16 MB behind the poll.
+        /// Polls without a token and pipelines a 16 MB body after the poll.
         case poll
-        /// Opens a stream of one user, and sends a body of 16 MB behind it.
+        /// Opens the stream of one user and pipelines a 16 MB body after it.
         case stream
-        /// Sends requests one behind the other, and reads no answer.
+        /// Pipelines requests and never reads a response.
         case pipeline
-        /// Sends bodies without a token that never come to their end.
+        /// Sends request bodies without a token that never complete.
         case body
-        /// Sends messages over sockets without a token that never come to their end.
+        /// Sends WebSocket messages without a token that never complete.
         case message
     }
 
@@ -33,7 +33,7 @@ package struct DoorAttack: Sendable {
         let bytes = Atomic(0)
     }
 
-    /// A loop of its own, so that a flood does not hold up the clients of whoever attacks.
+    /// A separate event loop, so that the flood does not slow down the other clients of the test.
     private static let loops = MultiThreadedEventLoopGroup(numberOfThreads: 1)
 
     private let port: Int
@@ -41,8 +41,8 @@ package struct DoorAttack: Sendable {
     private let connections: [(kind: Kind, count: Int)]
 
     /// - Parameters:
-    ///   - token: of the user whose streams are opened.
-    ///   - connections: how many there are of each kind at a time.
+    ///   - token: the token of the user whose streams are opened.
+    ///   - connections: the number of simultaneous connections of each kind.
     package init(
         port: Int,
         token: String,
@@ -55,7 +55,7 @@ package struct DoorAttack: Sendable {
         self.connections = connections
     }
 
-    /// Attacks for a while.
+    /// Attacks for `duration` and returns the totals.
     package func run(for duration: Duration) async -> Summary {
         let count = Count()
         let deadline = NIODeadline.now() + TimeAmount(duration)
@@ -91,7 +91,7 @@ package struct DoorAttack: Sendable {
                 }
                 end.cancel()
             }
-            // A client that was closed is back after a moment.
+            // Reconnect after a short pause.
             try? await Task.sleep(for: .milliseconds(100))
         }
     }
@@ -110,7 +110,7 @@ private final class AttackHandler: ChannelInboundHandler {
     private let sent: @Sendable (Int) -> Void
     private var answer = ""
     private var flood = ByteBuffer()
-    /// Bytes that are yet to be sent.
+    /// Bytes still to send.
     private var left = 0
 
     init(_ kind: DoorAttack.Kind, token: String, sent: @escaping @Sendable (Int) -> Void) {
@@ -139,7 +139,7 @@ private final class AttackHandler: ChannelInboundHandler {
         case .message:
             let fields = "upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-version: 13\r\n"
             let key = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-            // A text of 65,000 bytes, masked with zeros, of which the last thousand are missing.
+            // A text frame of 65,000 bytes, masked with zeros, without its last thousand bytes.
             var frame = ByteBuffer(bytes: [0x81, 0xFE, 0xFD, 0xE8, 0, 0, 0, 0])
             frame.writeRepeatingByte(0x78, count: 64_000)
             self.begin("GET /v1/socket \(Self.host)\(fields)\(key)\r\n", frame, frame.readableBytes, context)
@@ -162,7 +162,7 @@ private final class AttackHandler: ChannelInboundHandler {
         self.pour(context)
     }
 
-    /// Sends as much as is taken.
+    /// Writes until the channel is no longer writable.
     private func pour(_ context: ChannelHandlerContext) {
         while self.left > 0, context.channel.isActive, context.channel.isWritable {
             let count = self.flood.readableBytes

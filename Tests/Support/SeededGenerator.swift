@@ -1,7 +1,7 @@
 // Carillon · SeededGenerator.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// The same numbers for the same seed (SplitMix64).
+/// A generator that repeats its numbers for the same seed (SplitMix64).
 package struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 
@@ -17,7 +17,7 @@ package struct SeededGenerator: RandomNumberGenerator {
         return value ^ (value >> 31)
     }
 
-    /// So many bytes.
+    /// Returns `count` random bytes.
     package mutating func bytes(_ count: Int) -> [UInt8] {
         (0..<count).map { _ in UInt8.random(in: .min ... .max, using: &self) }
     }

@@ -2,15 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Foundation
+import Glibc
+import Synchronization
 
-/// The servers that the tests of one process share, started at the first use where the environment names none.
+/// The servers that all tests of a process share, started at first use unless the environment names
+/// them.
 actor SharedServers {
     static let shared = SharedServers()
 
     private var redis: Task<String, any Error>?
     private var postgres: Task<String, any Error>?
 
-    /// `CARILLON_TEST_REDIS_URL`, or the URL of a server of this process.
+    /// Returns `CARILLON_TEST_REDIS_URL`, or the URL of a private server.
     func redisURL() async throws -> String {
         if let url = Self.variable("CARILLON_TEST_REDIS_URL") { return url }
         let task =
@@ -24,7 +27,7 @@ actor SharedServers {
         return try await task.value
     }
 
-    /// `CARILLON_TEST_DATABASE_URL`, or the URL of a server of this process.
+    /// Returns `CARILLON_TEST_DATABASE_URL`, or the URL of a private server.
     func databaseURL() async throws -> String {
         if let url = Self.variable("CARILLON_TEST_DATABASE_URL") { return url }
         let task =
@@ -42,4 +45,27 @@ actor SharedServers {
         guard let text = ProcessInfo.processInfo.environment[name], !text.isEmpty else { return nil }
         return text
     }
+}
+
+/// Handlers that run when the test process exits, newest first.
+enum ExitHandlers {
+    private static let handlers = Mutex<[@Sendable () -> Void]>([])
+
+    /// Adds a handler, which must be quick.
+    static func add(_ handler: @escaping @Sendable () -> Void) {
+        let isFirst = Self.handlers.withLock { handlers in
+            handlers.append(handler)
+            return handlers.count == 1
+        }
+        if isFirst { atexit(runExitHandlers) }
+    }
+
+    static func run() {
+        for handler in Self.handlers.withLock({ $0.reversed() }) { handler() }
+    }
+}
+
+// At top level because C needs a function without isolation.
+private func runExitHandlers() {
+    ExitHandlers.run()
 }

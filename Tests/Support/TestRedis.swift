@@ -1,18 +1,99 @@
-// Carillon · RedisServer.swift
+// Carillon · TestRedis.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
 import Foundation
 import Glibc
+import NIOPosix
 import Synchronization
 
-/// A Redis of a test's own, which it may stop, kill and start again.
+/// The Redis that tests share: `CARILLON_TEST_REDIS_URL`, or a private one.
+package enum TestRedis {
+    package static func url() async throws -> String {
+        try await SharedServers.shared.redisURL()
+    }
+
+    package static func configuration(clientName: String = "test") async throws -> RedisConfiguration {
+        RedisConfiguration(address: try RedisAddress(url: try await Self.url()), clientName: clientName)
+    }
+
+    /// Opens a connection; the caller closes it.
+    package static func connect(_ configuration: RedisConfiguration) throws(RedisError) -> RedisConnection {
+        try RedisConnection(
+            configuration, on: MultiThreadedEventLoopGroup.singleton.next(), logger: TestLog.logger)
+    }
+
+    /// Opens a connection to the shared Redis; the caller closes it.
+    package static func connect(clientName: String = "test") async throws -> RedisConnection {
+        try Self.connect(try await Self.configuration(clientName: clientName))
+    }
+
+    /// Returns a random prefix for the keys of one test.
+    package static func prefix() -> String {
+        "test-\(String(UInt64.random(in: .min ... .max), radix: 36)):"
+    }
+
+    /// Runs `body` with a connection and a key prefix; deletes the keys and closes the connection
+    /// afterwards.
+    package static func with<Result>(
+        _ configure: (inout RedisConfiguration) -> Void = { _ in },
+        _ body: (RedisConnection, String) async throws -> Result
+    ) async throws -> Result {
+        var configuration = try await Self.configuration()
+        configure(&configuration)
+        let prefix = Self.prefix()
+        return try await Self.with(configuration) { redis in
+            do {
+                let result = try await body(redis, prefix)
+                try await Self.deleteKeys(prefix: prefix, redis)
+                return result
+            } catch {
+                try? await Self.deleteKeys(prefix: prefix, redis)
+                throw error
+            }
+        }
+    }
+
+    /// Runs `body` with a connection, which is closed afterwards.
+    package static func with<Result>(
+        _ configuration: RedisConfiguration,
+        _ body: (RedisConnection) async throws -> Result
+    ) async throws -> Result {
+        let redis = try Self.connect(configuration)
+        do {
+            let result = try await body(redis)
+            await redis.close()
+            return result
+        } catch {
+            await redis.close()
+            throw error
+        }
+    }
+
+    /// Deletes every key that contains `prefix`.
+    package static func deleteKeys(prefix: String, _ redis: RedisConnection) async throws {
+        var position = "0"
+        repeat {
+            let reply = try await redis.send("SCAN", .text(position), "MATCH", "*\(prefix)*", "COUNT", 1_000)
+            guard var cursor = try reply.cursor(), try cursor.array() == 2, let next = try cursor.string() else {
+                return
+            }
+            var keys: [RedisArgument] = []
+            for _ in 0..<(try cursor.array() ?? 0) {
+                if let key = try cursor.bytes() { keys.append(.slice(key)) }
+            }
+            if !keys.isEmpty { try await redis.send(["UNLINK"] + keys) }
+            position = next
+        } while position != "0"
+    }
+}
+
+/// A private Redis that a test may stop, kill and start again.
 ///
-/// Keeps an append-only file (everysec) and never evicts, as the services ask for.
+/// It keeps an append-only file (everysec) and never evicts, as Carillon requires.
 package final class RedisServer: Sendable {
-    /// What differs from a plain server on a loopback port.
     package struct Options: Sendable {
-        /// Certificate and key of a server that speaks only TLS; nil for plain TCP.
+        /// Certificate and key for a TLS-only server; nil for plain TCP.
         package var certificate: TestCertificate?
         /// Further arguments, such as `["--maxclients", "2"]`.
         package var arguments: [String] = []
@@ -43,14 +124,14 @@ package final class RedisServer: Sendable {
         self.state.withLock { $0.process }?.send(SIGKILL)
     }
 
-    /// Starts a server with an empty data directory, and waits until it takes connections.
+    /// Starts a server with an empty data directory and waits until it accepts connections.
     package static func start(_ options: Options = Options()) async throws -> RedisServer {
         let server = try RedisServer(options)
         try await server.start()
         return server
     }
 
-    /// Starts it again on the same port, with the data that is on its disk.
+    /// Starts the server again on the same port with the data on disk.
     package func start() async throws {
         let number = self.state.withLock { state in
             state.starts += 1
@@ -78,8 +159,8 @@ package final class RedisServer: Sendable {
         }
     }
 
-    /// Copies what is on its disk, to come back with it after ``kill()``; what it is given from now
-    /// on is the tail that it loses.
+    /// Copies the append-only files, for ``goBack()`` after a kill; later writes are the tail to
+    /// lose.
     package func remember() throws {
         let manager = FileManager.default
         for name in try manager.contentsOfDirectory(atPath: self.directory.path) where name.hasPrefix("appendonly") {
@@ -89,7 +170,7 @@ package final class RedisServer: Sendable {
         }
     }
 
-    /// Puts back what ``remember()`` copied, while it does not run.
+    /// Restores the copy of ``remember()`` while the server is down.
     package func goBack() throws {
         try self.wipe()
         let manager = FileManager.default
@@ -99,7 +180,7 @@ package final class RedisServer: Sendable {
         }
     }
 
-    /// Removes what is on its disk, while it does not run.
+    /// Removes the append-only files while the server is down.
     package func wipe() throws {
         let manager = FileManager.default
         for name in try manager.contentsOfDirectory(atPath: self.directory.path) where name.hasPrefix("appendonly") {
@@ -107,31 +188,31 @@ package final class RedisServer: Sendable {
         }
     }
 
-    /// Stops it with SIGSTOP: connections stay open, nothing is answered.
+    /// Stops the server with SIGSTOP: connections stay open but get no answer.
     package func stall() async throws {
         guard let process = self.state.withLock({ $0.process }) else { return }
         process.send(SIGSTOP)
         try await eventually("redis-server stands still") { ProcessTable.isStopped(process.identifier) }
     }
 
-    /// Lets it go on after ``stall()``.
+    /// Continues after ``stall()``.
     package func resume() { self.state.withLock { $0.process }?.send(SIGCONT) }
 
-    /// Ends it with SIGKILL; what everysec had not yet written is lost.
+    /// Kills the server with SIGKILL; it loses writes since the last fsync (everysec).
     package func kill() async throws {
         let process = self.state.withLock { $0.process }
         process?.send(SIGKILL)
         try await process?.waitForExit()
     }
 
-    /// How a connection to it is configured, without credentials.
+    /// Returns the configuration of a connection, without credentials.
     package func configuration(clientName: String = "test") throws -> RedisConfiguration {
         var configuration = RedisConfiguration(address: try RedisAddress(url: self.url), clientName: clientName)
         configuration.certificateAuthorityFile = self.options.certificate?.authorityFile
         return configuration
     }
 
-    /// Ends it and removes its files, at the exit of the test process.
+    /// Kills the server and removes its files, when the test process exits.
     func dispose() {
         self.state.withLock { $0.process }?.send(SIGKILL)
         self.directory.remove()

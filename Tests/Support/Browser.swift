@@ -5,17 +5,17 @@ import Clients
 import Core
 import Foundation
 
-/// A real browser without a window, driven over the WebDriver protocol.
+/// A headless Chromium, driven over the WebDriver protocol.
 ///
-/// Debian's `chromium` by its `chromedriver`. A browser has a profile of its own and ends with the body that it is given to.
+/// Needs Debian's `chromium` and `chromedriver`. Each browser has its own profile.
 package final class Browser: Sendable {
-    /// An element as WebDriver names it.
+    /// A WebDriver element reference.
     package struct Element: Sendable {
         fileprivate static let key = "element-6066-11e4-a52e-4f735466cecf"
         fileprivate let id: String
     }
 
-    /// Keys that have no character of their own, as WebDriver writes them.
+    /// WebDriver's code points for keys without a character.
     package enum Key {
         package static let tab = "\u{E004}"
         package static let enter = "\u{E007}"
@@ -37,7 +37,7 @@ package final class Browser: Sendable {
         self.session = session
     }
 
-    /// Whether the browser and its driver are there; says on the error output if not.
+    /// Whether the browser and its driver are installed; prints what is missing to standard error.
     package static let isInstalled: Bool = {
         let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
         for program in ["chromium", "chromedriver"]
@@ -48,11 +48,11 @@ package final class Browser: Sendable {
         return true
     }()
 
-    /// Runs `body` with a browser.
+    /// Runs `body` with a browser, and quits it afterwards.
     ///
     /// - Parameters:
-    ///   - directory: where its profile and its output go.
-    ///   - size: of its window.
+    ///   - directory: the folder for its profile and its output.
+    ///   - size: the size of its window, in pixels.
     package static func with<Value>(
         in directory: String,
         http: TransferClient,
@@ -77,7 +77,7 @@ package final class Browser: Sendable {
         let made = try await Self.send(
             .post, "http://127.0.0.1:\(port)/session", http,
             .dictionary([("capabilities", .dictionary([("alwaysMatch", capabilities)]))]))
-        guard let id = made["sessionId"]?.string else { throw FixtureError("no browser: \(made)") }
+        guard let id = made["sessionId"]?.string else { throw FixtureError("chromedriver started no session: \(made)") }
         let browser = Browser(driver: driver, http: http, session: "http://127.0.0.1:\(port)/session/\(id)")
         do {
             let value = try await body(browser)
@@ -118,7 +118,7 @@ package final class Browser: Sendable {
                 throw FixtureError("\(value["error"]?.string ?? "\(response.status)"): \(message)")
             }
             return value
-        case .unanswered(let failure): throw FixtureError("the browser's driver: \(failure)")
+        case .unanswered(let failure): throw FixtureError("chromedriver did not answer: \(failure)")
         }
     }
 
@@ -131,9 +131,9 @@ package final class Browser: Sendable {
         try await Self.send(method, self.session + path, self.http, body)
     }
 
-    // MARK: What tests do
+    // MARK: Steps of a test
 
-    /// Goes to an address, in the tab that is in front.
+    /// Opens an address in the current tab.
     package func open(_ url: String) async throws {
         try await self.command(.post, "/url", .dictionary([("url", .string(url))]))
     }
@@ -142,16 +142,16 @@ package final class Browser: Sendable {
         try await self.command(.post, "/refresh", .object([]))
     }
 
-    /// The result of a script's body.
+    /// Runs the body of a script and returns its result.
     @discardableResult
     package func run(_ script: String, _ arguments: JSONValue...) async throws -> JSONValue {
         try await self.command(
             .post, "/execute/sync", .dictionary([("script", .string(script)), ("args", .array(arguments))]))
     }
 
-    /// Waits until an expression is true, as scripts see it; it may await.
+    /// Waits until a JavaScript expression is true.
     ///
-    /// What is not there yet is not true.
+    /// The expression may use `await`; one that throws counts as false.
     package func wait(
         for what: String,
         _ script: String,
@@ -164,7 +164,7 @@ package final class Browser: Sendable {
         }
     }
 
-    /// Waits until an expression gives an element, which may be in a shadow tree.
+    /// Waits until an expression returns an element, which may lie in a shadow tree.
     package func element(
         _ expression: String,
         file: StaticString = #fileID,
@@ -176,15 +176,15 @@ package final class Browser: Sendable {
         }
     }
 
-    /// What is said of an element that moves, or has just been replaced.
+    /// Parts of WebDriver errors for an element that moves or was just replaced.
     private static let passing = ["stale element", "click intercepted", "not interactable", "detached shadow root"]
 
-    /// Clicks as a hand does: where the element is, if it can be seen there; again on the one that took its place meanwhile.
+    /// Clicks an element as a user would, and tries again while it moves or is replaced.
     package func click(_ expression: String, file: StaticString = #fileID, line: UInt = #line) async throws {
         try await eventually("\(expression) is clicked", file: file, line: line) {
             let element = try await self.element(expression, file: file, line: line)
             do {
-                // The driver's own scrolling would leave it under a sticky heading.
+                // WebDriver scrolls too little: the element ends up under a sticky header.
                 let place = JSONValue.dictionary([(Element.key, .string(element.id))])
                 try await self.run("arguments[0].scrollIntoView({ block: 'center', behavior: 'instant' })", place)
                 try await self.command(.post, "/element/\(element.id)/click", .object([]))
@@ -197,7 +197,7 @@ package final class Browser: Sendable {
         }
     }
 
-    /// Types into a field, after what it holds.
+    /// Types text at the end of a field.
     package func type(
         _ text: String,
         into expression: String,
@@ -208,7 +208,7 @@ package final class Browser: Sendable {
         try await self.command(.post, "/element/\(element.id)/value", .dictionary([("text", .string(text))]))
     }
 
-    /// Presses and lets go of keys, one after the other, wherever the focus is.
+    /// Presses and releases keys one after the other; they go to the focused element.
     package func press(_ keys: String...) async throws {
         var actions: [JSONValue] = []
         for key in keys {
@@ -222,13 +222,13 @@ package final class Browser: Sendable {
         try await self.command(.post, "/actions", .dictionary([("actions", .array([keyboard]))]))
     }
 
-    /// The tab that is in front.
+    /// The handle of the current tab.
     package func tab() async throws -> String {
         guard let tab = try await self.command(.get, "/window").string else { throw FixtureError("no tab") }
         return tab
     }
 
-    /// Opens another tab, brings it to the front, and gives its name.
+    /// Opens a new tab, switches to it and returns its handle.
     package func openTab() async throws -> String {
         let made = try await self.command(.post, "/window/new", .dictionary([("type", .string("tab"))]))
         guard let tab = made["handle"]?.string else { throw FixtureError("no new tab") }
@@ -236,19 +236,19 @@ package final class Browser: Sendable {
         return tab
     }
 
-    /// Brings a tab to the front.
+    /// Switches to a tab.
     package func show(_ tab: String) async throws {
         try await self.command(.post, "/window", .dictionary([("handle", .string(tab))]))
     }
 
-    /// Lets the page in front show notifications, as a user does who is asked.
+    /// Grants the current page permission to show notifications.
     package func grantNotifications() async throws {
         let name = JSONValue.dictionary([("name", .string("notifications"))])
         try await self.command(
             .post, "/permissions", .dictionary([("descriptor", name), ("state", .string("granted"))]))
     }
 
-    /// Makes pages believe that the user prefers these languages, such as `de-CH,en`.
+    /// Makes pages see these preferred languages, for example `de-CH,en`.
     package func setLanguages(_ languages: String) async throws {
         let agent = try await self.run("return navigator.userAgent")
         let parameters = JSONValue.dictionary([("userAgent", agent), ("acceptLanguage", .string(languages))])
@@ -257,7 +257,7 @@ package final class Browser: Sendable {
             .dictionary([("cmd", .string("Emulation.setUserAgentOverride")), ("params", parameters)]))
     }
 
-    /// Hands a push message to the first service worker that this browser registered, as a push service does.
+    /// Delivers a push message to the first service worker that this browser registered.
     package func deliverPush(_ json: String, to origin: String) async throws {
         func perform(_ name: String, _ parameters: [(String, JSONValue)]) async throws {
             try await self.command(
@@ -269,7 +269,7 @@ package final class Browser: Sendable {
         try await perform("deliverPushMessage", message.map { ($0.0, .string($0.1)) })
     }
 
-    /// What the browser has logged since it was last asked, such as faults of scripts and of the security policy.
+    /// Returns console entries since the last call, such as script errors and policy violations.
     package func log() async throws -> [String] {
         try await self.command(.post, "/se/log", .dictionary([("type", .string("browser"))])).array?
             .compactMap { $0["message"]?.string } ?? []

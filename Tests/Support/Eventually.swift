@@ -1,0 +1,81 @@
+// Carillon · Eventually.swift
+// SPDX-License-Identifier: Apache-2.0
+
+private let pollInterval = Duration.milliseconds(10)
+
+/// Waits until `condition` holds; an error that it throws ends the wait.
+///
+/// - Parameters:
+///   - what: the condition in words, for the error.
+///   - limit: the longest wait.
+/// - Throws: ``FixtureError`` with `what` when the time is up.
+package func eventually(
+    _ what: String,
+    within limit: Duration = .seconds(60),
+    file: StaticString = #fileID,
+    line: UInt = #line,
+    _ condition: () async throws -> Bool
+) async throws {
+    _ = try await eventualValue(what, within: limit, file: file, line: line) {
+        try await condition() ? () : nil
+    }
+}
+
+/// Waits until `probe` returns a value; an error that it throws ends the wait.
+///
+/// - Parameters:
+///   - what: the value in words, for the error.
+///   - limit: the longest wait.
+/// - Throws: ``FixtureError`` with `what` when the time is up.
+package func eventualValue<Value>(
+    _ what: String,
+    within limit: Duration = .seconds(60),
+    file: StaticString = #fileID,
+    line: UInt = #line,
+    _ probe: () async throws -> Value?
+) async throws -> Value {
+    let clock = ContinuousClock()
+    let deadline = clock.now + limit
+    while true {
+        if let value = try await probe() { return value }
+        guard clock.now < deadline else {
+            throw FixtureError("timed out after \(limit): \(what)", file: file, line: line)
+        }
+        try await clock.sleep(for: pollInterval)
+    }
+}
+
+/// Holds tasks back until it is opened, once.
+package actor Gate {
+    private var isOpen = false
+    private var waiting: [CheckedContinuation<Void, Never>] = []
+
+    package init() {}
+
+    /// Lets all current and later waiters through.
+    package func open() {
+        self.isOpen = true
+        for continuation in self.waiting { continuation.resume() }
+        self.waiting = []
+    }
+
+    /// Returns when the gate is open; ignores cancellation.
+    package func wait() async {
+        guard !self.isOpen else { return }
+        await withCheckedContinuation { self.waiting.append($0) }
+    }
+}
+
+/// A failure of the test's environment.
+package struct FixtureError: Error, Sendable, CustomStringConvertible {
+    package let message: String
+    /// File and line of the caller.
+    package let place: String
+
+    package init(_ message: String, file: StaticString = #fileID, line: UInt = #line) {
+        self.message = message
+        self.place = "\(file):\(line)"
+    }
+
+    package var description: String { "\(self.message) (\(self.place))" }
+}
