@@ -1,27 +1,28 @@
 // Carillon · CommandMailbox.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import DequeModule
 import NIOCore
 import Synchronization
 
-/// Who waits for the replies of one call.
+/// The caller that waits for the replies of one call.
 enum ReplyWaiter: Sendable {
     typealias One = UnsafeContinuation<Result<RedisReply, RedisError>, Never>
     typealias Many = UnsafeContinuation<Result<[RedisReply], RedisError>, Never>
 
-    // Unsafe continuations are sound here: a waiter is in the mailbox or in the owed replies, never in both, and each
-    // resumes it when it lets go of it.
+    // Unsafe continuations are sound here: a waiter is either in the mailbox or among the pending
+    // replies, never in both, and each resumes it exactly when it removes it.
     case one(One)
     case many(Many, count: Int)
     /// The connection's own login commands.
     case login(count: Int)
-    /// Whoever waited was told that there is no reply in time; the replies still have their place.
-    case nobody(count: Int)
+    /// The caller timed out; its replies are still to come and are dropped.
+    case abandoned(count: Int)
 
     var replyCount: Int {
         switch self {
         case .one: 1
-        case .many(_, let count), .login(let count), .nobody(let count): count
+        case .many(_, let count), .login(let count), .abandoned(let count): count
         }
     }
 
@@ -29,19 +30,19 @@ enum ReplyWaiter: Sendable {
         switch self {
         case .one(let continuation): continuation.resume(returning: .failure(error))
         case .many(let continuation, _): continuation.resume(returning: .failure(error))
-        case .login, .nobody: break
+        case .login, .abandoned: break
         }
     }
 }
 
-/// A call whose bytes wait for the next flush, or whose replies are owed.
+/// A call that waits for the next flush or for its replies.
 struct WaitingCall: Sendable {
     var waiter: ReplyWaiter
     var deadline: NIODeadline
     let byteCount: Int
 }
 
-/// Where callers on any thread put their commands; the connection empties it once per loop turn.
+/// Collects commands from callers on any thread; the connection drains it once a loop turn.
 ///
 /// Commands of concurrent callers share one buffer, and so one write.
 final class CommandMailbox: Sendable {
@@ -64,7 +65,8 @@ final class CommandMailbox: Sendable {
 
     /// Adds a call.
     ///
-    /// - Returns: whether the caller must schedule a drain; nil if the call was refused, in which case its waiter is answered.
+    /// - Returns: whether the caller must schedule a drain; nil if the call was refused and its
+    ///   waiter failed.
     func add(
         _ waiter: ReplyWaiter,
         deadline: NIODeadline,
@@ -93,7 +95,7 @@ final class CommandMailbox: Sendable {
         return nil
     }
 
-    /// Takes all that waits.
+    /// Removes and returns everything that waits.
     func drain() -> (bytes: ByteBuffer, calls: [WaitingCall]) {
         self.state.withLock { state in
             defer {
@@ -105,17 +107,17 @@ final class CommandMailbox: Sendable {
         }
     }
 
-    /// Says that a drain found no connection: the next one is scheduled by whoever connects.
+    /// Records that a drain found no connection; the next login drains again.
     func postponeDrain() {
         self.state.withLock { $0.isDrainScheduled = true }
     }
 
-    /// Gives back room for replies that came or were given up.
+    /// Frees the room of replies that arrived or were given up.
     func release(replies: Int) {
         self.state.withLock { $0.waitingReplies -= replies }
     }
 
-    /// Takes out the calls whose deadline has passed while they waited for a connection.
+    /// Removes and returns the calls whose deadline passed while they waited for a connection.
     func expire(now: NIODeadline) -> [WaitingCall] {
         self.state.withLock { state in
             guard state.calls.contains(where: { $0.deadline <= now }) else { return [] }
@@ -138,7 +140,7 @@ final class CommandMailbox: Sendable {
         }
     }
 
-    /// Refuses every later call and takes out those that wait.
+    /// Refuses all later calls and returns those that wait.
     func close(_ error: RedisError) -> [WaitingCall] {
         self.state.withLock { state in
             state.closed = error
@@ -148,5 +150,107 @@ final class CommandMailbox: Sendable {
             }
             return state.calls
         }
+    }
+}
+
+/// The calls that await replies, in the order they were written.
+struct PendingReplies {
+    /// The effect of one reply.
+    enum Settled {
+        case waiting
+        /// A call got all its replies; the value is their number.
+        case answered(Int)
+        /// The login ended, with its first error if any.
+        case login(RedisError?)
+    }
+
+    private var calls: Deque<WaitingCall> = []
+    private var gathered: [RedisReply] = []
+    /// A lower bound of all deadlines; it may lag behind, which only costs a check.
+    private var earliest = NIODeadline.distantFuture
+    /// Whether the oldest call, which timed out behind others, got its grace period.
+    private var isFirstInGrace = false
+
+    mutating func add(_ call: WaitingCall) {
+        self.calls.append(call)
+        if call.deadline < self.earliest { self.earliest = call.deadline }
+    }
+
+    /// Assigns the next reply to the oldest call; returns nil if no call was pending.
+    mutating func take(_ reply: RedisReply) -> Settled? {
+        guard let call = self.calls.first else { return nil }
+        switch call.waiter {
+        case .one(let continuation):
+            self.calls.removeFirst()
+            continuation.resume(returning: .success(reply))
+            return .answered(1)
+        case .many(let continuation, let count):
+            guard let replies = self.gather(reply, count: count) else { return .waiting }
+            continuation.resume(returning: .success(replies))
+            return .answered(count)
+        case .login(let count):
+            guard let replies = self.gather(reply, count: count) else { return .waiting }
+            for case .error(let error) in replies { return .login(error) }
+            return .login(nil)
+        case .abandoned(let count):
+            guard self.gather(reply, count: count) != nil else { return .waiting }
+            self.isFirstInGrace = false
+            return .answered(count)
+        }
+    }
+
+    private mutating func gather(_ reply: RedisReply, count: Int) -> [RedisReply]? {
+        if self.gathered.isEmpty { self.gathered.reserveCapacity(count) }
+        self.gathered.append(reply)
+        guard self.gathered.count == count else { return nil }
+        self.calls.removeFirst()
+        defer { self.gathered = [] }
+        return self.gathered
+    }
+
+    /// Fails the calls whose deadline has passed.
+    ///
+    /// A call behind others times out alone and keeps its place until its replies come. They cannot
+    /// come before those of the calls in front, so such a call gets `grace` from when it becomes
+    /// the oldest.
+    ///
+    /// - Returns: whether the oldest call is overdue, and with it the connection.
+    mutating func failOverdue(_ now: NIODeadline, grace: TimeAmount) -> Bool {
+        guard self.earliest <= now, let first = self.calls.first else { return false }
+        if case .abandoned = first.waiter, !self.isFirstInGrace {
+            self.isFirstInGrace = true
+            self.calls[0].deadline = now + grace
+        }
+        if self.calls[0].deadline <= now { return true }
+        self.earliest = self.calls[0].deadline
+        for index in self.calls.indices.dropFirst() {
+            let call = self.calls[index]
+            if case .abandoned = call.waiter {
+                // It gets its grace period when it becomes the oldest.
+                self.earliest = min(self.earliest, now)
+            } else if call.deadline <= now {
+                call.waiter.fail(RedisError(.timeout, "no reply in time"))
+                self.calls[index].waiter = .abandoned(count: call.waiter.replyCount)
+                self.earliest = min(self.earliest, now)
+            } else {
+                self.earliest = min(self.earliest, call.deadline)
+            }
+        }
+        return false
+    }
+
+    /// Fails every call and returns the number of replies that were pending, logins excluded.
+    mutating func failAll(_ error: RedisError) -> Int {
+        var replies = 0
+        for call in self.calls {
+            call.waiter.fail(error)
+            if case .login = call.waiter { continue }
+            replies += call.waiter.replyCount
+        }
+        self.calls.removeAll()
+        self.gathered = []
+        self.earliest = .distantFuture
+        self.isFirstInGrace = false
+        return replies
     }
 }

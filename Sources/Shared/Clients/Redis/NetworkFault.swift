@@ -6,9 +6,9 @@ import NIOCore
 import NIOPosix
 import NIOSSL
 
-/// Says for people why a connection or a listener failed.
+/// Describes network errors for operators.
 ///
-/// The descriptions of the errors themselves hold Swift arrays, source files and line numbers.
+/// The errors' own descriptions print Swift arrays, source files and line numbers.
 package enum NetworkFault {
     /// Returns a short phrase such as `Connection refused`.
     package static func words(_ error: any Error) -> String {
@@ -25,11 +25,11 @@ package enum NetworkFault {
         }
     }
 
-    /// Returns the system's own words.
+    /// Returns the system's text for the error number.
     private static func words(_ error: IOError) -> String { String(cString: strerror(error.errnoCode)) }
 
     private static func words(connecting error: NIOConnectionError) -> String {
-        // A name has several addresses, which as a rule fail alike.
+        // A host name has several addresses, which usually fail alike.
         var reasons: [String] = []
         for failure in error.connectionErrors {
             let words = Self.words(failure.error)
@@ -64,8 +64,8 @@ package enum NetworkFault {
         }
     }
 
-    /// `Error: 268435703 error:100000f7:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER at
-    /// …:231` without all but the reason.
+    /// Reduces `Error: 268435703 error:100000f7:SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER
+    /// at …:231` to its reason, `wrong version number`.
     private static func words(_ error: BoringSSLInternalError) -> String {
         let text = error.description
         guard let mark = text.firstRange(of: "OPENSSL_internal:") else {
@@ -74,7 +74,7 @@ package enum NetworkFault {
         return text[mark.upperBound...].prefix { $0 != " " }.lowercased().replacing("_", with: " ")
     }
 
-    /// `cannotFindPeerIP` as `cannot find peer ip`.
+    /// Turns `cannotFindPeerIP` into `cannot find peer ip`.
     private static func spaced(_ name: String) -> String {
         name.prefix { $0 != "(" }.reduce(into: "") { text, letter in
             if letter.isUppercase, text.last?.isLowercase == true { text.append(" ") }

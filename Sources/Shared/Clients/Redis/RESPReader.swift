@@ -4,20 +4,21 @@
 import CHiredis
 import NIOCore
 
-/// hiredis's reader as a RESP2 parser that builds ``RedisReply`` values.
+/// A RESP2 parser around hiredis's reader that builds ``RedisReply`` values.
 ///
-/// The reader calls back for each element, heads before their elements; the callbacks only note them in a ``ReplyBuilder``.
-/// Not thread-safe: one owner, which is the connection on its event loop.
+/// hiredis calls back for each element, an array's head before its elements; the callbacks record
+/// them in a ``ReplyBuilder``. Not thread-safe: the connection owns it on its event loop.
 package final class RESPReader {
-    // hiredis moves the rest of its buffer to the front every kilobyte that is consumed; small meals keep that cheap.
-    private static let mealSize = 16 * 1024
+    // hiredis moves the rest of its buffer to the front after each kilobyte; small chunks keep that
+    // cheap.
+    private static let chunkSize = 16 * 1024
 
     private let reader: UnsafeMutablePointer<redisReader>
     // Allocated once and freed with the reader, which keeps the pointer for its whole life.
     private let functions: UnsafeMutablePointer<redisReplyObjectFunctions>
     private let builder = ReplyBuilder()
 
-    /// - Throws: `malformedReply` if there is no memory for it.
+    /// - Throws: `malformedReply` if memory runs out.
     package init() throws(RedisError) {
         self.functions = .allocate(capacity: 1)
         self.functions.initialize(
@@ -34,7 +35,8 @@ package final class RESPReader {
             throw RedisError(.malformedReply, "no memory for a reader")
         }
         self.reader = reader
-        // Unretained is sound: the builder lives exactly as long as this object, which frees the reader first.
+        // Unretained is sound: the builder lives as long as this object, which frees the reader
+        // first.
         reader.pointee.privdata = Unmanaged.passUnretained(self.builder).toOpaque()
     }
 
@@ -43,15 +45,15 @@ package final class RESPReader {
         self.functions.deallocate()
     }
 
-    /// Parses what `buffer` holds and hands over every reply that is complete.
+    /// Parses `buffer` and delivers every complete reply.
     ///
-    /// - Throws: `malformedReply`; the connection is of no use after that.
+    /// - Throws: `malformedReply`; the connection is unusable after that.
     package func read(_ buffer: ByteBuffer, _ deliver: (RedisReply) -> Void) throws(RedisError) {
         var rest = buffer.readableBytesView
         while !rest.isEmpty {
-            let meal = rest.prefix(Self.mealSize)
-            rest = rest.dropFirst(meal.count)
-            let fed = meal.withUnsafeBytes { bytes in
+            let chunk = rest.prefix(Self.chunkSize)
+            rest = rest.dropFirst(chunk.count)
+            let fed = chunk.withUnsafeBytes { bytes in
                 redisReaderFeed(self.reader, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), bytes.count)
             }
             guard fed == REDIS_OK else { throw self.failure() }
@@ -72,7 +74,7 @@ package final class RESPReader {
     }
 }
 
-/// Notes the elements of the reply that is being read.
+/// Records the elements of the current reply.
 private final class ReplyBuilder {
     private static let maximumElements = 1_000_000
 
@@ -82,7 +84,7 @@ private final class ReplyBuilder {
     func note(_ kind: RedisArray.Node.Kind, value: Int64 = 0, count: Int = 0) -> UnsafeMutableRawPointer? {
         guard kind != .array || count <= Self.maximumElements else { return nil }
         self.nodes.append(RedisArray.Node(kind: kind, value: value, count: count))
-        // hiredis only asks whether the object is there.
+        // hiredis only checks that the object is not null.
         return UnsafeMutableRawPointer(bitPattern: self.nodes.count)
     }
 
@@ -113,8 +115,8 @@ private final class ReplyBuilder {
     }
 }
 
-// The callbacks: top-level functions, so that they inherit no isolation. hiredis passes a valid task whose `privdata` is
-// the builder set in `RESPReader.init`, and text that is valid during the call.
+// The callbacks are top-level functions, so they inherit no isolation. hiredis passes a valid task
+// whose `privdata` is the builder set in `RESPReader.init`, and text that is valid during the call.
 
 private func builder(_ task: UnsafePointer<redisReadTask>?) -> ReplyBuilder? {
     guard let context = task?.pointee.privdata else { return nil }

@@ -22,15 +22,15 @@ package enum RedisArgument: Sendable, ExpressibleByStringLiteral, ExpressibleByI
     }
 }
 
-/// Commands in their wire form, encoded once by the caller, sent in one write and answered in order.
+/// Commands in wire form: encoded once by the caller, sent in one write, answered in order.
 package struct RedisBatch: Sendable {
-    /// How many commands it holds, which is how many replies it gets.
+    /// The number of commands, and so of replies.
     package private(set) var count = 0
     private(set) var bytes = ByteBuffer()
-    /// The scripts among the commands, in their order, so that a `NOSCRIPT` can be mended.
+    /// The script calls by position, for sending them again after `NOSCRIPT`.
     private(set) var scripts: [(position: Int, call: ScriptCall)] = []
 
-    /// What it takes to send a script call again with its source.
+    /// A script call to send again with its source.
     struct ScriptCall: Sendable {
         let script: RedisScript
         let keys: [RedisArgument]
@@ -52,25 +52,25 @@ package struct RedisBatch: Sendable {
         for argument in arguments { self.bytes.writeRedisArgument(argument) }
     }
 
-    /// Starts a command whose `argumentCount` arguments follow by ``argument(_:)``, the command's name first.
+    /// Starts a command; add its `argumentCount` arguments, name first, with ``argument(_:)``.
     package mutating func begin(argumentCount: Int) {
         self.count += 1
         self.bytes.writeRedisHead(argumentCount: argumentCount)
     }
 
-    /// Adds the next argument of the command that was begun.
+    /// Adds the next argument of the started command.
     package mutating func argument(_ argument: RedisArgument) {
         self.bytes.writeRedisArgument(argument)
     }
 
-    /// Arguments in their wire form, to be encoded once and added often.
+    /// Returns arguments in wire form, to encode once and add often.
     package static func encoded(_ arguments: RedisArgument...) -> [UInt8] {
         var buffer = ByteBuffer()
         for argument in arguments { buffer.writeRedisArgument(argument) }
         return Array(buffer.readableBytesView)
     }
 
-    /// Appends a text as an argument in its wire form.
+    /// Appends a text argument in wire form.
     package static func encode(_ text: String, to bytes: inout [UInt8]) {
         let count = text.utf8.count
         bytes.append(UInt8(ascii: "$"))
@@ -89,7 +89,7 @@ package struct RedisBatch: Sendable {
         bytes.append(UInt8(ascii: "\n"))
     }
 
-    /// Adds the next arguments of the command that was begun, in their wire form.
+    /// Adds arguments in wire form to the started command.
     package mutating func arguments(encoded bytes: [UInt8]) {
         self.bytes.writeBytes(bytes)
     }
@@ -148,5 +148,23 @@ extension ByteBuffer {
         } else {
             self.writeString(String(value))
         }
+    }
+}
+
+/// A Lua script that Redis caches under the SHA-1 of its source.
+package struct RedisScript: Sendable {
+    package let name: String
+    package let source: String
+    /// The SHA-1 of the source in lower-case hexadecimal, as `EVALSHA` takes it.
+    package let digest: String
+
+    /// - Parameters:
+    ///   - name: the name in logs.
+    ///   - source: the Lua source.
+    ///   - digest: the SHA-1 of the source; the caller computes it.
+    package init(name: String, source: String, digest: String) {
+        self.name = name
+        self.source = source
+        self.digest = digest
     }
 }

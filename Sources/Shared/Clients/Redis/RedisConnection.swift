@@ -7,14 +7,14 @@ import Logging
 import NIOCore
 import Synchronization
 
-/// One Redis connection that mends itself.
+/// One Redis connection that reconnects.
 ///
-/// An actor on its event loop. Callers put commands into a mailbox from any thread; the loop writes all that has gathered
-/// in one flush a turn, so that concurrent calls pipeline by themselves. Replies come in order and resume their callers.
-/// While there is no connection, commands wait until their deadline. A command whose caller is cancelled still runs; its
-/// deadline bounds the wait.
+/// An actor on its event loop. Callers on any thread add commands to a mailbox; the loop writes
+/// everything in it with one flush a turn, so concurrent calls are pipelined. Replies arrive in
+/// order and resume their callers. Without a connection, commands wait until their deadline.
+/// Cancelling the caller does not stop a command; its deadline bounds the wait.
 ///
-/// Blocking commands need a connection of their own, as all else would wait behind them.
+/// Use a separate connection for blocking commands: every other command would wait behind them.
 package actor RedisConnection {
     private enum Phase {
         case idle
@@ -33,12 +33,12 @@ package actor RedisConnection {
 
     private var phase = Phase.idle
     private var reader: RESPReader?
-    private var owed = OwedReplies()
+    private var pending = PendingReplies()
     private var attempt = 0
     private var lastFailure: String?
-    /// Counts the channels, so that what an abandoned one still says is told from its successor's words.
+    /// Numbers the channels, so that late events of an abandoned channel are ignored.
     private var generation = 0
-    /// What went wrong on the channel before it closed.
+    /// The first error on the channel before it closed.
     private var channelFault: String?
     private var deadlineTimer: RepeatedTask?
 
@@ -46,8 +46,8 @@ package actor RedisConnection {
         self.eventLoop.executor.asUnownedSerialExecutor()
     }
 
-    /// Makes a connection, which opens itself at once and whenever it is lost, until ``close()``, or until nobody holds it
-    /// any more.
+    /// Creates a connection that opens at once and reopens after each loss until ``close()`` or
+    /// deallocation.
     ///
     /// - Throws: ``RedisError`` with code `configuration`.
     package init(
@@ -67,7 +67,7 @@ package actor RedisConnection {
     }
 
     deinit {
-        // Nobody can be waiting: whoever waits holds the connection.
+        // No caller can be waiting: a waiting caller retains the connection.
         self.deadlineTimer?.cancel()
         switch self.phase {
         case .ready(let channel), .loggingIn(let channel): channel.close(promise: nil)
@@ -75,15 +75,14 @@ package actor RedisConnection {
         }
     }
 
-    /// How often it has logged in: another number than before says that the server may have been
-    /// restarted since.
+    /// The number of logins so far; a change means that the server may have restarted.
     package nonisolated var session: Int { self.logins.load(ordering: .acquiring) }
 
     // MARK: Calls, from any thread
 
-    /// Sends one command and awaits its reply; an error reply is thrown.
+    /// Sends one command and returns its reply; throws an error reply.
     ///
-    /// - Parameter timeout: how long it may take; the configuration's if nil.
+    /// - Parameter timeout: the time limit; nil means the configuration's.
     @discardableResult
     package nonisolated func send(
         _ arguments: RedisArgument...,
@@ -92,9 +91,9 @@ package actor RedisConnection {
         try await self.send(arguments, timeout: timeout)
     }
 
-    /// Sends one command and awaits its reply; an error reply is thrown.
+    /// Sends one command and returns its reply; throws an error reply.
     ///
-    /// - Parameter timeout: how long it may take; the configuration's if nil.
+    /// - Parameter timeout: the time limit; nil means the configuration's.
     @discardableResult
     package nonisolated func send(
         _ arguments: [RedisArgument],
@@ -110,11 +109,12 @@ package actor RedisConnection {
         return try result.get().checked()
     }
 
-    /// Sends the batch in one write and awaits all replies; error replies stand among them.
+    /// Sends the batch in one write and returns all replies, error replies included.
     ///
-    /// Scripts that Redis has forgotten are sent again with their source, in their order, after the rest of the batch.
+    /// Scripts that Redis has forgotten are sent again with their source, in order, after the rest
+    /// of the batch.
     ///
-    /// - Parameter timeout: how long it may take; the configuration's if nil.
+    /// - Parameter timeout: the time limit; nil means the configuration's.
     @discardableResult
     package nonisolated func send(
         _ batch: RedisBatch,
@@ -143,7 +143,7 @@ package actor RedisConnection {
         return replies
     }
 
-    /// Runs a script, loading it first where Redis has not got it.
+    /// Runs a script; sends its source if Redis does not know it.
     @discardableResult
     package nonisolated func run(
         _ script: RedisScript,
@@ -157,11 +157,11 @@ package actor RedisConnection {
         return try reply.checked()
     }
 
-    /// Closes for good; what waits fails with `closed`.
+    /// Closes for good; waiting calls fail with `closed`.
     package func close() {
         let error = RedisError(.closed, "the client was closed")
         let before = self.phase
-        // First, as closing a channel reports its end at once.
+        // Set first, because closing a channel reports its end at once.
         self.phase = .closed
         switch before {
         case .ready(let channel), .loggingIn(let channel): channel.close(promise: nil)
@@ -169,7 +169,7 @@ package actor RedisConnection {
         }
         self.deadlineTimer?.cancel()
         for call in self.mailbox.close(error) { call.waiter.fail(error) }
-        self.failOwed(error)
+        self.failPending(error)
     }
 
     private nonisolated func deadline(_ timeout: Duration?) -> NIODeadline {
@@ -189,7 +189,8 @@ package actor RedisConnection {
 
     private func start() {
         guard case .idle = self.phase else { return }
-        // Several ticks a deadline keep it accurate to some milliseconds without a timer a command.
+        // Several ticks a deadline keep it accurate to some milliseconds without one timer a
+        // command.
         self.deadlineTimer = self.eventLoop.scheduleRepeatedTask(
             initialDelay: .milliseconds(50),
             delay: .milliseconds(50)
@@ -214,7 +215,7 @@ package actor RedisConnection {
         }
     }
 
-    /// Closes a channel that was opened for nobody.
+    /// Closes a channel whose connection is gone.
     private static func close(_ result: Result<any Channel, any Error>) {
         if case .success(let channel) = result { channel.close(promise: nil) }
     }
@@ -226,7 +227,7 @@ package actor RedisConnection {
             self.reader = try RESPReader()
             self.phase = .loggingIn(channel)
             let login = self.connector.login()
-            self.owed.add(
+            self.pending.add(
                 WaitingCall(waiter: .login(count: login.count), deadline: self.deadline(nil), byteCount: 0)
             )
             channel.writeAndFlush(login.bytes, promise: nil)
@@ -238,7 +239,7 @@ package actor RedisConnection {
     private func retry(_ reason: String) {
         if self.lastFailure != reason {
             self.logger.warning(
-                "redis connection lost",
+                "redis connection lost; reconnecting",
                 metadata: ["redis.address": "\(self.configuration.address)", "error": "\(reason)"]
             )
         }
@@ -260,17 +261,18 @@ package actor RedisConnection {
         }
         let (bytes, calls) = self.mailbox.drain()
         guard !calls.isEmpty else { return }
-        for call in calls { self.owed.add(call) }
+        for call in calls { self.pending.add(call) }
         channel.writeAndFlush(bytes, promise: nil)
     }
 
     private func receive(_ event: RedisChannelEvent, from generation: Int) {
-        // A TLS channel takes seconds to close where its peer is silent, and may hear of old commands until then.
+        // A TLS channel with a silent peer takes seconds to close and may still deliver old
+        // replies.
         guard generation == self.generation else { return }
         switch event {
         case .bytes(let buffer):
             do throws(RedisError) {
-                // A local copy of the reference, as the callback below changes the actor's own state.
+                // Copies the reference: the callback changes the actor's state during the call.
                 try self.reader?.read(buffer) { reply in self.deliver(reply) }
             } catch {
                 self.disconnect(error)
@@ -283,7 +285,7 @@ package actor RedisConnection {
     }
 
     private func deliver(_ reply: RedisReply) {
-        guard let settled = self.owed.take(reply) else { return }
+        guard let settled = self.pending.take(reply) else { return }
         switch settled {
         case .waiting: break
         case .answered(let count): self.mailbox.release(replies: count)
@@ -319,22 +321,22 @@ package actor RedisConnection {
     private func lost(_ error: RedisError) {
         switch self.phase {
         case .ready, .loggingIn:
-            self.failOwed(error)
+            self.failPending(error)
             self.mailbox.postponeDrain()
             self.retry(error.message ?? error.code.rawValue)
         case .idle, .connecting, .closed: break
         }
     }
 
-    private func failOwed(_ error: RedisError) {
-        self.mailbox.release(replies: self.owed.failAll(error))
+    private func failPending(_ error: RedisError) {
+        self.mailbox.release(replies: self.pending.failAll(error))
         self.reader = nil
     }
 
     private func checkDeadlines() {
         let now = NIODeadline.now()
-        if self.owed.giveUp(now, grace: TimeAmount(self.configuration.commandTimeout)) {
-            // Replies come in order, so whatever is behind the late one is late too: start afresh.
+        if self.pending.failOverdue(now, grace: TimeAmount(self.configuration.commandTimeout)) {
+            // Replies come in order, so everything behind the late one is late too: reconnect.
             self.disconnect(RedisError(.timeout, "no reply in time"))
         }
         let reason = self.lastFailure.map { "no connection: \($0)" } ?? "no connection yet"

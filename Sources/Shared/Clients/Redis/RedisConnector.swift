@@ -5,12 +5,13 @@ import NIOCore
 import NIOPosix
 import NIOSSL
 
-/// Opens channels to one Redis server and knows how to log in.
+/// Opens channels to one Redis server and builds its login commands.
 struct RedisConnector: Sendable {
     private let configuration: RedisConfiguration
     private let tls: NIOSSLContext?
 
-    /// - Throws: ``RedisError`` with code `configuration` if the certificate authority cannot be read.
+    /// - Throws: ``RedisError`` with code `configuration` if the certificate authorities cannot be
+    ///   read.
     init(_ configuration: RedisConfiguration) throws(RedisError) {
         self.configuration = configuration
         guard configuration.address.usesTLS else {
@@ -54,12 +55,13 @@ struct RedisConnector: Sendable {
         do {
             return try NIOSSLClientHandler(context: context, serverHostname: host)
         } catch let error as NIOSSLExtraError where error == .cannotUseIPAddressInSNI {
-            // The certificate is still checked against the address.
+            // Server name indication takes no IP address; the certificate is still checked against
+            // it.
             return try NIOSSLClientHandler(context: context, serverHostname: nil)
         }
     }
 
-    /// The commands that make a fresh connection ours; each must be answered without an error.
+    /// Returns the commands that log in and name the connection; none may fail.
     func login() -> RedisBatch {
         var batch = RedisBatch()
         let address = self.configuration.address
@@ -73,5 +75,37 @@ struct RedisConnector: Sendable {
         batch.append("CLIENT", "SETNAME", .text(self.configuration.clientName))
         if address.database != 0 { batch.append("SELECT", .integer(Int64(address.database))) }
         return batch
+    }
+}
+
+/// An event of a channel, always delivered on the channel's event loop.
+enum RedisChannelEvent: Sendable {
+    case bytes(ByteBuffer)
+    case failed(String)
+    case closed
+}
+
+/// Forwards a channel's bytes and its end to its owner on the same event loop.
+final class RedisChannelHandler: ChannelInboundHandler, Sendable {
+    typealias InboundIn = ByteBuffer
+
+    private let receive: @Sendable (RedisChannelEvent) -> Void
+
+    init(receive: @escaping @Sendable (RedisChannelEvent) -> Void) {
+        self.receive = receive
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        self.receive(.bytes(self.unwrapInboundIn(data)))
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        self.receive(.closed)
+        context.fireChannelInactive()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        self.receive(.failed(NetworkFault.words(error)))
+        context.close(promise: nil)
     }
 }

@@ -1,11 +1,11 @@
 // Carillon · RedisError.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Why a Redis call gave no usable answer.
+/// The failure of a Redis call.
 ///
-/// Holds the server's own words at most, never a key, an argument or a password.
+/// Holds at most the server's message, never a key, an argument or a password.
 package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, CustomDebugStringConvertible {
-    /// What happened, and with it whether the command may have run.
+    /// The kind of failure, which also tells whether the command may have run.
     package enum Code: String, Sendable {
         /// No connection before the deadline; the command was not sent.
         case unavailable
@@ -13,24 +13,24 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, 
         case timeout
         /// The connection broke after sending; the command may have run.
         case connectionLost
-        /// Too much is waiting already; the command was not sent.
+        /// Too many commands wait; the command was not sent.
         case overloaded
         /// The client was closed; the command was not sent.
         case closed
         /// Redis answered with an error.
         case server
-        /// The reply is not what the command's contract says.
+        /// The reply has another form than the command promises.
         case unexpectedReply
         /// The bytes are not RESP.
         case malformedReply
-        /// The address or the credentials cannot be used.
+        /// The address or the credentials are unusable.
         case configuration
     }
 
     package let code: Code
-    /// The server's or the network's words.
+    /// The server's or the network's message.
     package let message: String?
-    /// File and line of who made the error.
+    /// The file and line that created the error.
     private let place: String
 
     package init(
@@ -62,7 +62,7 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible, 
         "redis \(self.code.rawValue)" + (self.message.map { ": \($0)" } ?? "")
     }
 
-    /// For developers: with the place in the source.
+    /// The description with the source location.
     package var debugDescription: String { "\(self.description) (\(self.place))" }
 
     package static func == (left: RedisError, right: RedisError) -> Bool {

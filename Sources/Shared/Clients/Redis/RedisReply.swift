@@ -12,13 +12,13 @@ package enum RedisReply: Sendable {
     case error(RedisError)
     case array(RedisArray)
 
-    /// The reply, or the server's error thrown.
+    /// Returns the reply; throws an error reply.
     package func checked() throws(RedisError) -> RedisReply {
         if case .error(let error) = self { throw error }
         return self
     }
 
-    /// An integer reply.
+    /// Returns an integer reply.
     ///
     /// - Throws: the server's error, or `unexpectedReply`.
     package func integer() throws(RedisError) -> Int64 {
@@ -29,7 +29,7 @@ package enum RedisReply: Sendable {
         }
     }
 
-    /// A bulk or simple string as text, nil for a null reply.
+    /// Returns a bulk string, simple string or integer as text; nil for a null reply.
     ///
     /// - Throws: the server's error, or `unexpectedReply`.
     package func string() throws(RedisError) -> String? {
@@ -43,7 +43,7 @@ package enum RedisReply: Sendable {
         }
     }
 
-    /// A walk over an array reply, nil for a null reply.
+    /// Returns a cursor over an array reply; nil for a null reply.
     ///
     /// - Throws: the server's error, or `unexpectedReply`.
     package func cursor() throws(RedisError) -> RedisCursor? {
@@ -55,7 +55,7 @@ package enum RedisReply: Sendable {
         }
     }
 
-    /// The strings of a flat array reply; nulls are left out.
+    /// Returns the strings of a flat array reply without its nulls.
     package func strings() throws(RedisError) -> [String] {
         guard var cursor = try self.cursor(), let count = try cursor.array() else { return [] }
         var strings: [String] = []
@@ -64,5 +64,100 @@ package enum RedisReply: Sendable {
             if let text = try cursor.string() { strings.append(text) }
         }
         return strings
+    }
+}
+
+/// An array reply: its elements in order, nested ones after their head, and all text in one buffer.
+///
+/// Two allocations serve a reply of any size.
+package struct RedisArray: Sendable {
+    struct Node: Sendable {
+        enum Kind: UInt8, Sendable { case null, integer, status, bytes, error, array }
+
+        let kind: Kind
+        /// The integer, or the start of the bytes.
+        let value: Int64
+        /// The number of bytes, or of an array's elements.
+        let count: Int
+    }
+
+    let nodes: [Node]
+    let text: [UInt8]
+}
+
+/// Reads an array reply element by element.
+package struct RedisCursor: Sendable {
+    private let reply: RedisArray
+    private var index = 0
+
+    init(_ array: RedisArray) {
+        self.reply = array
+    }
+
+    private mutating func next() throws(RedisError) -> RedisArray.Node {
+        guard self.index < self.reply.nodes.count else { throw RedisError(.unexpectedReply, "the reply is too short") }
+        defer { self.index += 1 }
+        return self.reply.nodes[self.index]
+    }
+
+    /// Enters an array and returns the number of its elements; nil for a null.
+    package mutating func array() throws(RedisError) -> Int? {
+        let node = try self.next()
+        switch node.kind {
+        case .array: return node.count
+        case .null: return nil
+        case .error: throw self.serverError(node)
+        case .integer, .status, .bytes: throw RedisError(.unexpectedReply, "expected an array")
+        }
+    }
+
+    /// Returns the next element's bytes; nil for a null.
+    package mutating func bytes() throws(RedisError) -> ArraySlice<UInt8>? {
+        let node = try self.next()
+        switch node.kind {
+        case .bytes, .status: return self.text(node)
+        case .null: return nil
+        case .error: throw self.serverError(node)
+        case .integer: return ArraySlice(String(node.value).utf8)
+        case .array: throw RedisError(.unexpectedReply, "expected a string")
+        }
+    }
+
+    /// Returns the next element as text with invalid UTF-8 repaired; nil for a null.
+    package mutating func string() throws(RedisError) -> String? {
+        try self.bytes().map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    /// Returns the next element as an integer, which may be written as text.
+    package mutating func integer() throws(RedisError) -> Int64 {
+        let node = try self.next()
+        switch node.kind {
+        case .integer: return node.value
+        case .bytes, .status:
+            guard let value = Int64(String(decoding: self.text(node), as: UTF8.self)) else {
+                throw RedisError(.unexpectedReply, "expected an integer")
+            }
+            return value
+        case .error: throw self.serverError(node)
+        case .null, .array: throw RedisError(.unexpectedReply, "expected an integer")
+        }
+    }
+
+    /// Skips the next element and everything in it.
+    package mutating func skip() throws(RedisError) {
+        var remaining = 1
+        while remaining > 0 {
+            let node = try self.next()
+            remaining += (node.kind == .array ? node.count : 0) - 1
+        }
+    }
+
+    private func text(_ node: RedisArray.Node) -> ArraySlice<UInt8> {
+        let start = Int(node.value)
+        return self.reply.text[start..<start + node.count]
+    }
+
+    private func serverError(_ node: RedisArray.Node) -> RedisError {
+        RedisError(.server, String(decoding: self.text(node), as: UTF8.self))
     }
 }

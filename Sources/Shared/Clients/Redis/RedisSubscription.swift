@@ -5,15 +5,15 @@ import Core
 import Logging
 import NIOCore
 
-/// A pub/sub connection: a fixed set of channels, subscribed again after every loss.
+/// A pub/sub connection with a fixed set of channels, subscribed again after every loss.
 ///
-/// Messages that were published while it was away are gone; ``Event/lost`` and ``Event/subscribed`` tell when to look for them.
+/// Messages published during a loss are gone; ``Event/lost`` and ``Event/subscribed`` mark the gap.
 package actor RedisSubscription {
-    /// What the subscriber hears, on the connection's event loop.
+    /// An event of the subscription, delivered on the connection's event loop.
     package enum Event: Sendable {
         /// Every channel is subscribed; `isFirst` is false after a loss.
         case subscribed(isFirst: Bool)
-        /// No channel is subscribed any more, and why: in the network's, the server's or the client's words.
+        /// No channel is subscribed any more; the text is the reason.
         case lost(String)
         case message(channel: String, payload: ArraySlice<UInt8>)
     }
@@ -29,12 +29,12 @@ package actor RedisSubscription {
 
     private var channel: (any Channel)?
     private var reader: RESPReader?
-    private var owedLogins = 0
+    private var pendingLogins = 0
     private var subscribed: Set<String> = []
     private var wasSubscribed = false
     private var isClosed = false
     private var attempt = 0
-    /// What went wrong on the channel before it closed.
+    /// The first error on the channel before it closed.
     private var fault: String?
     private var lastFailure: String?
     private var probe: RepeatedTask?
@@ -44,7 +44,7 @@ package actor RedisSubscription {
         self.eventLoop.executor.asUnownedSerialExecutor()
     }
 
-    /// Subscribes, and keeps it so until ``close()``, or until nobody holds the subscription any more.
+    /// Subscribes, and subscribes again after each loss until ``close()`` or deallocation.
     ///
     /// - Throws: ``RedisError`` with code `configuration`.
     package init(
@@ -68,12 +68,11 @@ package actor RedisSubscription {
         self.channel?.close(promise: nil)
     }
 
-    /// Whether every channel is subscribed now.
     package var isSubscribed: Bool { self.subscribed.count == self.channels.count }
 
-    /// Gives up the connection, with all that waits in it, and subscribes again.
+    /// Drops the connection with its unread input, and subscribes again.
     package func restart(_ reason: String) {
-        // Input that was read before the channel closes is dropped.
+        // Drops input that arrives before the channel closes.
         self.reader = nil
         self.end(reason)
     }
@@ -120,7 +119,7 @@ package actor RedisSubscription {
             self.reader = try RESPReader()
             self.heardSinceProbe = true
             var batch = self.connector.login()
-            self.owedLogins = batch.count
+            self.pendingLogins = batch.count
             batch.append(["SUBSCRIBE"] + self.channels.map { .text($0) })
             channel.writeAndFlush(batch.bytes, promise: nil)
         } catch {
@@ -131,7 +130,7 @@ package actor RedisSubscription {
     private func retry(_ reason: String) {
         guard !self.isClosed else { return }
         if self.lastFailure != reason {
-            self.logger.warning("redis subscription lost", metadata: ["error": "\(reason)"])
+            self.logger.warning("redis subscription lost; reconnecting", metadata: ["error": "\(reason)"])
         }
         self.lastFailure = reason
         let delay = self.configuration.reconnect.delay(attempt: self.attempt)
@@ -161,7 +160,7 @@ package actor RedisSubscription {
         }
     }
 
-    /// Closes the channel for a reason; it is opened again once it is closed.
+    /// Closes the channel; `closed()` then reconnects.
     private func end(_ reason: String) {
         self.fault = self.fault ?? reason
         self.channel?.close(promise: nil)
@@ -178,8 +177,8 @@ package actor RedisSubscription {
     }
 
     private func take(_ reply: RedisReply) throws(RedisError) {
-        if self.owedLogins > 0 {
-            self.owedLogins -= 1
+        if self.pendingLogins > 0 {
+            self.pendingLogins -= 1
             _ = try reply.checked()
             return
         }
@@ -193,7 +192,7 @@ package actor RedisSubscription {
             self.subscribed.insert(channel)
             guard self.isSubscribed else { return }
             self.attempt = 0
-            if self.lastFailure != nil { self.logger.info("redis subscribed again") }
+            if self.lastFailure != nil { self.logger.info("redis subscription restored") }
             self.lastFailure = nil
             self.handle(.subscribed(isFirst: !self.wasSubscribed))
             self.wasSubscribed = true
@@ -201,7 +200,8 @@ package actor RedisSubscription {
         }
     }
 
-    /// A stalled server or a dead path shows as silence: what was asked and not answered within an interval ends the connection.
+    /// Ends the connection if nothing arrived since the last probe: the server stalled or the path
+    /// is dead.
     private func checkLife() {
         guard let channel = self.channel else { return }
         guard self.heardSinceProbe else { return self.end("no answer to a probe in time") }
