@@ -10,7 +10,8 @@ package enum Base64URL {
         return values
     }()
 
-    /// The bytes; nil if a character is not of the alphabet, the length cannot be, or unused bits are set.
+    /// Decodes `text`; nil for a foreign character, an impossible length, or unused bits that are
+    /// set.
     package static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.count * 3 / 4)

@@ -1,12 +1,12 @@
 // Carillon · Device.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// A push endpoint of one app on one device.
+/// A push endpoint: one app on one device.
 package struct Device: Sendable, Equatable {
-    /// What stands for the user's e-mail address where a device's id stands: the same for everyone.
+    /// Stands for the user's e-mail address where a device id is expected; the same for every user.
     package static let emailAddress = NotificationID(high: 0x8000, low: 0x8000_0065_6D61_696C)
 
-    /// How a token begins that stands for a topic of FCM's, and so for everyone who has subscribed to it.
+    /// Prefix of tokens that name an FCM topic, and so reach all its subscribers.
     package static let topicPrefix = "/topics/"
 
     package let id: NotificationID
@@ -52,37 +52,109 @@ package struct Device: Sendable, Equatable {
         self.lastUsedAt = registeredAt
     }
 
-    /// Whether pushes go to it: neither Carillon nor its user has switched it off.
+    /// Whether it receives pushes: neither Carillon nor its user has switched it off.
     package var getsPushes: Bool { self.isActive && !self.isSilenced }
 
-    /// Whether a token stands for a topic of FCM's: who registers one passes a user's notifications on to others.
+    /// Whether a token names an FCM topic.
+    ///
+    /// Such a token would send a user's notifications to others.
     package static func isTopic(_ token: String) -> Bool { token.utf8.starts(with: Self.topicPrefix.utf8) }
 
-    /// Whether a text can be a device token of APNs: 32 to 100 bytes in hexadecimal.
+    /// Whether a text has the form of an APNs device token: 32 to 100 bytes in hexadecimal.
     package static func isAPNSToken(_ token: String) -> Bool {
         (64...200).contains(token.utf8.count) && token.utf8.count.isMultiple(of: 2)
             && token.utf8.allSatisfy { Character(Unicode.Scalar($0)).isHexDigit }
     }
 
-    /// The fault of a text that is not ``isAPNSToken(_:)``.
+    /// The error text for a token that is not an ``isAPNSToken(_:)``.
     package static let noAPNSToken = "must be 64 to 200 hexadecimal digits, an even number of them, for APNs"
 }
 
-/// How many active devices a user may have with each app.
+/// The number of active devices that a user may have with each app.
 package struct DeviceLimits: Sendable {
-    /// The range of the setting: calls that list devices show no more.
+    /// The range of the setting: calls that list devices return at most 100.
     package static let allowed = 1...100
 
     private let standard: Int
     private let ofApps: [String: Int]
 
     /// - Parameters:
-    ///   - standard: of apps that say nothing.
-    ///   - ofApps: of those that do, by their names.
+    ///   - standard: the limit of apps that set none.
+    ///   - ofApps: the limits of apps that set one, by app.
     package init(standard: Int = 20, ofApps: [String: Int] = [:]) {
         self.standard = standard
         self.ofApps = ofApps
     }
 
     package func limit(of app: String) -> Int { self.ofApps[app] ?? self.standard }
+}
+
+/// A service that delivers to devices.
+///
+/// Its name is part of Redis keys, metrics and space-separated lines. Swift stores up to 15 bytes
+/// inline, so a copy costs nothing.
+package struct Provider: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+    package static let fcm = Self(word: "fcm")
+    package static let apns = Self(word: "apns")
+    package static let webpush = Self(word: "webpush")
+    package static let email = Self(word: "email")
+    package static let webhook = Self(word: "webhook")
+
+    /// The built-in providers.
+    ///
+    /// Others are known once a dispatcher has announced them.
+    package static let wellKnown = [Self.fcm, .apns, .webpush, .email, .webhook]
+
+    private static let lengths = 1...15
+
+    package let rawValue: String
+
+    /// Nil unless the name has 1 to 15 of `a` to `z` and `0` to `9` and starts with a letter.
+    package init?(rawValue: String) {
+        let bytes = rawValue.utf8
+        guard Self.lengths.contains(bytes.count), bytes.first.map(Self.isLetter) == true,
+            bytes.allSatisfy({ Self.isLetter($0) || (0x30...0x39).contains($0) })
+        else { return nil }
+        self.rawValue = rawValue
+    }
+
+    /// A built-in provider.
+    ///
+    /// The name is a literal, so no input reaches this: a bad one fails the first test that runs
+    /// it.
+    package init(word: StaticString) {
+        guard let provider = Self(rawValue: "\(word)") else { preconditionFailure("\(word) names no provider") }
+        self = provider
+    }
+
+    private static func isLetter(_ byte: UInt8) -> Bool { (0x61...0x7A).contains(byte) }
+
+    package var description: String { self.rawValue }
+
+    /// Whether devices register with it.
+    ///
+    /// E-mail uses an address instead.
+    package var isOfDevices: Bool { self != .email }
+}
+
+/// The platform of a device.
+package enum Platform: String, Sendable, CaseIterable {
+    case ios, android, web
+    /// A program that is called over HTTP.
+    case webhook
+
+    /// The provider of a device that names none.
+    package var provider: Provider {
+        switch self {
+        case .ios: .apns
+        case .android: .fcm
+        case .web: .webpush
+        case .webhook: .webhook
+        }
+    }
+}
+
+/// The environment of APNs that a token belongs to.
+package enum ProviderEnvironment: String, Sendable, CaseIterable {
+    case production, sandbox
 }

@@ -1,17 +1,17 @@
 // Carillon · Job.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// What an upstream app enqueues, decoded and valid.
+/// A job of an upstream app, decoded and valid.
 package struct Job: Sendable, Equatable {
     /// Idempotency key, unique within `org`.
     package var id: String?
     package var org = ""
     package var audience: Audience
-    /// Users left out.
+    /// Users to leave out.
     package var except: [String] = []
     package var payload: Payload
 
-    /// A stored notification, or an event that is gone when it was sent.
+    /// A notification, which is stored, or an event, which is only sent.
     package enum Payload: Sendable, Equatable {
         case notification(JobContent)
         /// A name and a JSON array.
@@ -24,9 +24,9 @@ package struct Job: Sendable, Equatable {
     }
 }
 
-/// What a notification job says, its defaults not yet filled in.
+/// The fields of a notification job, before defaults are filled in.
 package struct JobContent: Sendable, Equatable {
-    /// What is due no later than this from now goes on its way at once.
+    /// A job that is due within this time is delivered at once.
     package static let scheduleTolerance: Duration = .seconds(1)
 
     package var type: String
@@ -45,14 +45,14 @@ package struct JobContent: Sendable, Equatable {
     package var collapseKey: String?
     package var expiresAt: Timestamp?
     package var keepUntil: Timestamp?
-    /// The catalog's template that makes title and body, and its variables.
+    /// The catalog template that renders title and body, and its variables.
     package var template: String?
     package var variables: [JSONMember]?
-    /// Not before this moment.
+    /// The earliest delivery.
     package var deliverAt: Timestamp?
-    /// Not before clocks in each recipient's zone show this.
+    /// The earliest delivery by the clock of each recipient's zone.
     package var deliverLocal: WallTime?
-    /// What has the same key in the type's window becomes one notification.
+    /// Notifications with the same digest key within the type's window become one.
     package var digest: String?
 
     package init(type: String) {
@@ -60,23 +60,55 @@ package struct JobContent: Sendable, Equatable {
     }
 }
 
-/// What a notification carries beside its text, absent in most.
+/// Optional fields that most notifications do not have.
 package struct NotificationExtras: Sendable, Equatable {
     package var url: String?
     package var image: String?
     package var sound: String?
-    /// The badge that a device shows, in place of the unread count.
+    /// The badge on the app's icon, instead of the unread count.
     package var badge: Int64?
-    /// The job's own, in place of the type's or the lane's.
+    /// Overrides the priority of the type and the lane.
     package var pushPriority: PushPriority?
-    /// The entity's state, which picks buttons.
+    /// The entity's state, which selects the buttons.
     package var state: String?
     /// Overrides per provider, a JSON object.
     package var platform: [UInt8]?
-    /// Where in a trace of the sender's it belongs: the W3C's `traceparent`, well formed.
+    /// The sender's trace: a well-formed W3C `traceparent`.
     package var traceParent: String?
 
     package init() {}
 
     package var isEmpty: Bool { self == NotificationExtras() }
+}
+
+/// The recipients of a job.
+package enum Audience: Sendable, Equatable {
+    /// 1 to 1,000 distinct users.
+    case users([String])
+    case topic(String)
+    case everyone
+}
+
+/// A fault of a job: the field, and the rule that it breaks.
+package struct JobFault: Error, Sendable, Equatable, CustomStringConvertible {
+    package let field: String
+    package let reason: String
+
+    package init(_ field: String, _ reason: String) {
+        self.field = field
+        self.reason = reason
+    }
+
+    package var description: String { "\(self.field): \(self.reason)" }
+}
+
+/// All faults of a job.
+package struct JobFaults: Error, Sendable, Equatable, CustomStringConvertible {
+    package let faults: [JobFault]
+
+    package init(_ faults: [JobFault]) {
+        self.faults = faults
+    }
+
+    package var description: String { self.faults.map(\.description).joined(separator: "; ") }
 }

@@ -1,11 +1,13 @@
 // Carillon · JobDecoder.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Reads a job from the flat fields of a stream entry and names everything that is wrong with it.
+/// Decodes a job from the flat fields of a stream entry and reports every fault.
 package struct JobDecoder {
-    /// What has not been read yet; few, so that they are looked through.
+    /// Fields not read yet.
+    ///
+    /// They are few, so a linear search is fastest.
     private var fields: [(name: String, value: ArraySlice<UInt8>)] = []
-    /// The marks of all names in ``fields``; most of the names that a job may have are not in it.
+    /// A one-word Bloom filter over the names in ``fields``: most lookups are for absent names.
     private var marks: UInt64 = 0
     private var faults: [JobFault] = []
     private let providers: [Provider]
@@ -18,9 +20,9 @@ package struct JobDecoder {
     ///
     /// - Parameters:
     ///   - entry: names and values in their order.
-    ///   - providers: those that `platform` may name.
+    ///   - providers: providers that `platform` may name.
     ///   - isKnown: whether the catalog has a type.
-    ///   - check: what else of a notification's content the catalog faults.
+    ///   - check: returns the catalog's faults for the content.
     /// - Throws: ``JobFaults`` with every fault.
     package static func decode(
         _ entry: [(name: String, value: ArraySlice<UInt8>)],
@@ -91,7 +93,7 @@ package struct JobDecoder {
     }
 
     private mutating func payload() -> Job.Payload? {
-        // One that is malformed counts as none, as the W3C wants it: nobody loses a notification over it.
+        // W3C Trace Context: ignore a malformed `traceparent`. It must not cost a notification.
         let trace = self.text("traceparent", limit: JobLimits.name).flatMap { TraceContext($0) }
         guard !self.has("event") else {
             let name = self.text("event", limit: JobLimits.name)
@@ -136,7 +138,7 @@ package struct JobDecoder {
 
     private static let audiences = ["user", "users", "topic", "all"]
 
-    /// One bit out of 64, by how a name begins and how long it is.
+    /// One of 64 bits, from a name's first byte and its length.
     private static func mark(_ name: String) -> UInt64 {
         1 << ((UInt64(name.utf8.first ?? 0) &* 5 &+ UInt64(name.utf8.count)) & 63)
     }
@@ -155,7 +157,7 @@ package struct JobDecoder {
     // MARK: Kinds of field
 
     private mutating func fault(_ field: String, _ reason: String) {
-        // A stranger's field name may be as long as a value.
+        // An unknown field name can be as long as a value.
         self.faults.append(JobFault(String(field.unicodeScalars.prefix(64)), reason))
     }
 
@@ -282,4 +284,40 @@ package struct JobDecoder {
         self.fault(name, "must be a whole number from \(range.lowerBound) to \(range.upperBound)")
         return nil
     }
+}
+
+/// Turns a job's JSON object into the flat fields of a stream entry.
+package enum JobFields {
+    /// Returns strings as they are and other values as JSON text; drops nulls.
+    package static func flat(_ members: [JSONMember]) -> [(name: String, value: [UInt8])] {
+        var fields: [(name: String, value: [UInt8])] = []
+        fields.reserveCapacity(members.count + 1)
+        for member in members {
+            switch member.value {
+            case .null: continue
+            case .string(let text): fields.append((member.key, Array(text.utf8)))
+            default: fields.append((member.key, JSONWriter.bytes(of: member.value)))
+            }
+        }
+        return fields
+    }
+}
+
+/// The limits of a job's fields.
+///
+/// Text is counted in Unicode scalars, JSON in bytes.
+package enum JobLimits {
+    /// The number of fields; more than there are field names.
+    package static let fields = 64
+    package static let user = 128
+    package static let users = 1_000
+    package static let id = 128
+    package static let org = 128
+    package static let name = 128
+    package static let title = 255
+    package static let body = 4_096
+    package static let url = 2_048
+    package static let badge = 99_999
+    package static let json = 16_384
+    package static let usersJSON = 1_048_576
 }

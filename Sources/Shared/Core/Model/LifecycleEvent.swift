@@ -1,27 +1,27 @@
 // Carillon · LifecycleEvent.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Something that became of a notification, as upstream apps are told.
+/// A change of a notification's status, as reported to upstream apps.
 package struct LifecycleEvent: Sendable, Equatable {
     package enum Kind: String, Sendable, CaseIterable {
-        /// A provider accepted it, or it waits in the inbox of a user who is offline.
+        /// A provider accepted it, or it waits in the inbox of an offline user.
         case sent
-        /// A client has proven that it got it.
+        /// A client proved that it received it.
         case delivered
         case opened, read, failed, suppressed, expired, cancelled
         /// Its push waits for the end of quiet hours, or it waits for its digest.
         case deferred
-        /// A newer one with its collapse key has taken its place.
+        /// A newer notification with the same collapse key took its place.
         case replaced
-        /// A summary of several stands for it.
+        /// A digest's summary replaced it.
         case summarised
-        /// A provider said that a device's token is dead, and it was switched off.
+        /// A provider reported a device's token as dead, and the device was switched off.
         case tokenInvalid = "token_invalid"
-        /// A device was switched off, as its user has registered others since; no notification has
-        /// a part in it.
+        /// A device was switched off because its user has registered others since. Names no
+        /// notification.
         case deviceDeactivated = "device_deactivated"
 
-        /// What it is called that a notification has come to that status; nil for those that it passes.
+        /// The event for reaching `status`; nil for a status that is not final.
         package init?(ending status: NotificationStatus) {
             switch status {
             case .pending, .deferred: return nil
@@ -35,10 +35,10 @@ package struct LifecycleEvent: Sendable, Equatable {
         }
     }
 
-    /// The way by which a notification reached its user.
+    /// How a notification reached its user.
     package struct Way: Sendable, Equatable {
         package let channel: DeliveryChannel
-        /// The device, if it was one that a provider serves, and what is known of it.
+        /// The device, if a provider delivered to one.
         package let device: NotificationID?
         package let platform: Platform?
         package let app: String?
@@ -56,9 +56,9 @@ package struct LifecycleEvent: Sendable, Equatable {
     package let kind: Kind
     package let at: Timestamp
     package let label: NotificationLabel
-    /// The way that it is about; nil if it is about all.
+    /// The channel that the event is about; nil for all.
     package var channel: DeliveryChannel?
-    /// The device that it is about.
+    /// The device that the event is about.
     package var device: NotificationID?
     package var platform: Platform?
     package var app: String?
@@ -82,7 +82,7 @@ package struct LifecycleEvent: Sendable, Equatable {
         self.reason = reason
     }
 
-    /// Something that a user or a client did about a notification.
+    /// An action of a user or a client on a notification.
     package init(_ kind: Kind, _ label: NotificationLabel, at: Timestamp, way: Way) {
         self.kind = kind
         self.at = at
@@ -93,7 +93,7 @@ package struct LifecycleEvent: Sendable, Equatable {
         self.app = way.app
     }
 
-    /// An event of a device in which no notification has a part.
+    /// An event of a device that names no notification.
     package init(_ kind: Kind, _ device: Device, at: Timestamp, reason: String) {
         let label = NotificationLabel(
             id: NotificationID(high: 0, low: 0), user: device.user, type: "", category: nil, org: "", job: nil)

@@ -1,7 +1,7 @@
 // Carillon · LocalTime.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// A time of day on a wall clock, to the minute, in no zone.
+/// A time of day on a wall clock, to the minute, without a zone.
 package struct LocalTime: Sendable, Hashable, Comparable, CustomStringConvertible {
     /// Minutes after midnight, 0 to 1,439.
     package let minutes: Int
@@ -13,13 +13,13 @@ package struct LocalTime: Sendable, Hashable, Comparable, CustomStringConvertibl
         self.minutes = 0
     }
 
-    /// - Parameter minutes: minutes after midnight; nil outside of a day.
+    /// - Parameter minutes: minutes after midnight; the result is nil outside 0 to 1,439.
     package init?(minutes: Int) {
         guard (0..<1_440).contains(minutes) else { return nil }
         self.minutes = minutes
     }
 
-    /// Reads `HH:MM`; nil if it is none.
+    /// Parses `HH:MM`; nil if malformed.
     package init?(_ text: some StringProtocol) {
         let bytes = Array(text.utf8)
         func digit(_ index: Int) -> Int? {
@@ -38,4 +38,44 @@ package struct LocalTime: Sendable, Hashable, Comparable, CustomStringConvertibl
     }
 
     package static func < (left: LocalTime, right: LocalTime) -> Bool { left.minutes < right.minutes }
+}
+
+/// A time on a wall clock in any zone: a time of day, and optionally the day.
+package struct WallTime: Sendable, Hashable, CustomStringConvertible {
+    /// Days after 1970-01-01; nil for the next day that reaches the time.
+    package let day: Int?
+    package let time: LocalTime
+
+    package init(day: Int?, time: LocalTime) {
+        self.day = day
+        self.time = time
+    }
+
+    /// The wall time in UTC of a moment from 1970 on, to the minute.
+    package init(_ moment: Timestamp) {
+        let minutes = Int(max(0, moment.seconds) / 60)
+        self.init(day: minutes / 1_440, time: LocalTime(minutes: minutes % 1_440) ?? .midnight)
+    }
+
+    /// Parses `HH:MM` or `YYYY-MM-DDTHH:MM`; nil if malformed.
+    package init?(_ text: String) {
+        if let time = LocalTime(text) {
+            self.init(day: nil, time: time)
+            return
+        }
+        guard text.utf8.count == 16, let moment = Timestamp(rfc3339: text + ":00Z"),
+            let time = LocalTime(text.suffix(5)), moment.microseconds >= 0
+        else { return nil }
+        self.init(day: Int(moment.microseconds / 86_400_000_000), time: time)
+    }
+
+    /// The moment of this wall time in UTC; without a day, on 1970-01-01.
+    package var moment: Timestamp {
+        Timestamp(seconds: Int64((self.day ?? 0) * 86_400 + self.time.minutes * 60))
+    }
+
+    /// The text that `init(_:)` parses.
+    package var description: String {
+        self.day == nil ? "\(self.time)" : String(self.moment.rfc3339.prefix(16))
+    }
 }

@@ -5,9 +5,9 @@
 package struct Notification: Sendable, Equatable {
     package let id: NotificationID
     package let user: String
-    /// The inbox version that its latest change got; 0 if it is not listed.
+    /// The inbox version of its latest change; 0 if it is not listed.
     package var version: Int64 = 0
-    /// `stream/entry` that made it.
+    /// The job's `stream/entry`.
     package var jobEntry = ""
     package var org = ""
     package var jobID: String?
@@ -26,7 +26,7 @@ package struct Notification: Sendable, Equatable {
     package var extras = NotificationExtras()
     package var status = NotificationStatus.pending
     package var statusReason: String?
-    /// Why less was done than was asked for, such as a cap that was reached.
+    /// Why less was done than requested, such as a reached cap.
     package var decision: String?
     package var createdAt: Timestamp
     package var deliveredAt: Timestamp?
@@ -43,6 +43,145 @@ package struct Notification: Sendable, Equatable {
         self.createdAt = createdAt
     }
 
-    /// Whether it has a place in the inbox.
+    /// Whether it appears in the inbox.
     package var isListed: Bool { self.channels.contains(.inApp) && self.status != .suppressed }
+}
+
+/// The state of a notification.
+package enum NotificationStatus: String, Sendable, CaseIterable {
+    /// Stored and not yet handed on, or sent to sockets that have not proven receipt.
+    case pending
+    /// Handed on: a provider accepted it, or it waits in the inbox of an offline user.
+    case sent
+    /// Proven to have reached a client.
+    case delivered
+    case failed, expired, suppressed, deferred, cancelled
+}
+
+/// A deferred step for a notification, which is decided again when it is due.
+package enum FollowUp: String, Sendable, CaseIterable {
+    /// Quiet hours end: push what they held back.
+    case release
+    /// An idle user has had time to read it: push.
+    case attention
+    /// It has been unread for long: send an e-mail.
+    case email
+}
+
+/// Identifies a notification to upstream apps: its id, its user, and its type.
+package struct NotificationLabel: Sendable, Equatable {
+    package let id: NotificationID
+    package let user: String
+    package let type: String
+    package let category: String?
+    package let org: String
+    /// The job's id.
+    package let job: String?
+
+    package init(id: NotificationID, user: String, type: String, category: String?, org: String, job: String?) {
+        self.id = id
+        self.user = user
+        self.type = type
+        self.category = category
+        self.org = org
+        self.job = job
+    }
+}
+
+extension Notification {
+    /// The label for upstream apps.
+    package var label: NotificationLabel {
+        NotificationLabel(
+            id: self.id,
+            user: self.user,
+            type: self.type,
+            category: self.category,
+            org: self.org,
+            job: self.jobID
+        )
+    }
+}
+
+/// The common part of a job's notifications: its content with the type's defaults filled in.
+package struct NotificationDraft: Sendable {
+    private let content: JobContent
+    private let type: NotificationType
+    private let lane: Lane
+    private let createdAt: Timestamp
+
+    /// - Parameters:
+    ///   - lane: the lane of the job's stream; the more urgent of it and the job's own wins.
+    ///   - createdAt: when the job was appended.
+    package init(
+        _ content: JobContent,
+        type: NotificationType,
+        lane: Lane,
+        createdAt: Timestamp
+    ) {
+        self.content = content
+        self.type = type
+        self.lane = Lane.mostUrgent(content.lane ?? type.lane, lane)
+        self.createdAt = createdAt
+    }
+
+    /// Returns one user's notification, before the user's preferences apply.
+    package func notification(id: NotificationID, user: String) -> Notification {
+        var notification = Notification(id: id, user: user, type: self.type.name, createdAt: self.createdAt)
+        notification.severity = self.content.severity ?? self.type.severity
+        notification.delivery = self.content.delivery ?? self.type.delivery
+        notification.lane = self.lane
+        notification.channels = self.content.channels ?? .all
+        notification.title = self.content.title
+        notification.body = self.content.body
+        notification.data = self.content.data
+        notification.extras = self.content.extras
+        notification.extras.sound = self.content.extras.sound ?? self.type.sound
+        notification.category = self.content.category ?? self.type.category
+        notification.entityType = self.content.entityType
+        notification.entityID = self.content.entityID
+        notification.collapseKey = self.content.collapseKey
+        notification.expiresAt = self.content.expiresAt ?? (self.createdAt + self.type.timeToLive)
+        notification.keepUntil = self.content.keepUntil
+        return notification
+    }
+}
+
+/// A field of a notification that clients can see.
+package enum NotificationField: Sendable, CaseIterable {
+    case id, type, severity, delivery, title, body, data, category, entityType, entityID, url, image, collapseKey
+    case version, createdAt, readAt, expiresAt, heldBack
+}
+
+/// A notification that writes each field as a JSON value, from a decoded value or straight from a
+/// row.
+package protocol NotificationFields {
+    associatedtype Failure: Error
+
+    /// Writes a field as one value; null if absent, an empty object for ``NotificationField/data``.
+    func write(_ field: NotificationField, to writer: inout JSONWriter) throws(Failure)
+}
+
+extension Notification: NotificationFields {
+    package func write(_ field: NotificationField, to writer: inout JSONWriter) {
+        switch field {
+        case .id: self.id.write(to: &writer)
+        case .type: writer.string(self.type)
+        case .severity: writer.string(self.severity.rawValue)
+        case .delivery: writer.string(self.delivery.rawValue)
+        case .title: writer.string(self.title)
+        case .body: writer.string(self.body)
+        case .data: if let data = self.data { writer.raw(data) } else { writer.raw("{}") }
+        case .category: writer.string(self.category)
+        case .entityType: writer.string(self.entityType)
+        case .entityID: writer.string(self.entityID)
+        case .url: writer.string(self.extras.url)
+        case .image: writer.string(self.extras.image)
+        case .collapseKey: writer.string(self.collapseKey)
+        case .version: writer.integer(self.version)
+        case .createdAt: self.createdAt.write(to: &writer)
+        case .readAt: if let moment = self.readAt { moment.write(to: &writer) } else { writer.null() }
+        case .heldBack: writer.string(self.decision)
+        case .expiresAt: if let moment = self.expiresAt { moment.write(to: &writer) } else { writer.null() }
+        }
+    }
 }

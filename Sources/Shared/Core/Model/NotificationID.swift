@@ -3,10 +3,10 @@
 
 import Crypto
 
-/// A UUID that orders by time: version 8 of RFC 9562, 48 bits of Unix milliseconds, the entry's number within its
-/// millisecond in 12 bits, and 62 bits of a hash.
+/// A UUID that sorts by time (RFC 9562, version 8): 48 bits of Unix milliseconds, 12 bits for the
+/// entry's number within its millisecond, and 62 bits of a hash.
 ///
-/// The hash covers what made the notification, so that the same stream entry taken twice gives the same id.
+/// The hash covers the stream entry and the user, so taking an entry twice gives the same ids.
 package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConvertible {
     package let high: UInt64
     package let low: UInt64
@@ -20,7 +20,7 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
         self.init(high: halves.0, low: halves.1)
     }
 
-    /// The id of `user`'s notification from the entry that `origin` stands for.
+    /// The id of `user`'s notification from the entry of `origin`.
     package init(origin: EntryDigest, user: String) {
         let bits = origin.hash(with: user).withUnsafeBytes { $0.loadUnaligned(as: UInt64.self) }
         let milliseconds = UInt64(clamping: origin.milliseconds) & 0xFFFF_FFFF_FFFF
@@ -28,12 +28,12 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
         self.low = 0x8000_0000_0000_0000 | (bits & 0x3FFF_FFFF_FFFF_FFFF)
     }
 
-    /// Reads the usual form with hyphens, in either case; nil if it is none.
+    /// Parses a hyphenated UUID in either case; nil if malformed.
     package init?(_ text: some StringProtocol) {
         self.init(utf8: Array(text.utf8)[...])
     }
 
-    /// Reads the usual form out of a text's bytes.
+    /// Parses a hyphenated UUID from UTF-8.
     package init?(utf8 bytes: ArraySlice<UInt8>) {
         guard bytes.count == Self.length else { return nil }
         var halves: (UInt64, UInt64) = (0, 0)
@@ -65,7 +65,7 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
 
     package var halves: (UInt64, UInt64) { (self.high, self.low) }
 
-    /// The same bits with version 4 and the variant of RFC 9562 put in, for ids made of random bits.
+    /// The same bits with version 4 and the variant of RFC 9562, for ids made of random bits.
     package var asRandomUUID: NotificationID {
         NotificationID(
             high: self.high & 0xFFFF_FFFF_FFFF_0FFF | 0x4000,
@@ -73,7 +73,7 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
         )
     }
 
-    /// The same bits with version 8 and the variant of RFC 9562 put in, for ids made of a hash.
+    /// The same bits with version 8 and the variant of RFC 9562, for ids made of a hash.
     package var asHashUUID: NotificationID {
         NotificationID(
             high: self.high & 0xFFFF_FFFF_FFFF_0FFF | 0x8000,
@@ -81,14 +81,14 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
         )
     }
 
-    /// When the stream entry was added, in Unix milliseconds; meaningless for ids that others made.
+    /// When the stream entry was added, in Unix milliseconds; meaningless for ids of other origin.
     package var milliseconds: Int64 { Int64(self.high >> 16) }
 
     package var description: String {
         String(unsafeUninitializedCapacity: Self.length) { self.fill($0) }
     }
 
-    /// Writes the usual form as a JSON string.
+    /// Writes the hyphenated form as a JSON string.
     package func write(to writer: inout JSONWriter) {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Self.length) { buffer in
             _ = self.fill(buffer)
@@ -98,10 +98,10 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
 
     private static let length = 36
 
-    /// Puts the usual form into a buffer of its length, and returns the length.
+    /// Fills a buffer of ``length`` bytes and returns the length.
     private func fill(_ buffer: UnsafeMutableBufferPointer<UInt8>) -> Int {
         let digits: StaticString = "0123456789abcdef"
-        // The static string holds sixteen bytes and every index below is under sixteen; the buffer holds 36.
+        // In bounds: `table` has 16 bytes and every index is below 16; the buffer has 36 bytes.
         let table = digits.utf8Start
         var position = 0
         for place in 0..<32 {
@@ -121,14 +121,15 @@ package struct NotificationID: Sendable, Hashable, Comparable, CustomStringConve
     }
 }
 
-/// What stands for a stream entry in the ids of its notifications: its stream, its id and its fields.
+/// The input of notification ids: a stream entry's stream, id and fields.
 ///
-/// The fields count too, because a failed-over Redis may give an entry id a second time.
+/// The fields count too, because a failed-over Redis may reuse an entry id.
 package struct EntryDigest: Sendable {
-    /// Up to so many bytes are hashed anew for each user, which is faster than to copy the state of a hash.
+    /// Up to this many bytes are hashed again for each user; that is faster than copying a hash
+    /// state.
     private static let fewBytes = 1_024
 
-    /// What is hashed before the user, or else the hash of it.
+    /// The bytes to hash before the user, or the state of their hash.
     private let bytes: [UInt8]
     private let hash: SHA256?
     fileprivate let milliseconds: Int64

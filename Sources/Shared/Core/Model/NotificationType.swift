@@ -1,7 +1,7 @@
 // Carillon · NotificationType.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// An entry of the catalog: what holds for all notifications of a kind unless a job says otherwise.
+/// A type of the catalog: the defaults for its notifications, which a job may override.
 package struct NotificationType: Sendable, Equatable {
     package let name: String
     package var code: Int?
@@ -10,7 +10,7 @@ package struct NotificationType: Sendable, Equatable {
     package var lane = Lane.normal
     package var category: String?
     package var channels: Channels = [.inApp, .push]
-    /// Whether users get it without asking for it.
+    /// Whether users get it without opting in.
     package var isOnByDefault = true
     /// Whether users cannot refuse it.
     package var isRequired = false
@@ -18,50 +18,51 @@ package struct NotificationType: Sendable, Equatable {
     /// How long after its creation it may still be sent.
     package var timeToLive: Duration = .seconds(24 * 3_600)
     package var sound: String?
-    /// What happens to its push in the user's quiet hours.
+    /// The rule for its push in the user's quiet hours.
     package var quietHours = QuietPolicy.defer
-    /// How long a user who is connected and idle has to read it before push goes out.
+    /// How long a connected, idle user has to read it before it is pushed.
     package var attentionDelay: Duration = .seconds(60)
-    /// After how long an e-mail goes out if it is still unread; nil for none.
+    /// How long it stays unread before an e-mail goes out; nil for no e-mail.
     package var emailDelay: Duration?
-    /// How many a user gets with an interruption; nil for any number.
+    /// The limit on notifications that interrupt a user; nil for no limit.
     package var cap: FrequencyCap?
-    /// How notifications with a digest key are gathered; nil if they are not.
+    /// How notifications with a digest key are combined; nil if they are not.
     package var digest: DigestRule?
     /// The number that its pushes show on the app's icon.
     package var badge = BadgeRule.unseen
-    /// In place of the lane's; nil for that.
+    /// Overrides the lane's priority.
     package var pushPriority: PushPriority?
-    /// Whether reading it on one device takes it off the others' screens.
+    /// Whether reading it on one device removes it from the screens of the others.
     package var isRetractedOnRead = false
 
     package init(name: String) {
         self.name = name
     }
 
-    /// Whether e-mail goes to users who have not said anything about it: where nothing else is, or the type insists.
+    /// Whether users without a preference get e-mail: it is the only channel, has a delay, or is
+    /// required.
     package var isEmailOnByDefault: Bool {
         self.isOnByDefault && (self.isRequired || self.emailDelay != nil || self.channels == [.email])
     }
 }
 
-/// A rule for the number that a push shows on the app's icon.
+/// The number that a push shows on the app's icon.
 package enum BadgeRule: Sendable, Equatable {
-    /// How many notifications of the inbox the user has neither read nor opened.
+    /// The number of notifications that the user has neither read nor opened.
     case unseen
-    /// Always the same number.
+    /// A fixed number.
     case number(Int64)
-    /// Nothing: the icon stays as it is.
+    /// None: the icon stays as it is.
     case absent
 }
 
-/// What happens in a user's quiet hours to what would interrupt.
+/// The effect of a user's quiet hours on a notification that would interrupt.
 package enum QuietPolicy: String, Sendable, CaseIterable {
-    /// It waits for their end.
+    /// It waits until they end.
     case `defer`
-    /// It waits in the inbox, and nothing more.
+    /// It goes to the inbox only.
     case inAppOnly = "in_app_only"
-    /// It is not kept at all.
+    /// It is dropped.
     case drop
     /// It goes out at once; for alerts.
     case ignore
@@ -80,16 +81,103 @@ package struct FrequencyCap: Sendable, Equatable {
 
 /// How notifications with the same digest key become one.
 package struct DigestRule: Sendable, Equatable {
-    /// How long is gathered; from the first item on, or anew from each item if it is sliding.
+    /// The collecting time, from the first item, or from the latest if the window slides.
     package var window: Duration
     package var isSliding = false
-    /// How long a sliding window may last in all.
+    /// The longest time that a sliding window may last.
     package var maximum: Duration
-    /// How many come as single ones before the rest is held for the summary.
+    /// How many are delivered one by one before the rest is held for the summary.
     package var singles = 0
 
     package init(window: Duration, maximum: Duration? = nil) {
         self.window = window
         self.maximum = maximum ?? window
+    }
+}
+
+/// The notifications that a frequency cap counts.
+package enum CapScope: String, Sendable, CaseIterable {
+    case user, type, category
+}
+
+/// How serious a notification is for its reader.
+package enum Severity: String, Sendable, CaseIterable {
+    case alert, warning, info
+}
+
+/// How urgently a provider wakes a sleeping device; independent of the severity.
+package enum PushPriority: String, Sendable, CaseIterable {
+    /// At once: APNs priority 10, Android `HIGH`, Web Push `high`.
+    case high
+    /// When it suits the battery: APNs priority 5, Android `NORMAL`.
+    case normal
+}
+
+/// How far a notification goes to reach its reader.
+package enum DeliveryClass: String, Sendable, CaseIterable {
+    /// Reach the user: on a socket that proves receipt, otherwise by push.
+    case push
+    /// No interruption: sockets and the inbox.
+    case inApp = "in_app"
+}
+
+/// The urgency of work, from jobs to providers; the most urgent first.
+package enum Lane: String, Sendable, CaseIterable, Comparable {
+    case critical, normal, bulk
+
+    /// The lane's position, 0 for the most urgent.
+    package var rank: Int {
+        switch self {
+        case .critical: 0
+        case .normal: 1
+        case .bulk: 2
+        }
+    }
+
+    /// How many batches a reader takes of this lane for each batch of `bulk`.
+    package var weight: Int {
+        switch self {
+        case .critical: 16
+        case .normal: 4
+        case .bulk: 1
+        }
+    }
+
+    package static func < (left: Lane, right: Lane) -> Bool {
+        left.weight > right.weight
+    }
+
+    /// Returns the more urgent of two lanes.
+    package static func mostUrgent(_ one: Lane, _ other: Lane) -> Lane {
+        min(one, other)
+    }
+}
+
+/// A channel that reaches a user.
+package enum DeliveryChannel: String, Sendable, CaseIterable {
+    case inApp = "in_app"
+    case push
+    case email
+}
+
+/// A set of channels.
+package struct Channels: OptionSet, Sendable, Hashable {
+    package let rawValue: UInt8
+
+    package init(rawValue: UInt8) {
+        self.rawValue = rawValue
+    }
+
+    package static let inApp = Channels(rawValue: 1)
+    package static let push = Channels(rawValue: 2)
+    package static let email = Channels(rawValue: 4)
+    package static let all: Channels = [.inApp, .push, .email]
+
+    package init(_ channel: DeliveryChannel) {
+        switch channel {
+        case .inApp: self = .inApp
+        case .push: self = .push
+        case .email: self = .email
+        }
     }
 }

@@ -3,27 +3,27 @@
 
 /// The members that a job's `platform` may have, by provider.
 ///
-/// The dispatcher reads its overrides by the same names, so a member that has no effect is refused.
+/// The dispatcher reads the same names, so a member without effect is refused.
 package enum PlatformFields {
-    /// Names under `apns` that stand for members of `aps`, which Apple writes with hyphens.
+    /// Names under `apns` for members of `aps`, which Apple writes with hyphens.
     package static let aps: Set = [
         "thread_id", "interruption_level", "relevance_score", "category", "target_content_id", "filter_criteria",
         "sound",
     ]
-    /// Those that are on or off, which Apple writes as 1.
+    /// Boolean members of `aps`, which Apple writes as 1.
     package static let apsSwitches: Set = ["mutable_content", "content_available"]
-    /// Those of the alert within `aps`.
+    /// Members of the alert within `aps`.
     package static let apsAlert: Set = [
         "subtitle", "launch_image", "title_loc_key", "title_loc_args", "subtitle_loc_key",
         "subtitle_loc_args", "loc_key", "loc_args",
     ]
     package static let apnsPriorities: Set<Int64> = [1, 5, 10]
-    /// Names under `fcm` that stand for members of Android's notification.
+    /// Names under `fcm` for members of Android's notification.
     package static let android: Set = [
         "channel_id", "click_action", "icon", "color", "tag", "ticker", "title_loc_key", "title_loc_args",
         "body_loc_key", "body_loc_args", "notification_priority", "visibility",
     ]
-    /// Blocks of FCM's message.
+    /// Blocks of an FCM message.
     package static let fcmBlocks: Set = ["android", "apns", "webpush", "fcm_options", "notification"]
     package static let urgencies = ["very-low", "low", "normal", "high"]
     /// The parts of an e-mail.
@@ -45,7 +45,7 @@ package enum PlatformFields {
             }
         }
 
-        /// Null takes away what is there, so that it fits everywhere.
+        /// Null removes a member, so it fits every kind.
         func fits(_ value: JSONValue) -> Bool {
             if value == .null { return true }
             return switch self {
@@ -75,7 +75,7 @@ package enum PlatformFields {
         }
     }
 
-    /// The members of a provider; nil if it is not one of ours, which reads what it likes.
+    /// The members of a built-in provider; nil for others, whose members are not checked.
     private static func kinds(of provider: Provider) -> [String: Kind]? {
         switch provider {
         case .apns: self.apnsKinds
@@ -87,14 +87,14 @@ package enum PlatformFields {
         }
     }
 
-    /// More would only repeat a misunderstanding.
+    /// More faults would only repeat the first ones.
     private static let mostFaults = 16
 
-    /// Members that no provider would read, by their paths: the first ``mostFaults``.
+    /// Returns the first ``mostFaults`` members that no provider would read, by path.
     ///
     /// - Parameters:
     ///   - platform: a JSON object.
-    ///   - providers: those that there are.
+    ///   - providers: the known providers.
     static func faults(_ platform: JSONValue, providers: [Provider]) -> [JobFault] {
         var faults: [JobFault] = []
         for member in platform.object ?? [] where member.value != .null {
@@ -124,7 +124,7 @@ package enum PlatformFields {
 }
 
 extension JSONValue {
-    /// A switch as JSON or as Apple writes it: true and 1, false and 0.
+    /// A flag as JSON or as Apple writes it: true and 1, false and 0.
     package var isOn: Bool? {
         switch self.integer {
         case 1: true
@@ -134,12 +134,12 @@ extension JSONValue {
     }
 }
 
-/// Which texts may stand where a client expects a link or an image.
+/// The rules for texts that clients use as a link or an image.
 enum LinkRule {
-    /// Schemes that run or show what the link itself holds, instead of leading somewhere.
+    /// Schemes whose link runs or shows its own content instead of leading somewhere.
     private static let refusedSchemes: Set = ["javascript", "vbscript", "data", "blob", "file"]
 
-    /// Why a text is no link: a path of the app, or a URL of any scheme that leads somewhere.
+    /// Returns why a text is not a link (a path of the app, or a URL that leads somewhere), or nil.
     static func fault(ofLink text: String) -> String? {
         if text.first == " " || text.last == " " || !self.isPrintable(text) {
             return "must be a URL without control characters, and without blanks at its ends"
@@ -150,7 +150,7 @@ enum LinkRule {
         return nil
     }
 
-    /// Why a text is no address of an image that a device can fetch.
+    /// Returns why a text is not an image address that a device can fetch, or nil.
     static func fault(ofImage text: String) -> String? {
         let head = text.prefix(8).lowercased()
         let rest =
@@ -160,7 +160,7 @@ enum LinkRule {
         return isAddress ? nil : "must be an https:// URL (or http://) that the device can fetch"
     }
 
-    /// Browsers skip control characters, also within a scheme, and blanks before it.
+    /// Browsers skip control characters, even within a scheme, and leading blanks.
     private static func isPrintable(_ text: String) -> Bool {
         text.unicodeScalars.allSatisfy { $0.value >= 0x20 && !(0x7F...0x9F).contains($0.value) }
     }

@@ -1,12 +1,12 @@
 // Carillon · Preferences.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// What a user wants of one type; nil where the user has not said.
+/// A user's preference for one type; nil where the user has not decided.
 package struct TypePreference: Sendable, Equatable {
     package var inApp: Bool?
     package var push: Bool?
     package var email: Bool?
-    /// In place of the user's quiet hours; nil if nothing was said.
+    /// Replaces the user's quiet hours; nil if not set.
     package var quietHours: QuietOverride?
 
     package init(inApp: Bool? = nil, push: Bool? = nil, email: Bool? = nil, quietHours: QuietOverride? = nil) {
@@ -16,7 +16,7 @@ package struct TypePreference: Sendable, Equatable {
         self.quietHours = quietHours
     }
 
-    /// The same with what it leaves open taken from another, channel by channel.
+    /// Returns this preference with its open channels taken from another.
     package func filled(from other: TypePreference) -> TypePreference {
         TypePreference(
             inApp: self.inApp ?? other.inApp,
@@ -27,11 +27,11 @@ package struct TypePreference: Sendable, Equatable {
     }
 }
 
-/// What holds for a type in place of the user's quiet hours.
+/// The quiet hours of a type, in place of the user's.
 package enum QuietOverride: Sendable, Equatable {
-    /// The user's own hold.
+    /// The user's own apply.
     case inherited
-    /// It has none.
+    /// The type has none.
     case none
     case hours(QuietHours)
 }
@@ -40,7 +40,7 @@ package enum QuietOverride: Sendable, Equatable {
 package struct QuietHours: Sendable, Equatable {
     package var start: Int
     package var end: Int
-    /// Bit 0 is Monday; the day on which the window starts.
+    /// Days on which the window starts; bit 0 is Monday.
     package var weekdays: UInt8
 
     package init(start: Int, end: Int, weekdays: UInt8 = 0x7F) {
@@ -50,18 +50,44 @@ package struct QuietHours: Sendable, Equatable {
     }
 }
 
-/// What holds for a user in general.
+/// A user's settings across all types.
 package struct UserSettings: Sendable, Equatable {
     package var zone: String?
     package var locale: String?
     package var email: String?
     package var quietHours: QuietHours?
-    /// Quiet hours that the user has switched off; they do not hold.
+    /// Quiet hours that the user has switched off.
     package var pausedQuietHours: QuietHours?
     /// Refuses everything that is not required.
     package var isOptedOut = false
-    /// Refuses e-mail of everything that is not required.
+    /// Refuses every e-mail that is not required.
     package var isEmailOptedOut = false
 
     package init() {}
+}
+
+/// The key of a stored preference: a type's name, or a category's with a prefix that no type may
+/// have.
+package enum PreferenceKey {
+    /// Prefix of category keys.
+    package static let categoryPrefix = "category:"
+
+    /// Returns the key of a category.
+    package static func category(_ name: String) -> String { self.categoryPrefix + name }
+
+    /// Returns the category of a key; nil if the key is a type's name.
+    package static func category(of key: String) -> String? {
+        key.hasPrefix(self.categoryPrefix) ? String(key.dropFirst(self.categoryPrefix.count)) : nil
+    }
+}
+
+extension [String: TypePreference] {
+    /// Returns the user's preference for a type, filled up with the one for its category.
+    ///
+    /// Channels that neither sets follow the type's defaults.
+    package func wish(for type: NotificationType) -> TypePreference {
+        let own = self[type.name] ?? TypePreference()
+        guard let category = type.category, let wide = self[PreferenceKey.category(category)] else { return own }
+        return own.filled(from: wide)
+    }
 }

@@ -1,22 +1,24 @@
 // Carillon · Presence.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Whether a user holds a socket somewhere, and how.
+/// A user's open connections.
 package enum Presence: Sendable, Equatable {
-    /// Redis could not say.
+    /// Redis did not answer.
     case unknown
     case offline
     case online([ConnectionPresence])
 }
 
-/// A wire format that a client speaks.
+/// A wire format of a client.
 package enum Dialect: String, Sendable, CaseIterable {
     case native, socketio, signalr, sse
 
-    /// The JSON form of a notification that its clients read.
+    /// The JSON form of notifications in this dialect.
     package var shape: NotificationShape { self == .signalr ? .camelCase : .canonical }
 
-    /// Whether its clients can prove receipt without a call of their own; over which transport is not known here.
+    /// Whether its clients can prove receipt without a call of their own.
+    ///
+    /// The transport may still forbid it.
     package var canProve: Bool { self != .sse }
 }
 
@@ -39,10 +41,10 @@ package struct ConnectionPresence: Sendable, Equatable {
     package let dialect: Dialect
     package let state: State
     package let since: Timestamp
-    /// Since when it has been in its state; nil if it never changed.
+    /// When it entered its state; nil if it never changed.
     package let stateSince: Timestamp?
 
-    /// How long focus must have been away before somebody counts as idle.
+    /// How long focus must be away before the user counts as idle.
     package static let idleAfter: Duration = .seconds(90)
 
     package init(
@@ -61,10 +63,17 @@ package struct ConnectionPresence: Sendable, Equatable {
         self.stateSince = stateSince
     }
 
-    /// Whether nobody looks at it: its client reported that focus had gone, and it has been away for long.
+    /// Whether the client reported the loss of focus at least ``idleAfter`` ago.
     ///
-    /// A connection that has never reported focus is active.
+    /// A connection that never reported focus is active.
     package func isIdle(at now: Timestamp) -> Bool {
         self.state == .idle && (self.stateSince ?? self.since) + Self.idleAfter <= now
+    }
+}
+
+/// Names for processes and connections: 96 random bits in lower-case letters and digits.
+package enum RandomName {
+    package static func make() -> String {
+        String(UInt64.random(in: .min ... .max), radix: 36) + String(UInt32.random(in: .min ... .max), radix: 36)
     }
 }

@@ -1,9 +1,9 @@
 // Carillon · Timestamp.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// A moment in UTC, to the microsecond, as PostgreSQL's `timestamptz` keeps it.
+/// A UTC time with microsecond precision, like PostgreSQL's `timestamptz`.
 ///
-/// What lies beyond the first and the last that there are is these.
+/// Values out of range are clamped to the first or last representable time.
 package struct Timestamp: Sendable, Hashable, Comparable {
     /// Since 1970-01-01T00:00:00Z.
     package let microseconds: Int64
@@ -37,7 +37,7 @@ package struct Timestamp: Sendable, Hashable, Comparable {
 }
 
 extension Duration {
-    /// Whole microseconds, rounded towards zero; of what is longer than they can say, the most.
+    /// Whole microseconds, rounded towards zero and clamped.
     package var inMicroseconds: Int64 {
         let (seconds, attoseconds) = self.components
         return seconds.multipliedInRange(by: 1_000_000).addedInRange(attoseconds / 1_000_000_000_000)
@@ -45,14 +45,14 @@ extension Duration {
 }
 
 extension Int64 {
-    /// The product, or the end of the range that it is beyond.
+    /// Multiplies, clamped to the range of `Int64`.
     fileprivate func multipliedInRange(by factor: Int64) -> Int64 {
         let (product, isBeyond) = self.multipliedReportingOverflow(by: factor)
         guard isBeyond else { return product }
         return (self < 0) == (factor < 0) ? .max : .min
     }
 
-    /// The sum, or the end of the range that it is beyond.
+    /// Adds, clamped to the range of `Int64`.
     fileprivate func addedInRange(_ other: Int64) -> Int64 {
         let (sum, isBeyond) = self.addingReportingOverflow(other)
         guard isBeyond else { return sum }
@@ -63,11 +63,11 @@ extension Int64 {
 // MARK: RFC 3339
 
 extension Timestamp {
-    /// From 0000-01-01T00:00:00Z to the last microsecond of 9999: what four digits of a year can say.
+    /// 0000-01-01T00:00:00Z to the last microsecond of 9999: the range of a four-digit year.
     private static let writable: ClosedRange<Int64> = -62_167_219_200_000_000...253_402_300_799_999_999
 
-    /// Reads an RFC 3339 date and time with its offset, such as `2026-11-20T10:00:00Z`; nil if it is none, or if it is
-    /// not in the years 0 to 9999 of UTC.
+    /// Parses an RFC 3339 date and time with offset, such as `2026-11-20T10:00:00Z`; nil if
+    /// malformed or outside the years 0 to 9999 of UTC.
     package init?(rfc3339 text: some StringProtocol) {
         var reader = DigitReader(Array(text.utf8))
         guard
@@ -89,8 +89,8 @@ extension Timestamp {
         self.init(microseconds: microseconds)
     }
 
-    /// RFC 3339 in UTC with milliseconds, such as `2026-11-20T10:00:00.000Z`; at the ends of the years 0 to 9999 what
-    /// lies beyond them.
+    /// RFC 3339 in UTC with milliseconds, such as `2026-11-20T10:00:00.000Z`; clamped to the years
+    /// 0 to 9999.
     package var rfc3339: String {
         String(unsafeUninitializedCapacity: Self.length) { self.fill($0) }
     }
@@ -105,7 +105,7 @@ extension Timestamp {
 
     private static let length = 24
 
-    /// Puts the text into a buffer of its length, and returns the length.
+    /// Fills a buffer of ``length`` bytes and returns the length.
     private func fill(_ text: UnsafeMutableBufferPointer<UInt8>) -> Int {
         let inRange = min(max(self.microseconds, Self.writable.lowerBound), Self.writable.upperBound)
         let milliseconds = Self.floorDivide(inRange, 1_000).0
@@ -141,7 +141,7 @@ extension Timestamp {
         return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)
     }
 
-    /// How many days a month of a year has.
+    /// The number of days in a month.
     package static func days(inMonth month: Int, of year: Int) -> Int {
         switch month {
         case 4, 6, 9, 11: 30
@@ -150,7 +150,8 @@ extension Timestamp {
         }
     }
 
-    /// Days since 1970-01-01 in the proleptic Gregorian calendar, counted in 400-year cycles that begin in March.
+    /// Days since 1970-01-01 in the proleptic Gregorian calendar, by 400-year cycles that start in
+    /// March.
     package static func days(year: Int, month: Int, day: Int) -> Int {
         let shifted = month <= 2 ? year - 1 : year
         let cycle = Int(Self.floorDivide(Int64(shifted), 400).0)
@@ -159,7 +160,7 @@ extension Timestamp {
         return cycle * 146_097 + yearOfCycle * 365 + yearOfCycle / 4 - yearOfCycle / 100 + dayOfYear - 719_468
     }
 
-    /// The date that is so many days after 1970-01-01.
+    /// The date `days` after 1970-01-01.
     package static func date(days: Int) -> (year: Int, month: Int, day: Int) {
         let (cycle, dayOfCycle) = Self.floorDivide(Int64(days) + 719_468, 146_097)
         let day = Int(dayOfCycle)
@@ -172,7 +173,7 @@ extension Timestamp {
     }
 }
 
-/// Reads the fixed fields of a date.
+/// Reads the fixed-width fields of a date.
 private struct DigitReader {
     private let bytes: [UInt8]
     private var index = 0
@@ -206,7 +207,7 @@ private struct DigitReader {
         return true
     }
 
-    /// Digits after the point, as microseconds; what is finer is cut.
+    /// Reads the fraction as microseconds; drops further digits.
     mutating func fraction() -> Int? {
         guard var value = self.digit() else { return nil }
         var digits = 1
@@ -221,7 +222,7 @@ private struct DigitReader {
         return value
     }
 
-    /// `Z`, or `+hh:mm` as seconds.
+    /// Reads `Z` or `+hh:mm` as seconds.
     mutating func offset() -> Int? {
         if self.skip("Z", "z") { return 0 }
         let isNegative = self.skip("-")
@@ -230,5 +231,26 @@ private struct DigitReader {
             hours < 24, minutes < 60
         else { return nil }
         return (hours * 60 + minutes) * (isNegative ? -60 : 60)
+    }
+}
+
+extension Timestamp {
+    private static let months = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ]
+
+    /// Parses an IMF-fixdate (RFC 9110 section 5.6.7), such as `Sun, 06 Nov 1994 08:49:37 GMT`; nil
+    /// if malformed.
+    package init?(httpDate text: String) {
+        let parts = text.split(separator: " ")
+        guard parts.count == 6, parts[0].hasSuffix(","), parts[5] == "GMT",
+            let day = Int(parts[1]), let month = Self.months.firstIndex(of: String(parts[2])), let year = Int(parts[3])
+        else { return nil }
+        let time = parts[4].split(separator: ":").compactMap { Int($0) }
+        guard time.count == 3, (0..<24).contains(time[0]), (0..<60).contains(time[1]), (0...60).contains(time[2]),
+            (1970...9999).contains(year), (1...Self.days(inMonth: month + 1, of: year)).contains(day)
+        else { return nil }
+        let days = Self.days(year: year, month: month + 1, day: day)
+        self.init(seconds: Int64(((days * 24 + time[0]) * 60 + time[1]) * 60 + time[2]))
     }
 }

@@ -1,14 +1,14 @@
 // Carillon · TraceContext.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Where in a distributed trace something happens: the W3C's `traceparent`.
+/// A position in a distributed trace: the W3C `traceparent`.
 package struct TraceContext: Sendable, Hashable {
-    /// The trace's 16 bytes.
+    /// The trace id, 16 bytes.
     package let trace: Halves
     package let span: UInt64
     package let flags: UInt8
 
-    /// The 16 bytes of a trace's id.
+    /// A trace id in two halves.
     package struct Halves: Sendable, Hashable {
         package let high: UInt64
         package let low: UInt64
@@ -19,7 +19,7 @@ package struct TraceContext: Sendable, Hashable {
         }
     }
 
-    /// Bytes of version 00: two digits, 32, 16 and two, with dashes between them.
+    /// Length of version 00: 2, 32, 16 and 2 digits, with dashes between them.
     private static let length = 55
 
     package init(trace: Halves, span: UInt64, flags: UInt8) {
@@ -28,9 +28,9 @@ package struct TraceContext: Sendable, Hashable {
         self.flags = flags
     }
 
-    /// Reads a header; nil if it is none, as a receiver then goes on as if there were no header.
+    /// Parses a header; nil if malformed, which a receiver treats like no header.
     ///
-    /// Of a version that is not known yet, the part that version 00 has is read.
+    /// Reads only the version 00 part of a newer version.
     package init?(_ traceParent: some StringProtocol) {
         let bytes = Array(traceParent.utf8.prefix(Self.length + 1))
         let dash = UInt8(ascii: "-")
@@ -43,10 +43,10 @@ package struct TraceContext: Sendable, Hashable {
         self.init(trace: Halves(high: high, low: low), span: span, flags: UInt8(truncatingIfNeeded: flags))
     }
 
-    /// Whether whoever began the trace keeps it.
+    /// Whether the trace's origin records it.
     package var isSampled: Bool { self.flags & 1 == 1 }
 
-    /// The header, of version 00.
+    /// The header, version 00.
     package var traceParent: String {
         "00-\(self.traceID)-\(self.spanID)-" + Self.digits(UInt64(self.flags & 1), count: 2)
     }
@@ -57,10 +57,10 @@ package struct TraceContext: Sendable, Hashable {
     /// 16 hexadecimal digits.
     package var spanID: String { Self.digits(self.span) }
 
-    /// Another span of the same trace.
+    /// Returns another span of the same trace.
     package func with(span: UInt64) -> TraceContext { TraceContext(trace: self.trace, span: span, flags: self.flags) }
 
-    /// 16 hexadecimal digits of a span's id.
+    /// A span id as 16 hexadecimal digits.
     package static func digits(_ value: UInt64) -> String { self.digits(value, count: 16) }
 
     private static func digits(_ value: UInt64, count: Int) -> String {
@@ -68,7 +68,7 @@ package struct TraceContext: Sendable, Hashable {
         return String(repeating: "0", count: max(0, count - text.utf8.count)) + text
     }
 
-    /// What hexadecimal digits in lower case say.
+    /// Parses lower-case hexadecimal digits.
     private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? {
         var value: UInt64 = 0
         for digit in digits {

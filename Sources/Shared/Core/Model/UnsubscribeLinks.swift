@@ -4,16 +4,16 @@
 import Crypto
 import FoundationEssentials
 
-/// Tokens of links that switch a user's e-mail off without a login (RFC 8058).
+/// Tokens of links that switch off a user's e-mail without a login (RFC 8058).
 ///
-/// A token holds user and type and an HMAC-SHA256 of them, by a key that HKDF (RFC 5869) derives from the secret under a
-/// label of its own: it opens nothing else. It never expires: mail is read late, and all that it can do is send less of it.
-/// One made with a secret that is no longer known is void.
+/// A token holds the user, the type and their HMAC-SHA256. HKDF (RFC 5869) derives the key from the
+/// secret under its own label, so a token grants nothing else. Tokens do not expire, because mail
+/// is read late and a token can only reduce it. A token of a forgotten secret is invalid.
 package struct UnsubscribeLinks: Sendable {
-    /// What a link switches off.
+    /// The e-mail that a link switches off.
     package struct Target: Sendable, Equatable {
         package let user: String
-        /// E-mail of this type; all e-mail if nil.
+        /// The type; nil for all e-mail.
         package let type: String?
 
         package init(user: String, type: String?) {
@@ -22,7 +22,7 @@ package struct UnsubscribeLinks: Sendable {
         }
     }
 
-    /// The longest token there can be, for a user and a type of 128 characters each.
+    /// The longest possible token, for a user and a type of 128 characters each.
     package static let longestToken = 1_500
 
     private static let format: UInt8 = 1
@@ -32,8 +32,8 @@ package struct UnsubscribeLinks: Sendable {
     private let previousKey: SymmetricKey?
 
     /// - Parameters:
-    ///   - secret: the secret that tokens are signed with.
-    ///   - previousSecret: the one before it, whose tokens still count.
+    ///   - secret: signs tokens.
+    ///   - previousSecret: the secret before it, whose tokens are still valid.
     package init(secret: String, previousSecret: String? = nil) {
         self.key = Self.key(of: secret)
         self.previousKey = previousSecret.map { Self.key(of: $0) }
@@ -47,7 +47,7 @@ package struct UnsubscribeLinks: Sendable {
         )
     }
 
-    /// The token for a target, in characters that a URL takes as they are.
+    /// Returns the URL-safe token of a target.
     package func token(for target: Target) -> String {
         let user = Array(target.user.utf8)
         var bytes = [Self.format, UInt8(truncatingIfNeeded: user.count >> 8), UInt8(truncatingIfNeeded: user.count)]
@@ -57,7 +57,7 @@ package struct UnsubscribeLinks: Sendable {
         return Base64URL.encode(bytes)
     }
 
-    /// What a token stands for; nil if it is none of ours.
+    /// Returns the target of a token; nil if the token is not valid.
     package func target(of token: String) -> Target? {
         guard token.utf8.count <= Self.longestToken, let bytes = Base64URL.decode(token.utf8),
             bytes.count > 3 + SHA256.byteCount

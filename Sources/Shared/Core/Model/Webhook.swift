@@ -1,27 +1,29 @@
 // Carillon · Webhook.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Where an app is told by HTTP what became of its notifications.
+import Crypto
+
+/// An HTTP endpoint of an app that receives lifecycle events.
 package struct Webhook: Sendable, Equatable {
     package enum Status: String, Sendable, CaseIterable {
         case active
-        /// Its latest requests failed, or it got more than it took.
+        /// Its latest requests failed, or its queue overflowed.
         case failing
-        /// It failed for days and gets nothing more.
+        /// It failed for days and receives no more events.
         case off
     }
 
     package let id: NotificationID
-    /// Whose events it gets; nil for those of every organisation.
+    /// The organisation whose events it receives; nil for all.
     package let org: String?
     package let url: String
-    /// The kinds that it gets; nil for all.
+    /// The kinds that it receives; nil for all.
     package var kinds: Set<LifecycleEvent.Kind>?
     /// The key of its signatures.
     package let secret: String
     package var status = Status.active
     package var statusReason: String?
-    /// Since when every request has failed.
+    /// When the current run of failures began.
     package var failingSince: Timestamp?
     package let createdAt: Timestamp
 
@@ -41,16 +43,16 @@ package struct Webhook: Sendable, Equatable {
         self.createdAt = createdAt
     }
 
-    /// Whether it is told of events of that kind and organisation.
+    /// Whether it receives events of this kind and organisation.
     package func wants(_ kind: String, org: String) -> Bool {
         if let own = self.org, !own.utf8.elementsEqual(org.utf8) { return false }
         guard let kinds else { return true }
         return LifecycleEvent.Kind(rawValue: kind).map { kinds.contains($0) } ?? false
     }
 
-    /// What is wrong with a URL, in words that follow its name; nil if it can be used.
+    /// Returns the rule that a URL breaks, phrased to follow the field's name; nil if it is valid.
     ///
-    /// - Parameter allowsPlain: whether `http` will do.
+    /// - Parameter allowsPlain: whether `http` is allowed.
     package static func fault(inURL url: String, allowsPlain: Bool) -> String? {
         let scheme = url.prefix { $0 != ":" }.lowercased()
         guard scheme == "https" || (allowsPlain && scheme == "http"), url.dropFirst(scheme.count).hasPrefix("://")
@@ -65,5 +67,20 @@ package struct Webhook: Sendable, Equatable {
         if authority.contains("@") { return "must not hold credentials" }
         if rest.contains("#") { return "must not have a fragment" }
         return authority.isEmpty || authority.hasPrefix(":") ? "must name a host" : nil
+    }
+}
+
+/// Signs requests to webhooks, so that receivers can check their origin and time.
+package enum WebhookSignature {
+    /// The header that carries the signature.
+    package static let header = "carillon-signature"
+
+    /// Returns `t=<seconds>,v1=<hex>`: HMAC-SHA256 of the seconds, a full stop and the body.
+    package static func make(secret: String, body: [UInt8], at moment: Timestamp) -> String {
+        var code = HMAC<SHA256>(key: SymmetricKey(data: Array(secret.utf8)))
+        code.update(data: Array("\(moment.seconds).".utf8))
+        code.update(data: body)
+        let digits = code.finalize().map { byte in (byte < 16 ? "0" : "") + String(byte, radix: 16) }
+        return "t=\(moment.seconds),v1=" + digits.joined()
     }
 }
