@@ -53,7 +53,7 @@ struct CatalogFaultTests {
             ("digest: {}", "digest needs a window"),
             ("digest: {window: 0s}", "digest.window must be a number and a unit, such as 90s, 15m, 24h or 30d"),
             ("digest: {window: 1h, sliding: true}", "a sliding digest needs a maximum"),
-            ("digest: {window: 1h, maximum: 2h}", "digest.maximum is for sliding windows"),
+            ("digest: {window: 1h, maximum: 2h}", "digest.maximum needs sliding: true"),
             (
                 "digest: {window: 1h, sliding: true, maximum: 1m}",
                 "digest.maximum is shorter than the window"
@@ -66,13 +66,13 @@ struct CatalogFaultTests {
             ("retract_on_read: yes please", "retract_on_read must be true or false"),
             ("templates: {}", "templates needs a locale"),
             ("templates: [en]", "expected templates with an entry for each locale"),
-            ("templates: {english!: {title: a}}", "templates: english! is no locale such as en, pt-BR or zh-Hant"),
+            ("templates: {english!: {title: a}}", "templates: english! is not a locale; use one such as en, pt-BR or zh-Hant"),
             ("templates: {en: {body: a}}", "templates.en needs a title"),
             ("templates: {en: {title: a, subject: b}}", "unknown setting templates.en.subject"),
             ("templates: {en: {title: '{{a'}}", "templates.en.title: a tag is not closed"),
             ("templates: {en: {title: '{{#a}}b'}}", "templates.en.title: a section is not closed"),
             ("templates: {en: {title: '{{> a}}'}}", "templates.en.title: templates have no parts in other files"),
-            ("templates: {EN: {title: a}, en: {title: b}}", "templates.en is there twice"),
+            ("templates: {EN: {title: a}, en: {title: b}}", "templates.en occurs twice"),
             ("actions: buttons", "actions buttons are not in the catalog"),
         ]
     )
@@ -203,7 +203,7 @@ struct CatalogFaultTests {
         #expect(
             Self.fault("defaults:\n  lane: slow\ntypes: {a: {}, b: {}}")
                 == "c.yaml:2: defaults: lane must be one of critical, normal, bulk")
-        #expect(Self.fault("defaults: {}") == "c.yaml:1: defaults without types")
+        #expect(Self.fault("defaults: {}") == "c.yaml:1: defaults need types in the same file")
     }
 
     @Test("A fault within a block of text is named with its own line")

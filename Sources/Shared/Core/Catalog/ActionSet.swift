@@ -1,12 +1,14 @@
 // Carillon · ActionSet.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// The buttons of a kind of entity, and the rules that pick them by its state.
+import Yams
+
+/// The buttons of a kind of entity, and the rules that select them by its state.
 package struct ActionSet: Sendable {
-    /// What a button is and does.
+    /// A button of a notification.
     package struct Button: Sendable, Equatable {
         package let id: String
-        /// By the locale's key; the id if there is none.
+        /// Titles by locale key; without any, the id is shown.
         package var titles: [String: String] = [:]
         /// Whether it opens the app.
         package var isForeground = false
@@ -18,7 +20,7 @@ package struct ActionSet: Sendable {
             self.id = id
         }
 
-        /// The title that someone with that locale gets.
+        /// Returns the title for a locale.
         package func title(for locale: String?, default fallback: LocaleTag) -> String {
             for wanted in [locale.flatMap { LocaleTag($0) }, fallback] {
                 for tag in wanted?.chain ?? [] { if let title = self.titles[tag.key] { return title } }
@@ -27,7 +29,7 @@ package struct ActionSet: Sendable {
         }
     }
 
-    /// What holds for some states.
+    /// The buttons for some states.
     package struct Rule: Sendable, Equatable {
         /// The category that the client's app registered; nil for the type's.
         package var category: String?
@@ -36,26 +38,139 @@ package struct ActionSet: Sendable {
 
     package let name: String
     private var byState: [String: Rule] = [:]
-    /// What holds for any other state, and for none.
+    /// The rule for all other states, and for none.
     private var fallback: Rule?
 
     package init(name: String) {
         self.name = name
     }
 
-    /// The rule for a state; nil if none names it and there is no default.
+    /// Returns the rule for a state; nil if none names it and there is no default.
     package func rule(for state: String?) -> Rule? {
         state.flatMap { self.byState[$0] } ?? self.fallback
     }
 
-    /// Sets the rule of a state, or of all others if that is nil.
+    /// Sets the rule of a state; nil sets the default.
     ///
-    /// - Returns: false if the state has one already.
+    /// - Returns: false if the state already has a rule.
     mutating func set(_ rule: Rule, for state: String?) -> Bool {
         guard let state else {
             defer { self.fallback = rule }
             return self.fallback == nil
         }
         return self.byState.updateValue(rule, forKey: state) == nil
+    }
+}
+
+/// Reads one entry of `actions:`: buttons, and the rules that select them by an entity's state.
+struct ActionReader {
+    private static let mostButtons = 10
+
+    private let reader: NodeReader
+    private let name: Node
+    private let entry: Node
+
+    init(_ reader: NodeReader, name: Node, entry: Node) {
+        self.reader = reader.of("actions \(name.string ?? "?")")
+        self.name = name
+        self.entry = entry
+    }
+
+    func read() -> ActionSet? {
+        guard let name = self.reader.name(self.name) else { return nil }
+        var buttons: [String: ActionSet.Button] = [:]
+        var set = ActionSet(name: name)
+        let settings = self.reader.entries(self.entry, "buttons and rules")
+        for setting in settings where setting.name == "buttons" {
+            for entry in self.reader.entries(setting.value, "buttons with an entry for each") {
+                guard let id = self.reader.name(entry.key, "a button's id") else { continue }
+                buttons[id] = self.button(id, entry.value)
+            }
+        }
+        for setting in settings {
+            switch setting.name {
+            case "buttons": break
+            case "rules":
+                guard let rules = setting.value.sequence, !rules.isEmpty else {
+                    self.reader.fault(setting.value, "rules must be a list of {states: …, category: …, buttons: …}")
+                    continue
+                }
+                for rule in rules { self.rule(rule, buttons, needsStates: true, into: &set) }
+            case "default": self.rule(setting.value, buttons, needsStates: false, into: &set)
+            default: self.reader.fault(setting.key, "unknown setting \(setting.name)")
+            }
+        }
+        return set
+    }
+
+    private func button(_ id: String, _ node: Node) -> ActionSet.Button {
+        var button = ActionSet.Button(id: id)
+        for setting in self.reader.entries(node, "button \(id) as {title: {en: …}}") {
+            let key = "button \(id).\(setting.name)"
+            switch setting.name {
+            case "title": button.titles = self.titles(setting.value, key)
+            case "foreground": button.isForeground = self.reader.bool(setting.value, key) ?? false
+            case "destructive": button.isDestructive = self.reader.bool(setting.value, key) ?? false
+            case "authentication": button.needsAuthentication = self.reader.bool(setting.value, key) ?? false
+            default: self.reader.fault(setting.key, "unknown setting \(key)")
+            }
+        }
+        return button
+    }
+
+    private func titles(_ node: Node, _ key: String) -> [String: String] {
+        var titles: [String: String] = [:]
+        for entry in self.reader.entries(node, "\(key) with an entry for each locale") {
+            guard let locale = LocaleTag(entry.name) else {
+                let reason = "\(entry.name) is not a locale; use one such as en, pt-BR or zh-Hant"
+                self.reader.fault(entry.key, "\(key): \(reason)")
+                continue
+            }
+            guard let text = self.reader.text(entry.value, key) else { continue }
+            guard text.unicodeScalars.count <= JobLimits.name else {
+                self.reader.fault(entry.value, "\(key) has more than \(JobLimits.name) characters")
+                continue
+            }
+            titles[locale.key] = text
+        }
+        return titles
+    }
+
+    private func rule(
+        _ node: Node,
+        _ buttons: [String: ActionSet.Button],
+        needsStates: Bool,
+        into set: inout ActionSet
+    ) {
+        var rule = ActionSet.Rule()
+        var states: [String] = []
+        for setting in self.reader.entries(node, "a rule as {states: …, category: …, buttons: …}") {
+            switch setting.name {
+            case "states" where needsStates: states = self.reader.texts(setting.value, "states") ?? []
+            case "category": rule.category = self.reader.name(setting.value, "a category")
+            case "buttons": rule.buttons = self.pick(setting.value, buttons)
+            default: self.reader.fault(setting.key, "unknown setting \(setting.name) of a rule")
+            }
+        }
+        guard let settings = node.mapping else { return }
+        if needsStates, settings["states"] == nil { self.reader.fault(node, "a rule needs states") }
+        for state in needsStates ? states.map({ Optional($0) }) : [nil] where !set.set(rule, for: state) {
+            self.reader.fault(node, "state \(state ?? "") has two rules")
+        }
+    }
+
+    private func pick(_ node: Node, _ buttons: [String: ActionSet.Button]) -> [ActionSet.Button] {
+        guard let elements = node.sequence else {
+            self.reader.fault(node, "buttons must be a list of ids")
+            return []
+        }
+        if elements.count > Self.mostButtons {
+            self.reader.fault(node, "a rule has more than \(Self.mostButtons) buttons")
+        }
+        return elements.compactMap { element in
+            if let button = element.string.flatMap({ buttons[$0] }) { return button }
+            self.reader.fault(element, "button \(element.string ?? "?") is not among the buttons")
+            return nil
+        }
     }
 }

@@ -1,7 +1,7 @@
 // Carillon · Catalog.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// All that is laid down about notifications: types that jobs may name, texts, buttons, caps and topics.
+/// The operator's rules for notifications: types, texts, buttons, caps and topics.
 package struct Catalog: Sendable {
     private let content: CatalogContent
 
@@ -23,42 +23,42 @@ package struct Catalog: Sendable {
 
     package subscript(_ name: String) -> NotificationType? { self.content.types[name]?.type }
 
-    /// All types, by name.
+    /// All types, sorted by name.
     package var all: [NotificationType] { self.content.sorted }
 
-    /// The categories of types that have one.
+    /// The categories of the types that have one.
     package var categories: [(type: String, category: String)] { self.content.categories }
 
     /// Whether users may subscribe to a topic themselves.
     package func isOpen(topic: String) -> Bool { self.content.topics[topic]?.isOpen ?? false }
 
-    /// How many notifications of all types a user gets with an interruption; nil for any number.
+    /// The limit on interruptions per user, across all types; nil for no limit.
     package var userCap: FrequencyCap? { self.content.userCap }
 
-    /// How many of a category's types a user gets with an interruption; nil for any number.
+    /// The limit on interruptions per user within a category; nil for no limit.
     package func cap(category: String) -> FrequencyCap? { self.content.categoryCaps[category] }
 
-    /// The locale of those whose own is not known, or has no text.
+    /// The locale of users whose own is unknown or has no text.
     package var defaultLocale: LocaleTag { self.content.defaultLocale }
 
-    /// The texts of a name that types share.
+    /// The shared template of this name.
     package func template(named name: String) -> TemplateSet? { self.content.templates[name] }
 
-    /// A type's own texts.
+    /// A type's own templates.
     package func templates(of type: String) -> TemplateSet? { self.content.types[type]?.templates }
 
-    /// The texts of the summary that a type's digest makes.
+    /// The templates of a type's digest summary.
     package func summary(of type: String) -> TemplateSet? { self.content.types[type]?.summary }
 
-    /// The rules that pick a type's buttons.
+    /// The rules that select a type's buttons.
     package func actions(of type: String) -> ActionSet? {
         self.content.types[type]?.actions.flatMap { self.content.actions[$0.value] }
     }
 
-    /// The category for which an app has registered buttons: the job's own, or that of the rule for
-    /// the state.
+    /// The category that selects the app's buttons: the job's own, or the one of the rule for the
+    /// state.
     ///
-    /// The type's category stands for buttons only where a rule applies that names none.
+    /// The type's category selects buttons only if a rule applies that names none.
     package func buttonCategory(of notification: Notification) -> String? {
         guard let type = self[notification.type], notification.category == type.category else {
             return notification.category
@@ -67,6 +67,145 @@ package struct Catalog: Sendable {
         return rule.category ?? type.category
     }
 
-    /// The files' contents as one hash, in hexadecimal digits; the same for two processes that have the same catalog.
+    /// A hash of the files in hexadecimal; equal in processes that loaded the same catalog.
     package var digest: String { self.content.digest }
+}
+
+/// A cap that applies to a type.
+package struct AppliedCap: Sendable {
+    package let scope: CapScope
+    /// The counter's name, such as `type:news`.
+    package let name: String
+    package let limit: FrequencyCap
+}
+
+extension Catalog {
+    /// The caps that apply to a type, the narrowest first.
+    package func caps(ofType name: String) -> [AppliedCap] {
+        var caps: [AppliedCap] = []
+        let type = self[name]
+        if let limit = type?.cap { caps.append(AppliedCap(scope: .type, name: "type:\(name)", limit: limit)) }
+        if let category = type?.category, let limit = self.cap(category: category) {
+            caps.append(AppliedCap(scope: .category, name: "category:\(category)", limit: limit))
+        }
+        if let limit = self.userCap { caps.append(AppliedCap(scope: .user, name: "user", limit: limit)) }
+        return caps
+    }
+
+    /// The names of all caps of all types.
+    package var capNames: [String] { Set(self.all.flatMap { self.caps(ofType: $0.name) }.map(\.name)).sorted() }
+}
+
+extension Catalog {
+    /// Decodes the fields of one entry and checks them against the catalog.
+    ///
+    /// - Parameter providers: providers that `platform` may name.
+    /// - Throws: `JobFaults` with every fault.
+    package func job(
+        _ entry: [(name: String, value: ArraySlice<UInt8>)],
+        providers: [Provider] = Provider.wellKnown
+    ) throws(JobFaults) -> Job {
+        try JobDecoder.decode(entry, providers: providers, isKnown: { self[$0] != nil }, check: self.faults)
+    }
+
+    /// Returns the renderer of a job's texts; nil if the job has its own texts.
+    package func renderer(_ content: JobContent) -> MessageRenderer? {
+        guard let templates = self.texts(of: content) else { return nil }
+        let variables = TemplateVariables(content.variables ?? [])
+        return MessageRenderer(templates, default: self.defaultLocale, variables: variables)
+    }
+
+    /// Returns the variables that a job lacks for the texts of any locale.
+    package func variableFaults(_ content: JobContent) -> [JobFault] {
+        self.renderer(content)?.faults() ?? []
+    }
+
+    private func texts(of content: JobContent) -> TemplateSet? {
+        if let name = content.template { return self.template(named: name) }
+        return content.variables == nil ? nil : self.templates(of: content.type)
+    }
+
+    /// Returns fields that exclude each other or that are not in the catalog.
+    private func faults(_ content: JobContent) -> [JobFault] {
+        let field = content.template == nil ? "vars" : "template"
+        guard content.template != nil || content.variables != nil, self[content.type] != nil else { return [] }
+        if !content.title.isEmpty || !content.body.isEmpty {
+            return [JobFault(field, "does not go with title or body")]
+        }
+        guard self.texts(of: content) == nil else { return [] }
+        let reason = field == "vars" ? "needs a template, as the type has none of its own" : "is not in the catalog"
+        return [JobFault(field, reason)]
+    }
+}
+
+/// The merged documents of a catalog.
+///
+/// A class, so that passing a catalog on costs one retain.
+final class CatalogContent: Sendable {
+    private static let mostTypes = 10_000
+
+    let types: [String: TypeEntry]
+    let sorted: [NotificationType]
+    let categories: [(type: String, category: String)]
+    let topics: TopicRules
+    let templates: [String: TemplateSet]
+    let actions: [String: ActionSet]
+    let userCap: FrequencyCap?
+    let categoryCaps: [String: FrequencyCap]
+    let defaultLocale: LocaleTag
+    /// A hash of the files in hexadecimal.
+    let digest: String
+
+    /// Merges documents and notes collisions.
+    init(_ documents: [CatalogDocument], digest: String, log: CatalogFaultLog) {
+        self.digest = digest
+        let types = documents.flatMap(\.types)
+        if types.count > Self.mostTypes { log.add("the catalog has more than \(Self.mostTypes) types") }
+        self.types = Self.byKey(types, log, { $0.type.name }) { "type \($0) is defined twice" }
+        let coded = types.filter { $0.value.type.code != nil }
+        _ = Self.byKey(coded, log, { $0.type.code ?? 0 }) { "code \($0) belongs to two types" }
+        self.sorted = self.types.values.map(\.type).sorted { $0.name < $1.name }
+        self.categories = self.sorted.compactMap { type in type.category.map { (type.name, $0) } }
+        let topics = documents.flatMap(\.topics)
+        _ = Self.byKey(topics, log, { $0.pattern }) { "topic \($0) is defined twice" }
+        self.topics = TopicRules(topics.map(\.value))
+        let templates = Self.byKey(documents.flatMap(\.templates), log, { $0.0 }) { "template \($0) is defined twice" }
+        self.templates = templates.mapValues(\.1)
+        let actions = Self.byKey(documents.flatMap(\.actions), log, { $0.name }) { "actions \($0) are defined twice" }
+        self.actions = actions
+        for type in types {
+            guard let named = type.value.actions, actions[named.value] == nil else { continue }
+            let place = named.place.map { "\($0): " } ?? ""
+            log.add("\(place)type \(type.value.type.name): actions \(named.value) are not in the catalog")
+        }
+        let categories = Self.byKey(documents.flatMap(\.categoryCaps), log, { $0.0 }) {
+            "the cap of category \($0) is set twice"
+        }
+        self.categoryCaps = categories.mapValues(\.1)
+        let userCaps = documents.compactMap(\.userCap)
+        self.userCap = Self.byKey(userCaps, log, { _ in "user" }) { _ in "the cap of users is set twice" }["user"]
+        let locales = documents.compactMap(\.defaultLocale)
+        _ = Self.byKey(locales, log, { _ in 0 }) { _ in "default_locale is set twice" }
+        self.defaultLocale = locales.first?.value ?? .english
+    }
+
+    /// Groups values by key; for a duplicate, the first wins and both places are noted.
+    private static func byKey<Value, Key: Hashable>(
+        _ values: [Placed<Value>],
+        _ log: CatalogFaultLog,
+        _ key: (Value) -> Key,
+        _ fault: (Key) -> String
+    ) -> [Key: Value] {
+        var found: [Key: Placed<Value>] = [:]
+        for value in values {
+            let key = key(value.value)
+            guard let first = found[key] else {
+                found[key] = value
+                continue
+            }
+            let places = [first.place, value.place].compactMap { $0?.description }
+            log.add(places.isEmpty ? fault(key) : "\(places.joined(separator: " and ")): \(fault(key))")
+        }
+        return found.mapValues(\.value)
+    }
 }

@@ -3,7 +3,7 @@
 
 import Yams
 
-/// What one file of a catalog says.
+/// The contents of one catalog file.
 struct CatalogDocument: Sendable {
     static let keys = ["defaults", "types", "topics", "templates", "actions", "caps", "default_locale"]
 
@@ -17,7 +17,7 @@ struct CatalogDocument: Sendable {
 
     init() {}
 
-    /// Reads a file's text and notes every fault.
+    /// Parses a file and notes every fault.
     init(_ text: String, file: String, log: CatalogFaultLog) {
         let reader = NodeReader(file: file, log: log)
         let root: Node?
@@ -33,7 +33,7 @@ struct CatalogDocument: Sendable {
         }
         for (key, node) in mapping {
             switch key.string {
-            case "defaults": if mapping["types"] == nil { reader.fault(key, "defaults without types") }
+            case "defaults": if mapping["types"] == nil { reader.fault(key, "defaults need types in the same file") }
             case "types": self.readTypes(node, defaults: mapping["defaults"], reader)
             case "topics": TopicReader(reader).read(node, into: &self)
             case "templates": self.readTemplates(node, reader)
@@ -51,7 +51,7 @@ struct CatalogDocument: Sendable {
         }
     }
 
-    /// The defaults are those of the file; their faults are named once.
+    /// Applies the file's defaults to its types; their faults are noted once.
     private mutating func readTypes(_ node: Node, defaults: Node?, _ reader: NodeReader) {
         let defaults = defaults.flatMap { TypeReader.check(defaults: $0, reader) ? $0 : nil }
         for entry in reader.entries(node, "`types:` with an entry for each type") {
@@ -74,6 +74,34 @@ struct CatalogDocument: Sendable {
         for entry in reader.entries(node, "`actions:` with an entry for each set") {
             guard let set = ActionReader(reader, name: entry.key, entry: entry.value).read() else { continue }
             self.actions.append(Placed(set, at: reader.place(entry.key)))
+        }
+    }
+}
+
+/// Reads the caps across types: `caps: {user: …, categories: {news: …}}`.
+struct CapsReader {
+    private let reader: NodeReader
+
+    init(_ reader: NodeReader) {
+        self.reader = reader.of("caps")
+    }
+
+    func read(_ node: Node, into document: inout CatalogDocument) {
+        for entry in self.reader.entries(node, "caps as {user: …, categories: …}") {
+            switch entry.name {
+            case "user":
+                if let cap = self.reader.cap(entry.value, "user") {
+                    document.userCap = Placed(cap, at: self.reader.place(entry.key))
+                }
+            case "categories":
+                for category in self.reader.entries(entry.value, "categories with an entry for each category") {
+                    guard let name = self.reader.name(category.key, "a category"),
+                        let cap = self.reader.cap(category.value, "categories.\(category.name)")
+                    else { continue }
+                    document.categoryCaps.append(Placed((name, cap), at: self.reader.place(category.key)))
+                }
+            default: self.reader.fault(entry.key, "unknown setting \(entry.name)")
+            }
         }
     }
 }

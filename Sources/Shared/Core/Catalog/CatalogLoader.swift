@@ -4,9 +4,9 @@
 import Crypto
 import FoundationEssentials
 
-/// Reads the catalog from YAML: a file, or a folder of files.
+/// Loads the catalog from YAML: a file, or a folder of files.
 package enum CatalogLoader {
-    /// - Throws: ``CatalogFaults`` that name file, line, key and what is expected: all that is wrong, not only the first.
+    /// - Throws: ``CatalogFaults`` with every fault: file, line, key and the rule.
     package static func load(path: String) throws(CatalogFaults) -> Catalog {
         let log = CatalogFaultLog()
         var texts: [(file: String, text: String)] = []
@@ -22,7 +22,7 @@ package enum CatalogLoader {
         return try Self.parse(texts, log)
     }
 
-    /// Reads the texts of files, for tests and tools.
+    /// Parses the texts of files.
     ///
     /// - Throws: ``CatalogFaults``.
     package static func parse(_ texts: [(file: String, text: String)]) throws(CatalogFaults) -> Catalog {

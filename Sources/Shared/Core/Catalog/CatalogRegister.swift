@@ -2,24 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import CoreMetrics
+import Metrics
 import Synchronization
 
-/// The catalog in force, which a good one may replace at any time.
+/// The current catalog, which a reload replaces.
 ///
-/// Whoever works through a batch takes ``current`` once and keeps it to the end.
+/// Read ``current`` once per batch and use that value for the whole batch.
 package final class CatalogRegister: Sendable {
-    /// A catalog, and since when it is in force.
+    /// A catalog and the time it was loaded.
     package struct Entry: Sendable {
         package let catalog: Catalog
         package let loadedAt: Timestamp
     }
 
-    /// How a reading went.
+    /// The result of a reload.
     package enum Outcome: String, Sendable, CaseIterable {
         case replaced, unchanged, refused
     }
 
-    /// A catalog that was refused.
+    /// A rejected catalog.
     package struct Refusal: Sendable {
         package let faults: CatalogFaults
         package let at: Timestamp
@@ -33,12 +34,12 @@ package final class CatalogRegister: Sendable {
     private let path: String?
     private let now: @Sendable () -> Timestamp
     private let state: Mutex<State>
-    /// Held while the files are read, so that of two readings the later one wins.
+    /// Held while files are read, so that of two reloads the later one wins.
     private let reading = Mutex(())
 
     /// - Parameters:
-    ///   - path: the file or folder that it came from; nil for a catalog that cannot be read again.
-    ///   - now: the time.
+    ///   - path: the file or folder it was loaded from; nil for a catalog that cannot be reloaded.
+    ///   - now: the clock.
     package init(_ catalog: Catalog, path: String? = nil, now: @escaping @Sendable () -> Timestamp) {
         self.path = path
         self.now = now
@@ -46,16 +47,16 @@ package final class CatalogRegister: Sendable {
         CatalogMetrics.types.set(catalog.all.count)
     }
 
-    /// The catalog in force.
+    /// The current catalog.
     package var current: Catalog { self.state.withLock { $0.entry.catalog } }
 
-    /// The catalog in force and since when it is.
+    /// The current catalog and when it was loaded.
     package var entry: Entry { self.state.withLock { $0.entry } }
 
-    /// What the last reading refused; nil if the last one was good.
+    /// The faults of the last reload; nil if it succeeded.
     package var refusal: Refusal? { self.state.withLock { $0.refusal } }
 
-    /// Reads the files again; a faulty catalog changes nothing.
+    /// Reloads the files; a faulty catalog changes nothing.
     ///
     /// - Throws: ``CatalogFaults``.
     package func reload() throws(CatalogFaults) -> Outcome {
@@ -82,5 +83,26 @@ package final class CatalogRegister: Sendable {
                 return .failure(faults)
             }
         }
+    }
+}
+
+/// Metrics of the catalog.
+enum CatalogMetrics {
+    /// Types in the current catalog.
+    static let types = Meter(label: "carillon.catalog.types")
+    private static let replaced = Self.reloads(.replaced)
+    private static let unchanged = Self.reloads(.unchanged)
+    private static let refused = Self.reloads(.refused)
+
+    static func count(_ result: Result<CatalogRegister.Outcome, CatalogFaults>) {
+        switch result {
+        case .success(.replaced): Self.replaced.increment()
+        case .success: Self.unchanged.increment()
+        case .failure: Self.refused.increment()
+        }
+    }
+
+    private static func reloads(_ outcome: CatalogRegister.Outcome) -> Counter {
+        Counter(label: "carillon.catalog.reloads", dimensions: [("outcome", outcome.rawValue)])
     }
 }

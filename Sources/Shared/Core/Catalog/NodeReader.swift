@@ -3,14 +3,14 @@
 
 import Yams
 
-/// Reads values of one entry and notes what is wrong with them, each with file and line.
+/// Reads the values of one entry and notes faults with file and line.
 struct NodeReader {
     let file: String
-    /// What the values belong to, such as `type payment_received`; empty at the top.
+    /// The entry that the values belong to, such as `type payment_received`; empty at the top.
     var owner = ""
     let log: CatalogFaultLog
 
-    /// The same for something else.
+    /// Returns a reader for another entry.
     func of(_ owner: String) -> NodeReader { NodeReader(file: self.file, owner: owner, log: self.log) }
 
     func place(_ node: Node) -> CatalogPlace { CatalogPlace(file: self.file, line: node.mark?.line) }
@@ -25,7 +25,7 @@ struct NodeReader {
 
     // MARK: Kinds of value
 
-    /// The entries of a mapping; none, and a fault, if it is no mapping.
+    /// Returns the entries of a mapping; notes a fault and returns none for another node.
     func entries(_ node: Node, _ expected: String) -> [(key: Node, name: String, value: Node)] {
         guard let mapping = node.mapping else {
             self.fault(node, "expected \(expected)")
@@ -34,7 +34,7 @@ struct NodeReader {
         return mapping.map { ($0.key, $0.key.string ?? "?", $0.value) }
     }
 
-    /// A name of an entry: 1 to 128 characters.
+    /// Reads an entry's name of 1 to 128 characters.
     func name(_ node: Node, _ what: String = "a name") -> String? {
         guard let name = node.string, (1...JobLimits.name).contains(name.unicodeScalars.count) else {
             self.fault(node, "\(what) has 1 to \(JobLimits.name) characters")
@@ -67,7 +67,7 @@ struct NodeReader {
         return nil
     }
 
-    /// `true` for the count, `false` for none, or a number that is always shown.
+    /// Reads `true` for the count, `false` for none, or a fixed number.
     func badge(_ node: Node, _ key: String) -> BadgeRule? {
         if let hasCount = node.bool { return hasCount ? .unseen : .absent }
         if let number = node.int, (0...JobLimits.badge).contains(number) { return .number(Int64(number)) }
@@ -95,7 +95,7 @@ struct NodeReader {
         return channels
     }
 
-    /// A number and its unit: `90s`, `15m`, `24h` or `30d`.
+    /// Reads a number with a unit: `90s`, `15m`, `24h` or `30d`.
     func duration(_ node: Node, _ key: String) -> Duration? {
         let units: [Character: Int] = ["s": 1, "m": 60, "h": 3_600, "d": 86_400]
         guard let text = node.string, let unit = text.last.flatMap({ units[$0] }),
@@ -107,7 +107,7 @@ struct NodeReader {
         return .seconds(number * unit)
     }
 
-    /// Texts of a list, at least one.
+    /// Reads a list of at least one text.
     func texts(_ node: Node, _ key: String) -> [String]? {
         guard let elements = node.sequence, !elements.isEmpty else {
             self.fault(node, "\(key) must be a list of texts")
@@ -121,7 +121,7 @@ struct NodeReader {
         return texts
     }
 
-    /// `{count: 3, per: 1h}`.
+    /// Reads `{count: 3, per: 1h}`.
     func cap(_ node: Node, _ key: String) -> FrequencyCap? {
         var count: Int?
         var window: Duration?
@@ -137,5 +137,64 @@ struct NodeReader {
             self.fault(node, "\(key) needs count and per")
         }
         return nil
+    }
+}
+
+/// A fault of a catalog, with file and line where known.
+package struct CatalogFault: Error, Sendable, Equatable, CustomStringConvertible {
+    package let description: String
+
+    package init(_ description: String) {
+        self.description = description
+    }
+}
+
+/// All faults of a catalog.
+package struct CatalogFaults: Error, Sendable, Equatable, CustomStringConvertible {
+    package let faults: [CatalogFault]
+
+    package init(_ faults: [CatalogFault]) {
+        self.faults = faults
+    }
+
+    package var description: String { self.faults.map(\.description).joined(separator: "\n") }
+}
+
+/// Collects faults, so that one load reports them all.
+final class CatalogFaultLog {
+    /// The number of faults listed; a last line counts the rest.
+    private static let mostFaults = 1_000
+
+    private(set) var faults: [CatalogFault] = []
+
+    func add(_ description: String) {
+        self.faults.append(CatalogFault(description))
+    }
+
+    /// - Throws: ``CatalogFaults`` if there are any.
+    func finish() throws(CatalogFaults) {
+        guard !self.faults.isEmpty else { return }
+        let rest = self.faults.count - Self.mostFaults
+        guard rest > 0 else { throw CatalogFaults(self.faults) }
+        throw CatalogFaults(self.faults.prefix(Self.mostFaults) + [CatalogFault("and \(rest) more faults")])
+    }
+}
+
+/// The position of a catalog entry.
+struct CatalogPlace: Sendable, CustomStringConvertible {
+    let file: String
+    let line: Int?
+
+    var description: String { self.line.map { "\(self.file):\($0)" } ?? self.file }
+}
+
+/// An entry and its position; nil if it was built in memory.
+struct Placed<Value: Sendable>: Sendable {
+    let value: Value
+    let place: CatalogPlace?
+
+    init(_ value: Value, at place: CatalogPlace? = nil) {
+        self.value = value
+        self.place = place
     }
 }

@@ -3,7 +3,7 @@
 
 import Yams
 
-/// Reads texts by locale.
+/// Reads templates by locale.
 struct TemplateReader {
     private static let longestSource = 65_536
     private static let mostLocales = 100
@@ -14,7 +14,7 @@ struct TemplateReader {
         self.reader = reader
     }
 
-    /// Entries such as `en: {title: …, body: …}`.
+    /// Reads entries such as `en: {title: …, body: …}`.
     func locales(_ node: Node, _ key: String) -> TemplateSet {
         var set = TemplateSet(owner: self.reader.owner)
         let entries = self.reader.entries(node, "\(key) with an entry for each locale")
@@ -24,12 +24,13 @@ struct TemplateReader {
         }
         for entry in entries {
             guard let locale = LocaleTag(entry.name) else {
-                self.reader.fault(entry.key, "\(key): \(entry.name) is no locale such as en, pt-BR or zh-Hant")
+                let reason = "\(entry.name) is not a locale; use one such as en, pt-BR or zh-Hant"
+                self.reader.fault(entry.key, "\(key): \(reason)")
                 continue
             }
             guard let template = self.template(entry.value, "\(key).\(entry.name)") else { continue }
             if !set.add(template, for: locale) {
-                self.reader.fault(entry.key, "\(key).\(entry.name) is there twice")
+                self.reader.fault(entry.key, "\(key).\(entry.name) occurs twice")
             }
         }
         return set
@@ -69,7 +70,7 @@ struct TemplateReader {
             return try TemplateText(source, form)
         } catch {
             let place = self.reader.place(node)
-            // Only a literal block has the lines of its text; it begins below its mark.
+            // Only a literal block keeps its lines; it begins on the line after its mark.
             let isLiteral = node.scalar?.style == .literal
             let line = isLiteral ? place.line.map { $0 + error.line } : place.line
             self.reader.fault(at: CatalogPlace(file: place.file, line: line), "\(key): \(error.reason)")

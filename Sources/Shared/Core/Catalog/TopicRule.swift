@@ -1,9 +1,11 @@
 // Carillon · TopicRule.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// What holds for a topic, or for all topics whose names match a pattern.
+import Yams
+
+/// The rule for a topic, or for all topics that match a pattern.
 package struct TopicRule: Sendable, Equatable {
-    /// A name, in which `*` stands for any characters, also none.
+    /// A name, in which `*` matches any number of characters.
     package let pattern: String
     /// Whether users may subscribe themselves.
     package var isOpen = false
@@ -13,7 +15,7 @@ package struct TopicRule: Sendable, Equatable {
     }
 }
 
-/// The rules of a catalog: an exact name decides first, then the longest pattern that matches.
+/// The topic rules of a catalog: an exact name wins, then the longest matching pattern.
 struct TopicRules: Sendable {
     private var exact: [String: TopicRule] = [:]
     private var patterns: [TopicRule] = []
@@ -35,7 +37,8 @@ struct TopicRules: Sendable {
         return self.patterns.first { Self.matches(Array($0.pattern.utf8)[...], name[...]) }
     }
 
-    /// Compares by bytes, going back to the last star only: linear in the pattern for each byte of the name.
+    /// Matches bytes, backtracking only to the last star: linear in the pattern for each byte of
+    /// the name.
     private static func matches(_ pattern: ArraySlice<UInt8>, _ name: ArraySlice<UInt8>) -> Bool {
         var pattern = pattern
         var name = name
@@ -56,6 +59,31 @@ struct TopicRules: Sendable {
             } else {
                 return false
             }
+        }
+    }
+}
+
+/// Reads `topics:`, one entry for each name or pattern.
+struct TopicReader {
+    private let reader: NodeReader
+
+    init(_ reader: NodeReader) {
+        self.reader = reader
+    }
+
+    func read(_ node: Node, into document: inout CatalogDocument) {
+        for entry in self.reader.entries(node, "`topics:` with an entry for each topic") {
+            guard let name = self.reader.name(entry.key, "a topic's name") else { continue }
+            let reader = self.reader.of("topic \(name)")
+            var rule = TopicRule(pattern: name)
+            for setting in reader.entries(entry.value, "settings") {
+                guard setting.name == "open" else {
+                    reader.fault(setting.key, "unknown setting \(setting.name)")
+                    continue
+                }
+                rule.isOpen = reader.bool(setting.value, "open") ?? false
+            }
+            document.topics.append(Placed(rule, at: reader.place(entry.key)))
         }
     }
 }

@@ -10,7 +10,7 @@ struct TypeReader {
     private let entry: Node
     private let defaults: Node?
 
-    /// - Parameter defaults: settings that hold unless the entry says otherwise.
+    /// - Parameter defaults: settings that apply unless the entry overrides them.
     init(_ reader: NodeReader, name: Node, entry: Node, defaults: Node? = nil) {
         self.reader = reader.of("type \(name.string ?? "?")")
         self.name = name
@@ -18,10 +18,10 @@ struct TypeReader {
         self.defaults = defaults
     }
 
-    /// The entry as far as it is right; nil if it has no name.
+    /// Reads the valid part of the entry; nil without a name.
     func read() -> TypeEntry? {
         guard let name = self.reader.name(self.name) else { return nil }
-        // Preferences for categories are stored under such names.
+        // Such names are the keys of category preferences.
         guard PreferenceKey.category(of: name) == nil else {
             self.reader.fault(self.name, "a type's name must not begin with \(PreferenceKey.categoryPrefix)")
             return nil
@@ -33,7 +33,7 @@ struct TypeReader {
         return entry
     }
 
-    /// Whether settings can be the defaults of types; their faults are noted here, once.
+    /// Whether settings are valid as defaults of types; notes their faults once.
     static func check(defaults: Node, _ reader: NodeReader) -> Bool {
         let known = reader.log.faults.count
         var entry = TypeEntry(type: NotificationType(name: ""))
@@ -84,7 +84,7 @@ struct TypeReader {
         return true
     }
 
-    /// What does not go together; the fault is at the setting that is too much.
+    /// Notes settings that exclude each other, at the setting to remove.
     private func check(_ type: NotificationType) {
         func node(_ setting: String) -> Node { self.entry.mapping?[setting] ?? self.entry }
         if type.quietHours == .ignore, type.severity != .alert {
@@ -96,17 +96,56 @@ struct TypeReader {
     }
 }
 
-/// A type and what the catalog keeps beside it.
+/// A type and its parts that are not in ``NotificationType``.
 struct TypeEntry: Sendable {
     var type: NotificationType
-    /// Its own texts.
+    /// The type's own templates.
     var templates: TemplateSet?
-    /// The texts of its digest's summary.
+    /// The templates of its digest's summary.
     var summary: TemplateSet?
     /// The name of its action rules.
     var actions: Placed<String>?
 
     init(type: NotificationType) {
         self.type = type
+    }
+}
+
+/// Reads a type's digest rule: `{window: 15m, sliding: true, maximum: 1h, singles: 5}`.
+struct DigestReader {
+    private let reader: NodeReader
+
+    init(_ reader: NodeReader) {
+        self.reader = reader
+    }
+
+    func read(_ node: Node) -> DigestRule? {
+        var window: Duration?
+        var maximum: Duration?
+        var isSliding = false
+        var singles = 0
+        for entry in self.reader.entries(node, "digest as {window: 15m}") {
+            switch entry.name {
+            case "window": window = self.reader.duration(entry.value, "digest.window")
+            case "maximum": maximum = self.reader.duration(entry.value, "digest.maximum")
+            case "sliding": isSliding = self.reader.bool(entry.value, "digest.sliding") ?? false
+            case "singles": singles = self.reader.integer(entry.value, "digest.singles", in: 0...1_000) ?? 0
+            default: self.reader.fault(entry.key, "unknown setting digest.\(entry.name)")
+            }
+        }
+        guard let settings = node.mapping else { return nil }
+        if settings["window"] == nil { self.reader.fault(node, "digest needs a window") }
+        guard let window else { return nil }
+        if let node = settings["maximum"], !isSliding {
+            self.reader.fault(node, "digest.maximum needs sliding: true")
+        } else if let node = settings["maximum"], let maximum, maximum < window {
+            self.reader.fault(node, "digest.maximum is shorter than the window")
+        } else if isSliding, settings["maximum"] == nil {
+            self.reader.fault(node, "a sliding digest needs a maximum")
+        }
+        var rule = DigestRule(window: window, maximum: maximum)
+        rule.isSliding = isSliding
+        rule.singles = singles
+        return rule
     }
 }

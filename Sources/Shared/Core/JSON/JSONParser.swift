@@ -1,17 +1,17 @@
 // Carillon · JSONParser.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// A strict parser for JSON that comes from outside (RFC 8259).
+/// A strict parser for JSON from outside (RFC 8259).
 ///
-/// Refuses what PostgreSQL or a client could not hold: U+0000, lone surrogates, invalid UTF-8, keys that occur twice
-/// and nesting deeper than 64.
+/// Refuses what PostgreSQL or a client cannot hold: U+0000, lone surrogates, invalid UTF-8,
+/// duplicate keys, and nesting deeper than 64.
 package struct JSONParser {
     private static let maximumDepth = 64
-    /// Up to so many members, their names are compared one by one; more are looked up.
+    /// Up to this many members, names are compared one by one; from there on, with a set.
     private static let fewMembers = 16
 
-    // Valid for as long as a parser lives, which is the call of `withUnsafeBufferPointer` in `parse`; it is read only where
-    // `index` is below its count, or in ranges that end there.
+    // Valid only during the call of `withUnsafeBufferPointer` in `parse`, which outlives the
+    // parser. Reads stay below `count`.
     private let bytes: UnsafeBufferPointer<UInt8>
     private var index = 0
 
@@ -21,14 +21,14 @@ package struct JSONParser {
 
     /// Parses a whole text.
     ///
-    /// - Throws: ``JSONFault`` with the first fault and its place.
+    /// - Throws: ``JSONFault`` with the first fault and its offset.
     package static func parse(_ bytes: [UInt8]) throws(JSONFault) -> JSONValue {
         try bytes.withUnsafeBufferPointer { (bytes) throws(JSONFault) in try Self.parse(bytes) }
     }
 
-    /// Parses a whole text that is a part of something.
+    /// Parses a whole slice.
     ///
-    /// - Throws: ``JSONFault`` with the first fault and its place in the text.
+    /// - Throws: ``JSONFault`` with the first fault and its offset in the slice.
     package static func parse(_ bytes: ArraySlice<UInt8>) throws(JSONFault) -> JSONValue {
         try bytes.withUnsafeBufferPointer { (bytes) throws(JSONFault) in try Self.parse(bytes) }
     }
@@ -94,7 +94,7 @@ package struct JSONParser {
     private mutating func object(depth: Int) throws(JSONFault) -> JSONValue {
         self.index += 1
         var members: [JSONMember] = []
-        // Of all members, once they are many.
+        // Filled once there are many members.
         var keys: Set<ExactText> = []
         self.skipSpace()
         if self.current == UInt8(ascii: "}") {
@@ -239,4 +239,29 @@ package struct JSONParser {
         }
         return unit
     }
+}
+
+/// Why a text is not JSON that can be stored and sent on.
+package struct JSONFault: Error, Sendable, Equatable, CustomStringConvertible {
+    package enum Kind: String, Sendable {
+        case invalid = "not valid JSON"
+        case invalidUTF8 = "not valid UTF-8"
+        /// RFC 8259 section 8.2 leaves lone surrogates to the receiver; UTF-8 cannot encode one.
+        case loneSurrogate = "JSON with a lone surrogate"
+        /// PostgreSQL's text cannot hold it.
+        case nul = "JSON with the character U+0000"
+        case tooDeep = "JSON nested too deeply"
+        case duplicateKey = "JSON with a key that occurs twice"
+    }
+
+    package let kind: Kind
+    /// Bytes from the start of the text.
+    package let offset: Int
+
+    package init(_ kind: Kind, at offset: Int) {
+        self.kind = kind
+        self.offset = offset
+    }
+
+    package var description: String { "\(self.kind.rawValue) at byte \(self.offset)" }
 }

@@ -5,11 +5,11 @@
 package enum JSONValue: Sendable, Equatable {
     case null
     case bool(Bool)
-    /// As written, so that no precision is lost.
+    /// The number as text, so that no precision is lost.
     case number(String)
     case string(String)
     case array([JSONValue])
-    /// Members in their order; keys are distinct.
+    /// Members in their order, with distinct keys.
     case object([JSONMember])
 
     package var string: String? {
@@ -22,12 +22,12 @@ package enum JSONValue: Sendable, Equatable {
         return nil
     }
 
-    /// A whole number, however it is written: `1`, `1.0` and `1e0` are the same (JSON Schema
+    /// The value of a whole number in any notation: `1`, `1.0` and `1e0` are equal (JSON Schema
     /// 2020-12, section 4.2.3).
     package var integer: Int64? {
         guard case .number(let text) = self else { return nil }
         if let value = Int64(text) { return value }
-        // From 2^53 on a `Double` may be another number than the one that is written.
+        // From 2^53 on, `Double` may round to another number.
         guard let value = Double(text), value.magnitude < 9_007_199_254_740_992 else { return nil }
         return Int64(exactly: value)
     }
@@ -42,7 +42,7 @@ package enum JSONValue: Sendable, Equatable {
         return nil
     }
 
-    /// The array's elements if all are strings.
+    /// The array's elements, if all are strings.
     package var strings: [String]? {
         guard let array else { return nil }
         var strings: [String] = []
@@ -53,13 +53,13 @@ package enum JSONValue: Sendable, Equatable {
         return strings
     }
 
-    /// The member of that name, if this is an object that has it.
+    /// The member of this name, if this is an object that has it.
     package subscript(_ key: String) -> JSONValue? {
         self.object?.first { $0.key == key }?.value
     }
 }
 
-/// A name and its value in an object.
+/// A member of an object.
 package struct JSONMember: Sendable, Equatable {
     package let key: String
     package let value: JSONValue
@@ -67,5 +67,55 @@ package struct JSONMember: Sendable, Equatable {
     package init(_ key: String, _ value: JSONValue) {
         self.key = key
         self.value = value
+    }
+}
+
+extension JSONValue {
+    /// Merges another object into this one: objects merge, null removes a member, other values
+    /// replace it.
+    package func merging(_ other: JSONValue) -> JSONValue {
+        guard case .object(var members) = self, case .object(let changes) = other else { return other }
+        for change in changes {
+            let index = members.firstIndex { ExactText($0.key) == ExactText(change.key) }
+            switch (index, change.value) {
+            case (.some(let index), .null): members.remove(at: index)
+            case (.none, .null): break
+            case (.some(let index), let value):
+                members[index] = JSONMember(change.key, members[index].value.merging(value))
+            case (.none, let value): members.append(JSONMember(change.key, value))
+            }
+        }
+        return .object(members)
+    }
+}
+
+/// Text that equals only the same code points.
+///
+/// `String` compares canonically, so "é" in one scalar equals "é" in two. JSON names (RFC 8259
+/// section 8.3) and opaque identifiers must not.
+package struct ExactText: Hashable, Comparable, Sendable {
+    package let text: String
+
+    package init(_ text: String) {
+        self.text = text
+    }
+
+    package static func == (left: ExactText, right: ExactText) -> Bool {
+        left.text.utf8.elementsEqual(right.text.utf8)
+    }
+
+    package func hash(into hasher: inout Hasher) {
+        var text = self.text
+        text.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
+    }
+
+    /// Compares bytes, which sorts by code point.
+    package static func < (left: ExactText, right: ExactText) -> Bool {
+        left.text.utf8.lexicographicallyPrecedes(right.text.utf8)
+    }
+
+    /// Returns each text once, sorted by bytes.
+    package static func distinct(_ texts: some Sequence<String>) -> [String] {
+        Set(texts.map { ExactText($0) }).sorted().map(\.text)
     }
 }

@@ -1,7 +1,9 @@
 // Carillon · JSONWriter.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Writes JSON text straight into bytes; the caller keeps the structure right.
+/// Writes JSON text straight into bytes.
+///
+/// The caller keeps the structure valid.
 package struct JSONWriter: Sendable {
     package private(set) var bytes: [UInt8] = []
     private var needsComma = false
@@ -42,7 +44,7 @@ package struct JSONWriter: Sendable {
         self.needsComma = false
     }
 
-    /// Writes a member's name that comes from outside.
+    /// Writes a member's name that needs escaping.
     package mutating func key(escaping key: String) {
         self.string(key)
         self.bytes.append(UInt8(ascii: ":"))
@@ -63,11 +65,11 @@ package struct JSONWriter: Sendable {
         if let text { self.string(text) } else { self.null() }
     }
 
-    /// Writes text that is UTF-8 already; its bytes are read during the call only.
+    /// Writes text that is already UTF-8; reads its bytes only during the call.
     package mutating func string(utf8 text: UnsafeRawBufferPointer) {
         self.separate()
         self.bytes.append(UInt8(ascii: "\""))
-        // What needs no escape goes in whole runs.
+        // Copy runs that need no escape at once.
         var start = 0
         while let index = Self.firstEscape(in: text, from: start) {
             self.bytes.append(contentsOf: UnsafeRawBufferPointer(rebasing: text[start..<index]))
@@ -79,8 +81,10 @@ package struct JSONWriter: Sendable {
         self.needsComma = true
     }
 
-    /// Where the first byte lies that a string cannot hold as it is; eight bytes at a time, of which a borrow from a lower
-    /// one can only make a byte suspect that is looked at then.
+    /// Returns the index of the first byte that needs an escape.
+    ///
+    /// Checks eight bytes at a time. A borrow between bytes can raise a false alarm, so every
+    /// suspect word is checked byte by byte.
     private static func firstEscape(in text: UnsafeRawBufferPointer, from start: Int) -> Int? {
         let ones: UInt64 = 0x0101_0101_0101_0101
         let tops: UInt64 = 0x8080_8080_8080_8080
@@ -127,7 +131,7 @@ package struct JSONWriter: Sendable {
         self.raw(Self.nullText)
     }
 
-    /// Writes a value that is JSON already.
+    /// Writes a value that is already JSON.
     package mutating func raw(_ json: [UInt8]) {
         self.separate()
         self.bytes.append(contentsOf: json)
@@ -146,7 +150,7 @@ package struct JSONWriter: Sendable {
         self.needsComma = true
     }
 
-    /// Writes a value that is JSON already; its bytes are read during the call only.
+    /// Writes a value that is already JSON; reads its bytes only during the call.
     package mutating func raw(bytes json: UnsafeRawBufferPointer) {
         self.separate()
         self.bytes.append(contentsOf: json)
@@ -174,13 +178,13 @@ package struct JSONWriter: Sendable {
         }
     }
 
-    /// The bytes written so far, which are taken out; what is written next goes on where they end.
+    /// Takes the bytes written so far; later output continues where they end.
     package mutating func take() -> [UInt8] {
         defer { self.bytes.removeAll(keepingCapacity: true) }
         return self.bytes
     }
 
-    /// How many bytes a byte of UTF-8 takes within a string.
+    /// The length of a UTF-8 byte within a JSON string, in bytes.
     package static func length(of byte: UInt8) -> Int {
         switch byte {
         case UInt8(ascii: "\""), UInt8(ascii: "\\"), 0x0A, 0x0D, 0x09: 2
@@ -189,7 +193,7 @@ package struct JSONWriter: Sendable {
         }
     }
 
-    /// The JSON text of a value.
+    /// Returns the JSON text of a value.
     package static func bytes(of value: JSONValue) -> [UInt8] {
         var writer = JSONWriter()
         writer.value(value)
@@ -207,5 +211,39 @@ package struct JSONWriter: Sendable {
     private mutating func escape(_ byte: UInt8) {
         self.bytes.append(UInt8(ascii: "\\"))
         self.bytes.append(byte)
+    }
+}
+
+/// Members in one call: the name, then the value.
+extension JSONWriter {
+    package mutating func member(_ key: StaticString, _ text: String) {
+        self.key(key)
+        self.string(text)
+    }
+
+    /// Writes null if `text` is nil.
+    package mutating func member(_ key: StaticString, _ text: String?) {
+        self.key(key)
+        self.string(text)
+    }
+
+    package mutating func member(_ key: StaticString, _ text: Substring) {
+        self.key(key)
+        self.string(text)
+    }
+
+    package mutating func member(_ key: StaticString, _ value: some BinaryInteger) {
+        self.key(key)
+        self.integer(value)
+    }
+
+    package mutating func member(_ key: StaticString, _ value: Bool) {
+        self.key(key)
+        self.bool(value)
+    }
+
+    package mutating func member(_ key: StaticString, _ value: JSONValue) {
+        self.key(key)
+        self.value(value)
     }
 }

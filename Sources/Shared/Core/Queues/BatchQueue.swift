@@ -4,7 +4,7 @@
 import DequeModule
 import Synchronization
 
-/// Gathers single elements into batches: while one batch is worked on, the next one grows by itself.
+/// Collects elements into batches: while one batch is processed, the next one fills.
 ///
 /// Bounded: senders wait, or are refused, while it is full. Several consumers may share it.
 package final class BatchQueue<Element: Sendable>: Sendable {
@@ -18,14 +18,14 @@ package final class BatchQueue<Element: Sendable>: Sendable {
     private let state = Mutex(State())
     private let capacity: Int
 
-    /// - Parameter capacity: how many elements may wait.
+    /// - Parameter capacity: the number of elements that may wait.
     package init(capacity: Int) {
         self.capacity = capacity
     }
 
     /// Adds an element without waiting.
     ///
-    /// - Returns: false if the queue is full or finished, in which case the element was not taken.
+    /// - Returns: false if the queue is full or finished; the element was not added.
     package func offer(_ element: Element) -> Bool {
         let (isTaken, receiver) = self.state.withLock { state -> (Bool, UnsafeContinuation<Void, Never>?) in
             guard !state.isFinished, state.elements.count < self.capacity else { return (false, nil) }
@@ -38,12 +38,13 @@ package final class BatchQueue<Element: Sendable>: Sendable {
 
     /// Adds an element, waiting while the queue is full.
     ///
-    /// After ``finish()`` the element is dropped.
+    /// Drops the element after ``finish()``.
     package func send(_ element: Element) async {
         while !self.offer(element) {
             if self.isFinished { return }
             await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
-                // Unsafe continuations are sound here: each is held in one place and resumed when it is taken out.
+                // Unsafe continuations are sound here: each has one owner, which resumes it when it
+                // is removed.
                 let mustWait = self.state.withLock { state in
                     guard !state.isFinished, state.elements.count >= self.capacity else { return false }
                     state.senders.append(continuation)
@@ -54,7 +55,8 @@ package final class BatchQueue<Element: Sendable>: Sendable {
         }
     }
 
-    /// Takes up to `limit` elements, waiting for the first; nil when the queue is finished and empty.
+    /// Takes up to `limit` elements, waiting for the first; nil when the queue is finished and
+    /// empty.
     package func next(limit: Int) async -> [Element]? {
         while true {
             let (taken, senders) = self.state.withLock {
@@ -82,10 +84,10 @@ package final class BatchQueue<Element: Sendable>: Sendable {
 
     package var isFinished: Bool { self.state.withLock { $0.isFinished } }
 
-    /// How many elements wait.
+    /// The number of waiting elements.
     package var count: Int { self.state.withLock { $0.elements.count } }
 
-    /// Takes nothing more; what is held is still handed out.
+    /// Refuses new elements; waiting ones are still delivered.
     package func finish() {
         let waiting = self.state.withLock { state in
             state.isFinished = true

@@ -4,10 +4,10 @@
 import DequeModule
 import Synchronization
 
-/// Hands elements from readers to workers, the urgent lanes first but none starved.
+/// Passes elements from readers to workers, the urgent lanes first but none starved.
 ///
-/// Each lane holds a bounded number of elements; whoever sends more waits. Lanes that have something are served by their
-/// weights: sixteen of critical and four of normal to one of bulk.
+/// Each lane holds a bounded number of elements; senders to a full lane wait. Lanes are served by
+/// weight: sixteen critical and four normal for one bulk.
 package final class LaneQueue<Element: Sendable>: Sendable {
     private struct State {
         var slots: [Lane: Deque<Element>] = [:]
@@ -28,17 +28,18 @@ package final class LaneQueue<Element: Sendable>: Sendable {
     private let state = Mutex(State())
     private let capacity: Int
 
-    /// - Parameter capacity: how many elements a lane holds.
+    /// - Parameter capacity: the number of elements that a lane holds.
     package init(capacity: Int) {
         self.capacity = capacity
     }
 
     /// Adds an element, waiting while its lane is full.
     ///
-    /// After ``finish()`` the element is dropped.
+    /// Drops the element after ``finish()``.
     package func send(_ element: Element, lane: Lane) async {
         await withUnsafeContinuation { (continuation: UnsafeContinuation<Void, Never>) in
-            // Unsafe continuations are sound here: each is in one deque until it is taken out and resumed, once.
+            // Unsafe continuations are sound here: each is in one deque, and is resumed once, when
+            // it is removed.
             let (receiver, isDone) = self.state.withLock {
                 state -> (UnsafeContinuation<Element?, Never>?, Bool) in
                 if state.isFinished { return (nil, true) }
@@ -68,12 +69,12 @@ package final class LaneQueue<Element: Sendable>: Sendable {
         }
     }
 
-    /// How many elements wait.
+    /// The number of waiting elements.
     package var count: Int {
         self.state.withLock { $0.slots.values.reduce(0) { $0 + $1.count } }
     }
 
-    /// Takes nothing more; what is held is still handed out.
+    /// Refuses new elements; waiting ones are still delivered.
     package func finish() {
         let (receivers, senders) = self.state.withLock { state in
             state.isFinished = true
@@ -85,5 +86,20 @@ package final class LaneQueue<Element: Sendable>: Sendable {
         }
         for receiver in receivers { receiver.resume(returning: nil) }
         for sender in senders { sender.resume() }
+    }
+}
+
+/// Weighted round-robin over lanes: the urgent first, each as often as its weight, so that none
+/// starves.
+struct LaneCredits {
+    private var credits: [Lane: Int] = [:]
+
+    /// Returns the next lane and charges it; nil if `filled` is empty.
+    mutating func next(among filled: [Lane]) -> Lane? {
+        guard let first = filled.first else { return nil }
+        if !filled.contains(where: { self.credits[$0, default: $0.weight] > 0 }) { self.credits = [:] }
+        let lane = filled.first { self.credits[$0, default: $0.weight] > 0 } ?? first
+        self.credits[lane, default: lane.weight] -= 1
+        return lane
     }
 }

@@ -1,30 +1,31 @@
 // Carillon · LocalDelivery.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Parts users by their zones, for what each of them gets when clocks there show a time.
+/// Groups users by zone for a delivery at a local time.
 package struct LocalDelivery: Sendable {
-    /// Users of one zone, and when it is time there.
+    /// The users of one zone, and the moment of the local time there.
     package struct Part: Sendable, Equatable {
         package let zone: String
-        /// What clocks there show then; the day is said.
+        /// The local time, with its day.
         package let wall: WallTime
         package let at: Timestamp
         package let users: [String]
     }
 
-    /// The parts, by zone, in the order of their names.
+    /// One part per zone, sorted by zone name.
     package private(set) var parts: [Part] = []
-    /// Users who were counted to the default zone because theirs is unknown.
+    /// The number of users with an unknown zone, who got the default zone.
     package private(set) var unknownZones = 0
-    /// Users for whom it was time too long ago.
+    /// The number of users for whom the time passed too long ago.
     package private(set) var late = 0
 
     /// - Parameters:
-    ///   - users: users with their zones; nil for those who have set none.
-    ///   - wall: the time; without a day today, and where it is past tomorrow.
-    ///   - defaultZone: the zone of users who have none, or one that is unknown.
-    ///   - lateness: how long ago it may have been time; nil for any length, which is then made good for at once.
-    ///   - rules: the rules of a zone.
+    ///   - users: users with their zones; nil for no zone.
+    ///   - wall: the local time; without a day, today, or tomorrow where it has passed.
+    ///   - defaultZone: the zone of users without a known one.
+    ///   - lateness: how long ago the time may have passed; nil for any length, which is due at
+    ///     once.
+    ///   - rules: looks up the rules of a zone.
     package init(
         _ users: [(user: String, zone: String?)],
         at wall: WallTime,

@@ -1,12 +1,12 @@
 // Carillon · Recurrence.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// When a recurring schedule fires, and what is made good for after a standstill.
+/// The occurrences of a recurring schedule, and which ones to catch up on after an outage.
 package struct Recurrence: Sendable {
-    /// A time at which it fires.
+    /// A firing time.
     package struct Occurrence: Sendable, Equatable {
         package let at: Timestamp
-        /// What clocks show then, where each recipient's own zone counts.
+        /// The local time to fire at, for a schedule in the recipients' zones.
         package let wall: WallTime?
 
         package init(at moment: Timestamp, wall: WallTime? = nil) {
@@ -15,21 +15,22 @@ package struct Recurrence: Sendable {
         }
     }
 
-    /// What was missed longer ago is not made good for.
+    /// Occurrences missed longer ago than this are skipped.
     package static let missedLimit: Duration = .seconds(3_600)
-    /// Where each recipient's own zone counts, a time is parted by zones before any clock shows it: none is 15 h ahead of UTC.
+    /// How far ahead a schedule in the recipients' zones is split by zone; no zone is 15 h ahead of
+    /// UTC.
     package static let lead: Duration = .seconds(15 * 3_600)
-    /// Nor is any further behind.
+    /// No zone is further behind UTC.
     private static let longestWest: Duration = .seconds(12 * 3_600)
 
     private let cron: CronExpression
-    /// Nil where each recipient's own zone counts.
+    /// Nil for a schedule in the recipients' zones.
     private let rules: ZoneRules?
     private let startsAt: Timestamp?
     private let endsAt: Timestamp?
 
-    /// - Parameter rules: the zone's; nil where each recipient's own counts.
-    /// - Throws: ``CronFault`` for a pace where each recipient's own zone counts.
+    /// - Parameter rules: the zone's; nil for the recipients' zones.
+    /// - Throws: ``CronFault`` for a rate in the recipients' zones.
     package init(
         _ cron: CronExpression,
         in rules: ZoneRules?,
@@ -37,7 +38,7 @@ package struct Recurrence: Sendable {
         endsAt: Timestamp? = nil
     ) throws(CronFault) {
         if rules == nil, !cron.isFixed {
-            throw CronFault("cron", "must name hours and minutes, without *, where each recipient's own zone counts")
+            throw CronFault("cron", "must name hours and minutes, without *, for a schedule in the recipients' zones")
         }
         self.cron = cron
         self.rules = rules
@@ -45,7 +46,7 @@ package struct Recurrence: Sendable {
         self.endsAt = endsAt
     }
 
-    /// The first occurrence after a moment; nil if there is none before the end.
+    /// Returns the first occurrence after a moment; nil if the schedule ends before it.
     package func next(after moment: Timestamp) -> Occurrence? {
         let lead = self.rules == nil ? Self.lead : .zero
         var base = moment + lead
@@ -56,12 +57,13 @@ package struct Recurrence: Sendable {
         return Occurrence(at: Self.before(next, lead), wall: WallTime(next))
     }
 
-    /// What is to be done now about an occurrence that has come due, maybe long ago.
+    /// Returns the occurrence to fire now, for one that may have come due long ago.
     ///
-    /// In a zone, all that was missed fires once, as the last of it, if that is within ``missedLimit``. Where each
-    /// recipient's own zone counts, every occurrence is parted as long as it is not too late for all zones.
+    /// In one zone, all missed occurrences fire once, as the last of them, if it is within
+    /// ``missedLimit``. In the recipients' zones, every occurrence is split that is not too late
+    /// for all zones.
     ///
-    /// - Returns: the occurrence that fires now, nil if none does; and the next one, nil at the end.
+    /// - Returns: the occurrence to fire, nil for none; and the next one, nil at the end.
     package func resume(from due: Timestamp, now: Timestamp) -> (fires: Occurrence?, next: Occurrence?) {
         guard due <= now else { return (nil, self.occurrence(due)) }
         let isParted = self.rules == nil
@@ -76,9 +78,9 @@ package struct Recurrence: Sendable {
         return (latest, self.next(after: latest.at))
     }
 
-    /// What clocks show at an occurrence, in the zone or in each recipient's: by that it is known when the zone's law changes.
+    /// Returns the local time of an occurrence, which identifies it when the zone's rules change.
     ///
-    /// - Returns: nil where it fires at a pace, which follows whatever clocks show.
+    /// - Returns: nil for a rate, which follows the clock as it is.
     package func wall(of occurrence: Occurrence) -> WallTime? {
         guard let rules = self.rules else { return occurrence.wall }
         guard self.cron.isFixed else { return nil }
@@ -86,11 +88,12 @@ package struct Recurrence: Sendable {
         return LocalTime(minutes: seconds / 60).map { WallTime(day: date.daysSinceEpoch, time: $0) }
     }
 
-    /// When the occurrence is due by the law of now that was to come by the law before.
+    /// Returns when a pending occurrence is due under the current zone rules.
     ///
-    /// The same time on the same day, even if it is past by now: what fired does not fire again, and what did not is missed.
+    /// It keeps its local time and day, even if that is past: an occurrence that fired does not
+    /// fire again, and one that did not is missed.
     ///
-    /// - Parameter wall: what ``wall(of:)`` gave by the law before; nil if that is not known.
+    /// - Parameter wall: the result of ``wall(of:)`` under the old rules; nil if unknown.
     package func moved(_ wall: WallTime?, now: Timestamp) -> Timestamp? {
         guard let rules = self.rules, self.cron.isFixed, let wall, let day = wall.day else {
             return self.next(after: now)?.at

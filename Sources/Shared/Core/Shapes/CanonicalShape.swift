@@ -11,9 +11,9 @@ package enum CanonicalShape {
         ("held_back", .heldBack),
     ]
 
-    /// The JSON object.
+    /// Returns the JSON object.
     ///
-    /// - Parameter isSilent: whether the client is asked not to ring, as its user has quiet hours.
+    /// - Parameter isSilent: whether the client must not ring, because its user has quiet hours.
     package static func encode(_ notification: Notification, isSilent: Bool = false) -> [UInt8] {
         let content = notification.title.utf8.count + notification.body.utf8.count + (notification.data?.count ?? 0)
         var writer = JSONWriter(capacity: 512 + content)
@@ -32,10 +32,44 @@ package enum CanonicalShape {
             writer.key(key)
             try notification.write(field, to: &writer)
         }
-        // Only frames say so, and only in quiet hours.
+        // Only frames in quiet hours have this member.
         if isSilent {
             writer.member("silent", true)
         }
         writer.endObject()
+    }
+}
+
+/// The frame body for notifications that were read or deleted.
+package enum InboxChangeShape {
+    /// The notifications that changed.
+    package enum Subject: Sendable {
+        case ids([NotificationID])
+        /// All notifications up to a version; the text names the member that says so.
+        case all(StaticString, upTo: Int64)
+    }
+
+    /// Returns the frame body.
+    ///
+    /// - Parameter isBulk: whether a client sent the ids as a list. A list of one is marked,
+    ///   because some dialects use another event for it.
+    package static func encode(_ subject: Subject, isBulk: Bool = false, at: Timestamp) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        switch subject {
+        case .all(let name, let version):
+            writer.key(name)
+            writer.bool(true)
+            writer.member("up_to_version", version)
+        case .ids(let ids):
+            writer.key("ids")
+            writer.beginArray()
+            for id in ids { writer.string(id.description) }
+            writer.endArray()
+            if isBulk, ids.count == 1 { writer.member("bulk", true) }
+        }
+        writer.member("at", at.rfc3339)
+        writer.endObject()
+        return writer.bytes
     }
 }

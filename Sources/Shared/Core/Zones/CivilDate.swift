@@ -9,7 +9,7 @@ package struct CivilDate: Sendable, Hashable, Comparable, CustomStringConvertibl
     /// 1 to 31.
     package let day: Int
 
-    /// Nil if the month has no such day, or if the year has more than six digits.
+    /// Nil if the month has no such day or the year has more than six digits.
     package init?(year: Int, month: Int, day: Int) {
         guard (-999_999...999_999).contains(year), (1...12).contains(month),
             (1...Timestamp.days(inMonth: month, of: year)).contains(day)
@@ -19,7 +19,7 @@ package struct CivilDate: Sendable, Hashable, Comparable, CustomStringConvertibl
         self.day = day
     }
 
-    /// The day that is so many days after 1970-01-01.
+    /// The date `daysSinceEpoch` days after 1970-01-01.
     package init(daysSinceEpoch: Int) {
         let date = Timestamp.date(days: daysSinceEpoch)
         self.year = date.year
@@ -37,7 +37,7 @@ package struct CivilDate: Sendable, Hashable, Comparable, CustomStringConvertibl
         return rest < 0 ? rest + 7 : rest
     }
 
-    /// The day that is so many days later, or earlier if negative.
+    /// Returns the date so many days later; earlier if negative.
     package func adding(days: Int) -> CivilDate { CivilDate(daysSinceEpoch: self.daysSinceEpoch + days) }
 
     /// `YYYY-MM-DD`.

@@ -6,14 +6,14 @@ import Synchronization
 
 /// The machine's zoneinfo, by name.
 package final class ZoneDatabase: Sendable {
-    /// About as many names as the IANA database has; when they are full, all are forgotten.
+    /// About the size of the IANA database; a full cache is cleared.
     private static let mostNames = 1_024
     private static let longestName = 64
     private static let largestFile = 262_144
-    /// What stands beside the zones: copies of them by another count, and what names a file of the machine's own.
+    /// Other entries of the folder: copies with other leap seconds, and the machine's own settings.
     private static let others: Set<Substring> = ["posix", "right", "posixrules", "localtime"]
 
-    /// What a name stood for when it was looked up; no rules if it is none.
+    /// The cached result of a lookup; no rules if there is no such zone.
     private struct Entry {
         let rules: ZoneRules?
         let digest: UInt64
@@ -27,15 +27,15 @@ package final class ZoneDatabase: Sendable {
     private let folder: String
     private let state = Mutex(State())
 
-    /// - Parameter folder: where the files are; if nil, where the variable `TZDIR` says, as for other programs, or
+    /// - Parameter folder: the folder of the files; if nil, the variable `TZDIR` or
     ///   `/usr/share/zoneinfo`.
     package init(folder: String? = nil) {
         self.folder = folder ?? ProcessInfo.processInfo.environment["TZDIR"] ?? "/usr/share/zoneinfo"
     }
 
-    /// The rules of a zone of the IANA database, aliases included; nil if there is none of that name.
+    /// Returns the rules of an IANA zone or alias; nil if unknown.
     ///
-    /// What was found is kept until ``refresh()``.
+    /// Caches the result until ``refresh()`` finds a change.
     package func rules(_ name: String) -> ZoneRules? {
         if let entry = self.state.withLock({ $0.entries[name] }) { return entry.rules }
         guard Self.isName(name) else { return nil }
@@ -47,12 +47,12 @@ package final class ZoneDatabase: Sendable {
         return entry.rules
     }
 
-    /// The rules of a zone as its file has them now, whatever is kept.
+    /// Returns the rules from the zone's file, without the cache.
     package func current(_ name: String) -> ZoneRules? {
         Self.isName(name) ? self.read(name).rules : nil
     }
 
-    /// The version of the data, such as `2025b`; if no file names it, a hash of the zones' files.
+    /// The version of the data, such as `2025b`; without one, a hash of the zone files.
     package var version: String {
         if let version = self.state.withLock({ $0.version }) { return version }
         let version = self.readVersion()
@@ -60,7 +60,9 @@ package final class ZoneDatabase: Sendable {
         return version
     }
 
-    /// Looks whether the data on disk is another than before; if so, nothing that was read before is used again.
+    /// Checks whether the data on disk has changed; if so, clears the cache.
+    ///
+    /// - Returns: whether it has changed.
     package func refresh() -> Bool {
         let (known, before) = self.state.withLock { ($0.entries, $0.version) }
         let version = self.readVersion()
@@ -109,7 +111,8 @@ package final class ZoneDatabase: Sendable {
             let version = text.prefix { !$0.isNewline }
             if !version.isEmpty { return String(version.prefix(Self.longestName)) }
         }
-        // "# version 2025b" is the first line of the database's source, which Debian and others install.
+        // The first line of the database's source, which Debian and others install, is "# version
+        // 2025b".
         let mark = "# version "
         if let source = self.contents("tzdata.zi") {
             let line = String(decoding: source.prefix { $0 != 0x0A }, as: UTF8.self)
@@ -124,7 +127,7 @@ package final class ZoneDatabase: Sendable {
         return "files-" + String(hash, radix: 16)
     }
 
-    /// FNV-1a: tells files apart, and no more is asked of it.
+    /// FNV-1a, to detect changes.
     private static func digest(_ bytes: [UInt8]?, from start: UInt64 = 0xCBF2_9CE4_8422_2325) -> UInt64 {
         guard let bytes else { return 0 }
         return bytes.reduce(start) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }

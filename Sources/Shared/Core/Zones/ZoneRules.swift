@@ -1,11 +1,11 @@
 // Carillon · ZoneRules.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// How a zone's clocks stand to UTC, at every moment.
+/// The offsets of a zone's clocks from UTC.
 package struct ZoneRules: Sendable {
-    /// No offset is larger, so a wall clock's moment is this near to the same figures in UTC.
+    /// More than any offset: a wall time's moment is this close to the same reading in UTC.
     private static let reach = 100_000
-    /// Days that a moment can say, either way.
+    /// The range of days that a moment can hold, either way.
     private static let mostDays = 100_000_000
 
     private let transitions: [Int64]
@@ -13,10 +13,10 @@ package struct ZoneRules: Sendable {
     private let first: Int
     private let rule: RecurringRule?
 
-    /// Universal time: no offset, ever.
+    /// UTC: offset zero.
     package static let utc = ZoneRules(transitions: [], offsets: [], first: 0, rule: nil)
 
-    /// Reads a TZif file, versions 1 to 4 (RFC 9636).
+    /// Parses a TZif file, versions 1 to 4 (RFC 9636).
     package init(_ bytes: [UInt8]) throws(ZoneFault) {
         let file = try ZoneFile(bytes)
         self.init(transitions: file.transitions, offsets: file.offsets, first: Int(file.first), rule: file.rule)
@@ -34,17 +34,17 @@ package struct ZoneRules: Sendable {
         self.offset(atSeconds: Self.seconds(moment))
     }
 
-    /// What calendar and clock show: the day, and seconds after midnight.
+    /// The local date, and seconds after midnight.
     package func local(at moment: Timestamp) -> (date: CivilDate, seconds: Int) {
         let seconds = Self.seconds(moment)
         let (days, rest) = Self.floorDivide(seconds + self.offset(atSeconds: seconds), 86_400)
         return (CivilDate(daysSinceEpoch: days), rest)
     }
 
-    /// The moment at which a wall clock shows a day and so many minutes after midnight.
+    /// Returns the moment at which a wall clock shows a day and a number of minutes after midnight.
     ///
-    /// In a gap the first moment after it, in an overlap the first of the two. Minutes below 0 or from 1,440 on are those
-    /// of the days before or after.
+    /// In a gap, the first moment after it; in an overlap, the earlier one. Minutes below 0 or from
+    /// 1,440 on belong to the days before or after.
     package func instant(_ date: CivilDate, minutes: Int) -> Timestamp {
         let (carried, rest) = Self.floorDivide(minutes, 1_440)
         let limited = min(max(carried, -Self.mostDays), Self.mostDays)
@@ -52,7 +52,7 @@ package struct ZoneRules: Sendable {
         return Timestamp(seconds: Int64(self.first(atOrAfterWall: days * 86_400 + rest * 60)))
     }
 
-    /// The first change of the offset after a moment; nil if there is none.
+    /// Returns the first change of the offset after a moment; nil if there is none.
     package func change(after moment: Timestamp) -> Timestamp? {
         self.change(afterSeconds: Self.seconds(moment)).flatMap {
             abs($0) <= Self.mostDays * 86_400 ? Timestamp(seconds: Int64($0)) : nil
@@ -61,7 +61,7 @@ package struct ZoneRules: Sendable {
 
     // MARK: Seconds
 
-    /// The least moment at which the wall clock is at or past a figure.
+    /// Returns the first moment at which the wall clock shows `wall` or later.
     private func first(atOrAfterWall wall: Int) -> Int {
         var begin = wall - Self.reach
         while true {
@@ -84,7 +84,7 @@ package struct ZoneRules: Sendable {
         return self.rule?.change(after: seconds)
     }
 
-    /// The index of the first transition after a moment.
+    /// Returns the index of the first transition after a moment.
     private func index(after seconds: Int) -> Int {
         var low = 0
         var high = self.transitions.count
