@@ -4,9 +4,11 @@
 import CLibpq
 import Glibc
 
-/// A libpq connection used by blocking calls, for opening and for scripts; lives on threads of its own.
+/// A libpq connection with blocking calls, for connecting and for scripts; use it on a thread of
+/// its own.
 ///
-/// `@unchecked Sendable` is sound: it is made on one thread and handed over whole; nobody uses it from two at once.
+/// `@unchecked Sendable` is sound: one thread creates it and hands it over whole; two threads never
+/// use it at once.
 package final class BlockingConnection: @unchecked Sendable {
     private var pointer: OpaquePointer?
 
@@ -18,14 +20,14 @@ package final class BlockingConnection: @unchecked Sendable {
         if let pointer { PQfinish(pointer) }
     }
 
-    /// Connects, which may take as long as the configuration's connect timeout.
+    /// Connects; blocks for the connect timeout at most.
     static func open(_ configuration: PostgresConfiguration) -> Result<BlockingConnection, PostgresError> {
-        // libpq's words about a string that it cannot read would repeat it, and the password in it.
+        // libpq's error would repeat the string, and with it the password.
         guard let options = PQconninfoParse(configuration.connectionString, nil) else {
             return .failure(PostgresError(.unavailable, "the connection string cannot be read"))
         }
         PQconninfoFree(options)
-        // `dbname` comes first and is expanded, so that what follows it overrides what the string says.
+        // `dbname` comes first and is expanded, so the later keys override the connection string.
         let statementTimeout = Self.milliseconds(configuration.timeout) * 9 / 10
         let parameters: [(String, String)] = [
             ("dbname", configuration.connectionString),
@@ -47,7 +49,8 @@ package final class BlockingConnection: @unchecked Sendable {
         values.append(nil)
         let pointer = keys.withUnsafeBufferPointer { keys in
             values.withUnsafeBufferPointer { values in
-                // The same bytes seen as read-only strings; both arrays end with a null and outlive the call.
+                // Rebinding is sound: it only adds `const`. Both arrays end with a null and outlive
+                // the call.
                 keys.withMemoryRebound(to: UnsafePointer<CChar>?.self) { keys in
                     values.withMemoryRebound(to: UnsafePointer<CChar>?.self) { values in
                         PQconnectdbParams(keys.baseAddress, values.baseAddress, 1)
@@ -60,7 +63,7 @@ package final class BlockingConnection: @unchecked Sendable {
         guard PQstatus(pointer) == CONNECTION_OK else {
             return .failure(PostgresError(.unavailable, Self.reason(pointer)))
         }
-        // libpq would print notices, which may repeat values, to the standard error.
+        // libpq prints notices by default to standard error; they may repeat values.
         PQsetNoticeReceiver(pointer, { _, _ in }, nil)
         do throws(PostgresError) {
             let settings = configuration.sessionSettings.map { "SET \($0.name) = '\($0.value)';" }.joined()
@@ -76,17 +79,17 @@ package final class BlockingConnection: @unchecked Sendable {
         duration.components.seconds * 1_000 + duration.components.attoseconds / 1_000_000_000_000_000
     }
 
-    /// libpq's words about a connection that failed: hosts, ports, roles, never a password.
+    /// Returns libpq's description of a failed connection: hosts, ports, roles, never a password.
     private static func reason(_ pointer: OpaquePointer) -> String {
         guard let text = PQerrorMessage(pointer) else { return "no reason given" }
-        // The first line says what failed; a second one asks whether the server runs, behind a tab.
+        // The first line says what failed; the second, after a tab, asks whether the server runs.
         let lines = String(cString: text).split(whereSeparator: \.isNewline)
         return lines.map { $0.drop { $0.isWhitespace } }.joined(separator: "; ")
     }
 
-    /// Gives the libpq connection away.
+    /// Gives up ownership of the libpq connection.
     func take() -> OpaquePointer {
-        guard let pointer else { preconditionFailure("a connection is taken once, right after it was opened") }
+        guard let pointer else { preconditionFailure("a connection can be taken only once") }
         self.pointer = nil
         return pointer
     }
@@ -98,7 +101,7 @@ package final class BlockingConnection: @unchecked Sendable {
         _ = try self.query(script)
     }
 
-    /// Runs a script and gives the text of the first column of its last statement's rows.
+    /// Runs a script and returns the first column of its last statement's rows as text.
     package func query(_ script: String) throws(PostgresError) -> [String] {
         guard let pointer else { throw PostgresError(.closed) }
         guard let result = PQexec(pointer, script) else { throw PostgresError(.connectionLost) }

@@ -6,10 +6,10 @@ import Core
 import DequeModule
 import Logging
 
-/// The connections of a pool and who waits for them.
+/// The connections of a pool and the calls that wait for them.
 ///
-/// `@unchecked Sendable` is sound: everything here is touched on the database thread alone, which the pool reaches by
-/// ``PollingThread/run(_:)``.
+/// `@unchecked Sendable` is sound: only the database thread touches this state, and the pool
+/// reaches that thread through ``PollingThread/run(_:)``.
 final class PoolState: PollingThread.Owner, @unchecked Sendable {
     private let configuration: PostgresConfiguration
     private let logger: Logger
@@ -32,7 +32,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
 
     // MARK: Calls
 
-    /// Takes a segment: sends it, or lets it wait its turn.
+    /// Sends a segment or queues it.
     func submit(_ segment: Segment) {
         if self.isClosed { return self.fail(segment, PostgresError(.closed)) }
         if case .held(let key, _) = segment.lease {
@@ -48,14 +48,14 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
         self.dispatch()
     }
 
-    /// The caller no longer waits.
+    /// Cancels a segment whose caller no longer waits.
     func cancel(_ identifier: UInt64) {
         if let index = self.waiting.firstIndex(where: { $0.identifier == identifier }) {
             let segment = self.waiting.remove(at: index)
             return self.fail(segment, PostgresError(.cancelled))
         }
-        // A cancel request names a session, not a statement: it is only sent where it can hit nothing else, and the
-        // connection takes no other work until the server has the request.
+        // A cancel request names a session, not a statement. So it is sent only if nothing else
+        // runs there, and the connection takes no other work until the server has the request.
         let running = self.connections.values.first { $0.firstSegment == identifier && $0.inFlight == 1 }
         guard let running, running.cancelled == nil, let handle = running.cancelHandle() else { return }
         running.cancelled = identifier
@@ -71,10 +71,10 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
         self.dispatch()
     }
 
-    /// Gives a transaction's connection up without a last statement, since its state is not known.
+    /// Drops a transaction's connection without a last statement, because its state is unknown.
     func discard(_ key: TransactionKey) {
         for connection in self.connections.values where connection.holder == key {
-            self.drop(connection, PostgresError(.connectionLost, "the transaction was given up"))
+            self.drop(connection, PostgresError(.connectionLost, "the transaction was dropped"))
         }
     }
 
@@ -92,7 +92,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
 
     // MARK: Scheduling
 
-    /// First come, first served: whoever is at the head is sent before anyone behind it.
+    /// Sends in order of arrival: the head goes before everything behind it.
     private func dispatch() {
         while let segment = self.waiting.first {
             guard let connection = self.connection(for: segment.lease) else { break }
@@ -149,14 +149,15 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
     func tick() {
         let now = self.clock.now
         for connection in self.connections.values {
-            // A transaction's connection carries one segment at a time, so these are all of other callers.
-            for segment in connection.giveUpOverdue(now) {
+            // A transaction's connection carries one segment at a time, so these belong to other
+            // callers.
+            for segment in connection.expireOverdue(now) {
                 self.fail(segment, PostgresError(.timeout, "no answer in time"))
             }
             guard let deadline = connection.firstDeadline(grace: self.configuration.timeout), deadline <= now else {
                 continue
             }
-            // The server did not give up by itself: it stalls or is out of reach.
+            // The server did not time out on its own: it stalls or is unreachable.
             if let handle = connection.cancelHandle() {
                 _ = DetachedThread.run(name: "pg-cancel") { handle.cancel() }
             }
@@ -206,11 +207,53 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
         case .failure(let error):
             let reason = error.message ?? error.code.rawValue
             if self.lastFailure != reason {
-                self.logger.warning("postgres connection failed", metadata: ["error": "\(reason)"])
+                self.logger.warning("postgres connection failed; retrying", metadata: ["error": "\(reason)"])
             }
             self.lastFailure = reason
             self.retryAt = self.clock.now + self.configuration.reconnect.delay(attempt: self.attempt)
             self.attempt += 1
         }
     }
+}
+
+/// Statements between two sync points: one round trip, one implicit transaction, one failure.
+final class Segment: Sendable {
+    typealias Waiter = UnsafeContinuation<Result<[PostgresResult], PostgresError>, Never>
+
+    /// The connection that may carry a segment.
+    enum Lease: Sendable {
+        /// Any connection, pipelined with other segments.
+        case shared
+        /// An empty connection, reserved until it is released.
+        case acquire(TransactionKey)
+        /// The reserved connection.
+        case held(TransactionKey, release: Bool)
+    }
+
+    let identifier: UInt64
+    let statements: [PostgresStatement]
+    let lease: Lease
+    let deadline: ContinuousClock.Instant
+    // An unsafe continuation is sound here: only the database thread resumes it, once, when it
+    // drops the segment.
+    let waiter: Waiter
+
+    init(
+        identifier: UInt64,
+        statements: [PostgresStatement],
+        lease: Lease,
+        deadline: ContinuousClock.Instant,
+        waiter: Waiter
+    ) {
+        self.identifier = identifier
+        self.statements = statements
+        self.lease = lease
+        self.deadline = deadline
+        self.waiter = waiter
+    }
+}
+
+/// Identifies the connection that a transaction has reserved.
+struct TransactionKey: Hashable, Sendable {
+    let value: UInt64
 }

@@ -3,40 +3,40 @@
 
 import CLibpq
 
-/// Why a PostgreSQL call failed.
+/// The failure of a PostgreSQL call.
 ///
-/// Carries SQLSTATE and the names of what was violated, never the server's message, its detail or a parameter, as those
-/// repeat the values.
+/// Carries the SQLSTATE and the names of what was violated. The server's message, its detail and
+/// the parameters are left out: they repeat values.
 package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertible, CustomDebugStringConvertible {
-    /// What happened, and with it whether the statements may have run.
+    /// The kind of failure, which also tells whether the statements may have run.
     package enum Code: String, Sendable {
         /// No connection before the deadline; nothing was sent.
         case unavailable
-        /// Sent, but no answer before the deadline; it may have been committed.
+        /// Sent, but no answer before the deadline; the transaction may have committed.
         case timeout
-        /// The connection broke after sending; it may have been committed.
+        /// The connection broke after sending; the transaction may have committed.
         case connectionLost
-        /// Too many callers wait already; nothing was sent.
+        /// Too many calls wait; nothing was sent.
         case overloaded
         /// The caller's task was cancelled.
         case cancelled
         /// The pool was closed; nothing was sent.
         case closed
-        /// PostgreSQL refused a statement, and with it all of its transaction.
+        /// PostgreSQL refused a statement and so rolled back its transaction.
         case server
         /// A row does not hold what its reader expects.
         case decoding
     }
 
     package let code: Code
-    /// Five characters, as in PostgreSQL's appendix A.
+    /// The five characters of PostgreSQL's appendix A.
     package let sqlState: String?
     package let constraint: String?
     package let table: String?
     package let column: String?
-    /// Our own words, or the network's.
+    /// Our own message, or the network's.
     package let message: String?
-    /// File and line of who made the error.
+    /// The file and line that created the error.
     private let place: String
 
     package init(
@@ -58,7 +58,7 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         self.place = "\(file):\(line)"
     }
 
-    /// The refusal that a result stands for.
+    /// Creates the error that a failed result reports.
     init(result: OpaquePointer, file: StaticString = #fileID, line: UInt = #line) {
         func field(_ code: UInt8) -> String? {
             PQresultErrorField(result, CInt(code)).map { String(cString: $0) }
@@ -74,9 +74,10 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         )
     }
 
-    /// Whether the fault lies in the data or the statement, so that trying the same again is useless.
+    /// Whether the data or the statement is at fault, so that a retry is useless.
     ///
-    /// SQLSTATE classes 21 (cardinality), 22 (data), 23 (integrity), 42 (syntax or access) and 54 (program limit).
+    /// SQLSTATE classes 21 (cardinality), 22 (data), 23 (integrity), 42 (syntax or access) and 54
+    /// (program limit).
     package var isRefusal: Bool {
         guard self.code == .server, let sqlState else { return false }
         return ["21", "22", "23", "42", "54"].contains(sqlState.prefix(2))
@@ -92,7 +93,7 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         return self.message.map { "\(facts): \($0)" } ?? facts
     }
 
-    /// For developers: with the place in the source.
+    /// The description with the source location.
     package var debugDescription: String { "\(self.description) (\(self.place))" }
 
     package static func == (left: PostgresError, right: PostgresError) -> Bool {

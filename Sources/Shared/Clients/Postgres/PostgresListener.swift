@@ -5,11 +5,11 @@ import CLibpq
 import Core
 import Logging
 
-/// LISTEN on a connection of its own, opened again after every loss.
+/// Runs LISTEN on a connection of its own and reconnects after every loss.
 package final class PostgresListener: Sendable {
-    /// What the listener hears, on the listener's thread.
+    /// An event of the listener, delivered on its thread.
     package enum Event: Sendable {
-        /// Listening from now on; what was notified before, also during a loss, is not repeated.
+        /// Listening starts now; earlier notifications, also those during a loss, are not repeated.
         case listening
         case lost
         case notification(channel: String, payload: String)
@@ -18,9 +18,9 @@ package final class PostgresListener: Sendable {
     private let thread: PollingThread
     private let state: ListenerState
 
-    /// Starts to listen, until ``close()``, or until nobody holds the listener any more.
+    /// Starts to listen, until ``close()`` or deallocation.
     ///
-    /// - Parameter channels: names of the project's own, put into the statement as they are.
+    /// - Parameter channels: constant names, inserted into the statement without quoting.
     package init(
         _ configuration: PostgresConfiguration,
         channels: [StaticString],
@@ -45,7 +45,7 @@ package final class PostgresListener: Sendable {
         self.close()
     }
 
-    /// Ends it.
+    /// Stops the listener.
     package func close() {
         self.thread.run { [state] in state.close() }
     }
@@ -53,9 +53,9 @@ package final class PostgresListener: Sendable {
 
 /// The listener's connection.
 ///
-/// `@unchecked Sendable` is sound: everything here is touched on the listener's thread alone.
+/// `@unchecked Sendable` is sound: only the listener's thread touches this state.
 final class ListenerState: PollingThread.Owner, @unchecked Sendable {
-    /// Starts a thread of a name; false if there is none to be had.
+    /// Starts a named thread; false if the system has none left.
     typealias StartThread = @Sendable (_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool
 
     private let configuration: PostgresConfiguration
@@ -120,7 +120,7 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
 
     private func opened(_ pointer: OpaquePointer) {
         self.isOpening = false
-        // The listener was closed while this connection was opened.
+        // The listener was closed while this connection opened.
         guard !self.isClosed else { return PQfinish(pointer) }
         self.attempt = 0
         self.connection = pointer
@@ -133,7 +133,7 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
     private func failed(_ error: PostgresError) {
         self.isOpening = false
         guard !self.isClosed else { return }
-        self.logger.warning("postgres listener failed", metadata: ["error": "\(error)"])
+        self.logger.warning("postgres listener failed; reconnecting", metadata: ["error": "\(error)"])
         self.retryAt = self.clock.now + self.configuration.reconnect.delay(attempt: self.attempt)
         self.attempt += 1
     }
@@ -146,7 +146,7 @@ final class ListenerState: PollingThread.Owner, @unchecked Sendable {
             return
         }
         while let notification = PQnotifies(connection) {
-            // Freed below; its two strings are copied first.
+            // Copies both strings before the notification is freed.
             let channel = String(cString: notification.pointee.relname)
             let payload = String(cString: notification.pointee.extra)
             PQfreemem(notification)

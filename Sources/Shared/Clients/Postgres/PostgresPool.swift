@@ -1,22 +1,51 @@
 // Carillon · PostgresPool.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import Logging
 import Synchronization
 
-/// A bounded pool of pipelined PostgreSQL connections on a thread of its own.
+/// Settings of a pool and its connections.
+package struct PostgresConfiguration: Sendable {
+    /// A libpq connection string: a URI or `key=value` pairs.
+    package var connectionString: String
+    /// The name that `pg_stat_activity` shows.
+    package var applicationName: String
+    package var connections = 4
+    /// The calls that one connection carries at once, pipelined.
+    package var pipelineDepth = 16
+    /// The limit on calls that wait for a connection; more are refused with `overloaded`.
+    package var maximumWaiting = 4_096
+    /// The time limit of a call, waiting included.
+    ///
+    /// The server cancels a statement a little earlier, at nine tenths of it.
+    package var timeout: Duration = .seconds(10)
+    package var connectTimeout: Duration = .seconds(5)
+    /// Server settings of each session.
+    package var sessionSettings: [(name: String, value: String)] = []
+    /// Runs first on each new connection; an error rejects the connection.
+    package var prepare: (@Sendable (BlockingConnection) throws(PostgresError) -> Void)?
+    package var reconnect = Backoff(base: .milliseconds(50), limit: .seconds(2))
+
+    package init(connectionString: String, applicationName: String) {
+        self.connectionString = connectionString
+        self.applicationName = applicationName
+    }
+}
+
+/// A bounded pool of pipelined PostgreSQL connections on its own thread.
 ///
-/// Calls are served first come, first served, and wait at most their deadline. Connections are opened as they are needed
-/// and replaced when they break.
+/// Calls are served in order of arrival and wait until their deadline at most. The pool opens
+/// connections on demand and replaces broken ones.
 package final class PostgresPool: Sendable {
     private let thread: PollingThread
     private let state: PoolState
     private let configuration: PostgresConfiguration
     private let identifiers = Atomic<UInt64>(0)
 
-    /// Starts the pool, which ends with ``close()``, or when nobody holds it any more.
+    /// Starts the pool, which runs until ``close()`` or deallocation.
     ///
-    /// - Throws: ``PostgresError`` if the system has no thread or descriptor for it.
+    /// - Throws: ``PostgresError`` if the system has no thread or descriptor left.
     package init(_ configuration: PostgresConfiguration, logger: Logger) throws(PostgresError) {
         self.configuration = configuration
         guard let thread = PollingThread() else { throw PostgresError(.unavailable, "no descriptor for epoll") }
@@ -33,7 +62,7 @@ package final class PostgresPool: Sendable {
 
     /// Runs one statement.
     ///
-    /// - Parameter timeout: waiting included; the configuration's if nil.
+    /// - Parameter timeout: the time limit, waiting included; nil means the configuration's.
     @discardableResult
     package func query(
         _ sql: String,
@@ -41,13 +70,13 @@ package final class PostgresPool: Sendable {
         timeout: Duration? = nil
     ) async throws(PostgresError) -> PostgresResult {
         let results = try await self.run([PostgresStatement(sql, parameters)], timeout: timeout)
-        guard let result = results.first else { throw PostgresError(.decoding, "a statement gave no result") }
+        guard let result = results.first else { throw PostgresError(.decoding, "a statement returned no result") }
         return result
     }
 
-    /// Runs statements as one transaction in one round trip: all of them, or none.
+    /// Runs statements as one transaction in one round trip.
     ///
-    /// - Parameter timeout: waiting included; the configuration's if nil.
+    /// - Parameter timeout: the time limit, waiting included; nil means the configuration's.
     @discardableResult
     package func run(
         _ statements: [PostgresStatement],
@@ -56,9 +85,8 @@ package final class PostgresPool: Sendable {
         try await self.submit(statements, lease: .shared, timeout: timeout)
     }
 
-    /// Runs `body` between BEGIN and COMMIT on a connection that nobody else uses meanwhile.
-    ///
-    /// What `body` throws rolls everything back.
+    /// Runs `body` between BEGIN and COMMIT on a connection of its own; an error thrown by `body`
+    /// rolls back.
     package func transaction<Value: Sendable>(
         timeout: Duration? = nil,
         _ body: (PostgresTransaction) async throws -> Value
@@ -86,14 +114,16 @@ package final class PostgresPool: Sendable {
             lease: .held(key, release: true),
             timeout: timeout
         )
-        // The server answers COMMIT with a rollback, and no error, where a statement failed and `body` went on.
+        // The server answers COMMIT with ROLLBACK, and no error, if a statement failed and `body`
+        // continued.
         guard results.first?.command == "COMMIT" else {
-            throw PostgresError(.server, "a failed statement rolled the transaction back", sqlState: "25P02")
+            throw PostgresError(.server, "a failed statement rolled back the transaction", sqlState: "25P02")
         }
         return value
     }
 
-    /// Runs `body` on a blocking connection and a thread of its own, for scripts of many statements.
+    /// Runs `body` with a blocking connection on a thread of its own, for scripts of many
+    /// statements.
     package func withScriptConnection<Value: Sendable>(
         _ body: @escaping @Sendable (BlockingConnection) throws -> Value
     ) async throws -> Value {
@@ -106,7 +136,7 @@ package final class PostgresPool: Sendable {
         }
     }
 
-    /// Closes every connection; what waits or runs fails with `closed`.
+    /// Closes every connection; waiting and running calls fail with `closed`.
     package func close() {
         self.thread.run { [state] in state.close() }
     }
@@ -136,7 +166,7 @@ package final class PostgresPool: Sendable {
                     waiter.resume(returning: .failure(PostgresError(.closed)))
                     return
                 }
-                // A cancellation from before the submission found nothing to cancel.
+                // A cancellation before the submission found nothing to cancel.
                 if Task.isCancelled { self.cancel(identifier, lease) }
             }
         } onCancel: {
@@ -149,13 +179,13 @@ package final class PostgresPool: Sendable {
     }
 
     private func cancel(_ identifier: UInt64, _ lease: Segment.Lease) {
-        // The end of a transaction must reach the server even if nobody waits for it any more.
+        // The end of a transaction must reach the server even when no caller waits for it.
         if case .held(_, release: true) = lease { return }
         self.thread.run { [state] in state.cancel(identifier) }
     }
 }
 
-/// A transaction that is open; its statements run on one connection, in order.
+/// An open transaction; its statements run in order on one connection.
 package struct PostgresTransaction: Sendable {
     private let pool: PostgresPool
     private let key: TransactionKey
@@ -173,7 +203,7 @@ package struct PostgresTransaction: Sendable {
         timeout: Duration? = nil
     ) async throws(PostgresError) -> PostgresResult {
         let results = try await self.run([PostgresStatement(sql, parameters)], timeout: timeout)
-        guard let result = results.first else { throw PostgresError(.decoding, "a statement gave no result") }
+        guard let result = results.first else { throw PostgresError(.decoding, "a statement returned no result") }
         return result
     }
 

@@ -3,15 +3,15 @@
 
 import CLibpq
 
-/// The rows that a statement returned, read where libpq put them.
+/// The rows that a statement returned, read from libpq's memory.
 ///
-/// `@unchecked Sendable` is sound: libpq never changes a result after it was made and documents that results may be
-/// passed between threads freely; the pointer is private, only read, and cleared once, in `deinit`.
+/// `@unchecked Sendable` is sound: libpq never changes a finished result and documents that threads
+/// may share it. The pointer is private, only read, and cleared once, in `deinit`.
 package final class PostgresResult: @unchecked Sendable {
     private let pointer: OpaquePointer
     package let count: Int
 
-    /// Takes over `pointer`.
+    /// Takes ownership of `pointer`.
     init(_ pointer: OpaquePointer) {
         self.pointer = pointer
         self.count = Int(PQntuples(pointer))
@@ -21,12 +21,12 @@ package final class PostgresResult: @unchecked Sendable {
         PQclear(self.pointer)
     }
 
-    /// The command that the server says it has run, such as `COMMIT` or `ROLLBACK`.
+    /// The command that the server ran, such as `COMMIT` or `ROLLBACK`.
     var command: Substring? {
         PQcmdStatus(self.pointer).flatMap { String(cString: $0).split(separator: " ").first }
     }
 
-    /// How many rows the statement changed.
+    /// The number of rows that the statement changed.
     package var affectedRows: Int {
         guard let text = PQcmdTuples(self.pointer) else { return 0 }
         return Int(String(cString: text)) ?? 0
@@ -42,7 +42,7 @@ package final class PostgresResult: @unchecked Sendable {
         PQgetisnull(self.pointer, row, CInt(column)) == 1
     }
 
-    /// The bytes are libpq's and live as long as this object; `body` must not keep them.
+    /// Lends libpq's bytes, which live as long as this object; `body` must not keep them.
     fileprivate func withBytes<Value>(
         _ row: CInt,
         _ column: Int,
@@ -67,9 +67,9 @@ package struct PostgresRow: Sendable {
         self.result.isNull(self.row, column)
     }
 
-    /// A column's bytes where libpq has them, for the time of the call; nil for a null.
+    /// Lends a column's bytes for the duration of the call; nil for a null.
     ///
-    /// Text is UTF-8, which the server has checked; a `jsonb` begins with the number of its format.
+    /// Text is UTF-8, validated by the server; `jsonb` begins with a version byte.
     package func withBytes<Value>(
         _ column: Int,
         _ body: (UnsafeRawBufferPointer?) -> Value
@@ -84,7 +84,7 @@ package struct PostgresRow: Sendable {
     ) throws(PostgresError) -> Value {
         try self.result.withBytes(self.row, column) { (bytes) throws(PostgresError) in
             guard bytes.count == MemoryLayout<Value>.size, !self.isNull(column) else {
-                throw PostgresError(.decoding, "column \(column) is no \(Value.self)")
+                throw PostgresError(.decoding, "column \(column) is not \(Value.self)")
             }
             return Value(bigEndian: bytes.loadUnaligned(as: Value.self))
         }
@@ -108,7 +108,7 @@ package struct PostgresRow: Sendable {
         Double(bitPattern: try self.fixed(column, as: UInt64.self))
     }
 
-    /// A moment in microseconds since 1970.
+    /// Returns a time in microseconds since 1970.
     package func timestamptz(_ column: Int) throws(PostgresError) -> Int64 {
         PostgresEpoch.toUnix(try self.int8(column))
     }
@@ -119,7 +119,7 @@ package struct PostgresRow: Sendable {
 
     package func uuid(_ column: Int) throws(PostgresError) -> (UInt64, UInt64) {
         try self.result.withBytes(self.row, column) { (bytes) throws(PostgresError) in
-            guard bytes.count == 16 else { throw PostgresError(.decoding, "column \(column) is no UUID") }
+            guard bytes.count == 16 else { throw PostgresError(.decoding, "column \(column) is not a UUID") }
             return (
                 UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)),
                 UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 8, as: UInt64.self))
@@ -149,10 +149,10 @@ package struct PostgresRow: Sendable {
         try self.result.withBytes(self.row, column) { (bytes) throws(PostgresError) in Array(bytes) }
     }
 
-    /// The text of a `jsonb`, nil for a null.
+    /// Returns the text of a `jsonb`; nil for a null.
     package func optionalJSON(_ column: Int) throws(PostgresError) -> [UInt8]? {
         guard !self.isNull(column) else { return nil }
-        // The first byte is the format's version.
+        // The first byte is the version of the format.
         return try self.result.withBytes(self.row, column) { (bytes) throws(PostgresError) in Array(bytes.dropFirst()) }
     }
 }

@@ -4,9 +4,7 @@
 import CLibpq
 import DequeModule
 
-/// One libpq connection in pipeline mode.
-///
-/// Used by the database thread only.
+/// One libpq connection in pipeline mode, used only by the database thread.
 final class ServerConnection {
     private enum Expected {
         case prepared(sql: String)
@@ -19,13 +17,13 @@ final class ServerConnection {
         let segment: Segment
         var results: [PostgresResult] = []
         var error: PostgresError?
-        /// Whether its caller was told that no answer came in time.
-        var isGivenUp = false
+        /// Whether its caller got a timeout already.
+        var hasTimedOut = false
     }
 
-    // libpq's connection: only the database thread touches it, and `deinit` finishes it.
+    // libpq's connection; only the database thread touches it, and `deinit` closes it.
     private let pointer: OpaquePointer
-    /// Kept, as libpq forgets it when it closes a broken connection.
+    /// Kept here because libpq forgets it when it closes a broken connection.
     let socket: CInt
     private var expected: Deque<Expected> = []
     private var flights: Deque<Flight> = []
@@ -34,15 +32,15 @@ final class ServerConnection {
     private var preparedCount = 0
     private var parameterBytes: [UInt8] = []
 
-    /// The transaction that keeps this connection.
+    /// The transaction that has reserved this connection.
     var holder: TransactionKey?
-    /// The segment for which a cancel request is on its way.
+    /// The segment whose cancel request is in flight.
     var cancelled: UInt64?
     private(set) var isBroken = false
-    /// Whether the socket must be watched for room to write.
+    /// Whether to watch the socket for room to write.
     private(set) var wantsWrite = false
 
-    /// Takes over a connection that is open and idle.
+    /// Takes ownership of an open, idle connection.
     init?(_ pointer: OpaquePointer) {
         guard PQsetnonblocking(pointer, 1) == 0, PQenterPipelineMode(pointer) == 1 else {
             PQfinish(pointer)
@@ -58,14 +56,13 @@ final class ServerConnection {
 
     var inFlight: Int { self.flights.count }
 
-    /// When the first segment is overdue; one that was given up while it was behind others gets `grace` more to come through.
+    /// The deadline of the first segment; one that timed out behind others gets `grace` more.
     func firstDeadline(grace: Duration) -> ContinuousClock.Instant? {
-        self.flights.first.map { $0.isGivenUp ? $0.segment.deadline + grace : $0.segment.deadline }
+        self.flights.first.map { $0.hasTimedOut ? $0.segment.deadline + grace : $0.segment.deadline }
     }
 
     var firstSegment: UInt64? { self.flights.first?.segment.identifier }
 
-    /// Sends a segment.
     func send(_ segment: Segment) {
         self.flights.append(Flight(segment: segment))
         for statement in segment.statements {
@@ -102,10 +99,11 @@ final class ServerConnection {
             let isPresent = parameter.encode(into: &self.parameterBytes)
             ranges.append(isPresent ? start..<self.parameterBytes.count : nil)
         }
-        // libpq takes an empty value for a null pointer as null, so the buffer must have an address.
+        // libpq takes an empty value at a null pointer for a null, so the buffer must have an
+        // address.
         if self.parameterBytes.isEmpty { self.parameterBytes.append(0) }
         let sent = self.parameterBytes.withUnsafeBytes { bytes in
-            // libpq copies the values into its output buffer during the call.
+            // Borrowing is sound: libpq copies the values into its output buffer during the call.
             let base = bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
             let values = ranges.map { range in range.flatMap { base?.advanced(by: $0.lowerBound) } }
             let lengths = ranges.map { CInt($0?.count ?? 0) }
@@ -116,7 +114,7 @@ final class ServerConnection {
         return sent == 1
     }
 
-    /// Writes what libpq has gathered.
+    /// Writes libpq's output buffer.
     func flush() {
         switch PQflush(self.pointer) {
         case 0: self.wantsWrite = false
@@ -125,7 +123,7 @@ final class ServerConnection {
         }
     }
 
-    /// Reads what has come and hands over every segment that is complete.
+    /// Reads the input and completes every finished segment.
     func read(_ complete: (Segment, Result<[PostgresResult], PostgresError>) -> Void) {
         guard PQconsumeInput(self.pointer) == 1 else {
             self.isBroken = true
@@ -143,7 +141,7 @@ final class ServerConnection {
             if PQresultStatus(result) == PGRES_PIPELINE_SYNC {
                 PQclear(result)
                 self.expected.removeFirst()
-                guard let flight = self.flights.popFirst(), !flight.isGivenUp else { continue }
+                guard let flight = self.flights.popFirst(), !flight.hasTimedOut else { continue }
                 complete(flight.segment, flight.error.map { .failure($0) } ?? .success(flight.results))
             } else {
                 self.headHasResult = true
@@ -164,40 +162,40 @@ final class ServerConnection {
         default:
             let error = PostgresError(result: result)
             self.flights[0].error = self.flights[0].error ?? error
-            // The plan no longer fits its tables, or the server has forgotten it: begin with a fresh session.
+            // The plan no longer fits its tables, or the server lost it: start a new session.
             if error.sqlState == "0A000" || error.sqlState == "26000" { self.isBroken = true }
         }
         PQclear(result)
         if case .prepared(let sql) = head { self.prepared[sql] = nil }
     }
 
-    /// Gives up segments behind the first whose deadline has passed; they still run, but nobody waits for them.
-    func giveUpOverdue(_ now: ContinuousClock.Instant) -> [Segment] {
+    /// Returns the overdue segments behind the first; they still run, but no caller waits for them.
+    func expireOverdue(_ now: ContinuousClock.Instant) -> [Segment] {
         var overdue: [Segment] = []
         for index in self.flights.indices.dropFirst() {
-            guard !self.flights[index].isGivenUp, self.flights[index].segment.deadline <= now else { continue }
-            self.flights[index].isGivenUp = true
+            guard !self.flights[index].hasTimedOut, self.flights[index].segment.deadline <= now else { continue }
+            self.flights[index].hasTimedOut = true
             overdue.append(self.flights[index].segment)
         }
         return overdue
     }
 
-    /// Takes out the segments that were sent and not answered.
+    /// Removes all segments and returns those whose callers still wait.
     func abandon() -> [Segment] {
         defer { self.flights = [] }
-        return self.flights.filter { !$0.isGivenUp }.map(\.segment)
+        return self.flights.filter { !$0.hasTimedOut }.map(\.segment)
     }
 
-    /// A handle that can cancel what runs, from any thread.
+    /// Returns a handle that cancels the running statement from any thread.
     func cancelHandle() -> CancelHandle? {
         PQgetCancel(self.pointer).map { CancelHandle($0) }
     }
 }
 
-/// Asks the server to give up what a connection runs.
+/// Asks the server to cancel what a connection runs.
 ///
-/// `@unchecked Sendable` is sound: libpq documents that a cancel object is safe to use from another thread; it is used
-/// once and freed in `deinit`.
+/// `@unchecked Sendable` is sound: libpq documents that another thread may use a cancel object; it
+/// is used once and freed in `deinit`.
 final class CancelHandle: @unchecked Sendable {
     private let pointer: OpaquePointer
 
@@ -209,7 +207,7 @@ final class CancelHandle: @unchecked Sendable {
         PQfreeCancel(self.pointer)
     }
 
-    /// Blocks until the server has taken the request.
+    /// Blocks until the server has the request.
     func cancel() {
         var text = [CChar](repeating: 0, count: 256)
         _ = PQcancel(self.pointer, &text, CInt(text.count))
