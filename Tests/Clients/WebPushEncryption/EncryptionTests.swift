@@ -56,7 +56,7 @@ struct EncryptionTests {
     @Test("One byte more does not fit what a push service has to take")
     func tooLong() throws {
         let point = try Vector.bytes(Vector.publicKey)
-        #expect(WebPushEncryption.longestMessage + 103 == 4_096)
+        #expect(WebPushEncryption.maximumMessageBytes + 103 == 4_096)
         #expect(try self.fault(message: [UInt8](repeating: 1, count: 3_994), publicKey: point) == .message)
     }
 

@@ -59,7 +59,7 @@ package struct WebPushChannel: HTTPProviderChannel {
             throw MessageRefusal("silent_push_not_allowed")
         }
         guard self.origins.allows(subscription.origin) else { throw MessageRefusal("origin_not_allowed") }
-        let payload = WebPushPayload.make(message, shape: self.shape, limit: WebPushEncryption.longestMessage)
+        let payload = WebPushPayload.make(message, shape: self.shape, limit: WebPushEncryption.maximumMessageBytes)
         let body: [UInt8]
         do throws(WebPushEncryptionFault) {
             body = try self.encryption.encrypt(

@@ -4,9 +4,10 @@
 import CLinux
 import Glibc
 
-/// Runs work that may block on a POSIX thread of its own, so that it never holds one of the cooperative pool.
+/// Runs blocking work on its own POSIX thread, so that it never blocks the cooperative pool.
 ///
-/// SIGPIPE is blocked there: a connection that a peer cuts must not end the process, whatever the library on the thread does.
+/// SIGPIPE is blocked on that thread: a broken connection must not end the process, whatever the
+/// library on the thread does.
 package enum DetachedThread {
     private final class Work {
         let body: @Sendable () -> Void
@@ -16,16 +17,16 @@ package enum DetachedThread {
         }
     }
 
-    /// Starts `body` on a thread that nobody joins; false if the system has none to give.
+    /// Starts `body` on a detached thread; false if the system has no thread left.
     ///
-    /// - Parameter name: as tools show it, of which Linux keeps 15 bytes.
+    /// - Parameter name: the thread's name; Linux keeps 15 bytes.
     package static func run(name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
         let named: @Sendable () -> Void = {
             pthread_setname_np(pthread_self(), String(decoding: name.utf8.prefix(15), as: UTF8.self))
             Self.blockBrokenPipeSignal()
             body()
         }
-        // Retained here, released by the thread, or below if there is none.
+        // Retained here and released by the new thread, or below if none starts.
         let context = Unmanaged.passRetained(Work(named)).toOpaque()
         var thread = pthread_t()
         let status = pthread_create(
@@ -52,4 +53,41 @@ package enum DetachedThread {
         sigaddset(&signals, SIGPIPE)
         pthread_sigmask(SIG_BLOCK, &signals, nil)
     }
+}
+
+/// Wakes one waiting thread; a ring without a waiter is remembered.
+package final class Doorbell: Sendable {
+    private let descriptor: CInt
+
+    /// Returns nil if the system has no descriptor left.
+    package init?() {
+        self.descriptor = eventfd(0, CInt(EFD_CLOEXEC | EFD_NONBLOCK))
+        guard self.descriptor >= 0 else { return nil }
+    }
+
+    deinit {
+        Glibc.close(self.descriptor)
+    }
+
+    /// Rings from any thread.
+    package func ring() {
+        var one: UInt64 = 1
+        _ = write(self.descriptor, &one, MemoryLayout<UInt64>.size)
+    }
+
+    /// Blocks the calling thread until a ring or the timeout; returns whether it rang.
+    package func wait(milliseconds: Int) -> Bool {
+        var wanted = pollfd(fd: self.descriptor, events: Int16(POLLIN), revents: 0)
+        // A signal may end the wait early, which counts as a timeout.
+        guard poll(&wanted, 1, CInt(clamping: milliseconds)) > 0 else { return false }
+        var value: UInt64 = 0
+        _ = read(self.descriptor, &value, MemoryLayout<UInt64>.size)
+        return true
+    }
+}
+
+/// The C library's heap, which Swift allocates from.
+package enum Heap {
+    /// Returns free pages to the system (`malloc_trim(3)`).
+    package static func trim() { malloc_trim(0) }
 }

@@ -5,17 +5,15 @@ import CLinux
 import Glibc
 import Synchronization
 
-/// A thread that sleeps in epoll and runs what others put into its inbox.
+/// A thread that waits in epoll and runs work from its inbox.
 ///
-/// For libraries whose sockets NIO cannot watch: what they do is done here, and never blocks the cooperative pool.
+/// Serves libraries whose sockets NIO cannot watch, so that they never block the cooperative pool.
 package final class PollingThread: Sendable {
-    /// What the thread serves.
-    ///
-    /// Its methods are called on the thread only.
+    /// The object that the thread serves; its methods run only on the thread.
     package protocol Owner: AnyObject, Sendable {
-        /// A watched socket can be read or written.
+        /// Reports that a watched socket can be read or written.
         func socketIsReady(_ socket: CInt)
-        /// Called at least every 50 milliseconds.
+        /// Runs at least every 50 milliseconds.
         func tick()
     }
 
@@ -31,7 +29,7 @@ package final class PollingThread: Sendable {
     private let epoll: CInt
     private let wake: CInt
 
-    /// Nil if the system has no descriptors to give.
+    /// Returns nil if the system has no descriptors left.
     package init?() {
         self.epoll = epoll_create1(CInt(EPOLL_CLOEXEC))
         self.wake = eventfd(0, CInt(EFD_CLOEXEC | EFD_NONBLOCK))
@@ -44,12 +42,13 @@ package final class PollingThread: Sendable {
         Glibc.close(self.wake)
     }
 
-    /// Starts the loop, which keeps `owner` and itself alive until ``stop()``; false if there is no thread.
+    /// Starts the loop, which retains itself and `owner` until ``stop()``; false if the system has
+    /// no thread left.
     package func start(name: String, owner: any Owner) -> Bool {
         DetachedThread.run(name: name) { self.loop(owner) }
     }
 
-    /// Runs `work` on the thread, soon; false if the thread was stopped, in which case it never will.
+    /// Runs `work` on the thread soon; false if the thread was stopped.
     @discardableResult
     package func run(_ work: @escaping Work) -> Bool {
         let mustWake = self.inbox.withLock { inbox -> Bool? in
@@ -63,7 +62,7 @@ package final class PollingThread: Sendable {
         return true
     }
 
-    /// Ends the loop after the work that is in the inbox.
+    /// Ends the loop after the work in the inbox.
     package func stop() {
         self.inbox.withLock { $0.isStopped = true }
         self.wakeUp()
@@ -76,17 +75,17 @@ package final class PollingThread: Sendable {
 
     // MARK: On the thread
 
-    /// Watches a socket for reading, and for writing if wanted.
+    /// Watches a socket for reading and, if requested, for writing.
     package func watch(_ socket: CInt, forWriting: Bool) {
         self.control(EPOLL_CTL_ADD, socket, forWriting: forWriting)
     }
 
-    /// Changes what a watched socket is watched for.
+    /// Changes whether a watched socket is watched for writing.
     package func rewatch(_ socket: CInt, forWriting: Bool) {
         self.control(EPOLL_CTL_MOD, socket, forWriting: forWriting)
     }
 
-    /// Watches a socket no more; before it is closed.
+    /// Stops watching a socket; call this before closing it.
     package func unwatch(_ socket: CInt) {
         self.control(EPOLL_CTL_DEL, socket, forWriting: false)
     }

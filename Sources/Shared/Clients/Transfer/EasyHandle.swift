@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import CCurl
+import Glibc
 
-/// One place for a transfer: a libcurl handle with the memory it refers to, used for one request after the other.
+/// A libcurl handle and the memory it refers to, reused for one request after the other.
 ///
-/// Belongs to the transfer thread, as does all that libcurl calls back. What libcurl refers to (headers, error text, body,
-/// and this object as its context) lives in the handle, changes only while the handle is out of the multi, and is freed
-/// after libcurl's part.
+/// Only the transfer thread uses it, callbacks included. The handle owns all that libcurl refers to
+/// (headers, error text, body, and itself as context). That memory changes only while the handle is
+/// outside the multi handle, and is freed after libcurl's part.
 final class EasyHandle {
-    /// Kept between requests; what a request needs beyond it is given back.
+    /// The body memory kept between requests; a larger buffer is freed.
     private static let keptCapacity = 65_536
 
     let pointer: UnsafeMutableRawPointer
@@ -19,38 +20,38 @@ final class EasyHandle {
     private let headers = HeaderList()
     let errorText = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
     private var requestBody = UnsafeMutableRawBufferPointer.allocate(byteCount: 1_024, alignment: 1)
-    /// How much of the request's body there is, and how much of that libcurl has read.
+    /// The length of the request's body, and how much of it libcurl has read.
     private var bodyLength = 0
     private var bodyPosition = 0
-    private let olderOrigins: OlderOrigins
+    private let http1Origins: HTTP1Origins
     private var method: TransferRequest.Method?
     var response = ResponseBuffer()
-    /// Whether all addresses of the request's host were refused so far; nil if none was looked at.
+    /// Whether every address of the host was refused so far; nil before the first.
     private var hasOnlyPrivateAddresses: Bool?
 
-    /// Nil if there is no memory, or libcurl does not take one of the options.
-    init?(_ configuration: TransferConfiguration, olderOrigins: OlderOrigins) {
+    /// Returns nil if memory runs out or libcurl rejects an option.
+    init?(_ configuration: TransferConfiguration, http1Origins: HTTP1Origins) {
         guard let pointer = curl_easy_init() else { return nil }
         self.pointer = pointer
-        self.olderOrigins = olderOrigins
+        self.http1Origins = http1Origins
         guard self.configure(configuration) else { return nil }
     }
 
     deinit {
-        // The loop takes a handle out of the multi before it lets go of it.
+        // Sound because the loop removes a handle from the multi handle before it releases it.
         curl_easy_cleanup(self.pointer)
         self.errorText.deallocate()
         self.requestBody.deallocate()
     }
 
-    /// The handle that libcurl's `pointer` belongs to; the loop keeps all of them, so it exists.
+    /// Returns the owner of libcurl's `pointer`; the loop retains all handles, so it exists.
     static func owner(of pointer: UnsafeMutableRawPointer) -> EasyHandle? {
         carillon_easy_get_private(pointer).map { Unmanaged<EasyHandle>.fromOpaque($0).takeUnretainedValue() }
     }
 
     // MARK: Request
 
-    /// Makes the handle ready for the multi; nil if it is, otherwise why the request cannot be sent.
+    /// Prepares the handle for a request; returns the failure if the request cannot be sent.
     func load(_ ticket: TransferTicket, lane: Int, remaining: Duration) -> TransferFailure? {
         let request = ticket.request
         guard self.headers.fill(request.headers) else { return TransferFailure(.invalidRequest) }
@@ -72,7 +73,7 @@ final class EasyHandle {
         return nil
     }
 
-    /// Lets go of the ticket, once the handle is out of the multi.
+    /// Releases the ticket after the handle has left the multi handle.
     func unload() -> TransferTicket? {
         defer { self.ticket = nil }
         return self.ticket
@@ -88,7 +89,7 @@ final class EasyHandle {
         self.bodyPosition = 0
     }
 
-    /// Gives libcurl the next part of the body; 0 at its end.
+    /// Copies the next part of the body for libcurl; returns 0 at its end.
     func readBody(into buffer: UnsafeMutableRawBufferPointer) -> Int {
         let part = self.requestBody[self.bodyPosition..<self.bodyLength].prefix(buffer.count)
         buffer.copyBytes(from: part)
@@ -96,15 +97,14 @@ final class EasyHandle {
         return part.count
     }
 
-    /// Whether libcurl may send the request once more; it asks when a body has left by a connection
-    /// that is gone.
+    /// Decides whether libcurl may send the request again after it lost the connection.
     ///
-    /// Only what the server certainly did not look at may: a stream that HTTP/2 refused, or that a
-    /// GOAWAY left out (RFC 9113 sections 6.8 and 8.7). libcurl has words for every other loss of
-    /// such a connection. The rest fails, so that whoever sent it decides about the repeat and
-    /// keeps record of it.
+    /// Only a request that the server certainly did not process may: an HTTP/2 stream that was
+    /// refused or that a GOAWAY left out (RFC 9113 sections 6.8 and 8.7). libcurl sets an error
+    /// text for every other loss of an HTTP/2 connection. All other requests fail, so that the
+    /// caller decides about the retry and records it.
     func rewindBody() -> Bool {
-        guard let origin = self.ticket?.origin, origin.hasPrefix("https://"), !self.olderOrigins.contains(origin),
+        guard let origin = self.ticket?.origin, origin.hasPrefix("https://"), !self.http1Origins.contains(origin),
             self.errorText[0] == 0
         else { return false }
         self.bodyPosition = 0
@@ -118,27 +118,27 @@ final class EasyHandle {
         return switched && self.set(CURLOPT_CUSTOMREQUEST, method.rawValue)
     }
 
-    /// Takes down whether an address of the host may be connected to.
+    /// Records whether an address of the host is public.
     func note(isPublic: Bool) {
         self.hasOnlyPrivateAddresses = !isPublic && self.hasOnlyPrivateAddresses != false
     }
 
     // MARK: Response
 
-    /// Takes one header line with its end; false if it is one too many.
+    /// Takes one header line with its line break; returns false if it exceeds the limit.
     func receive(header line: UnsafeRawBufferPointer) -> Bool {
-        if line.starts(with: "HTTP/1".utf8), let ticket { self.olderOrigins.insert(ticket.origin) }
+        if line.starts(with: "HTTP/1".utf8), let ticket { self.http1Origins.insert(ticket.origin) }
         return self.response.append(header: line)
     }
 
-    /// What became of the transfer that libcurl ended with `result`.
+    /// Returns the outcome of a transfer that libcurl ended with `result`.
     func outcome(_ result: CURLcode, now: ContinuousClock.Instant) -> TransferOutcome {
         let wasSent = carillon_easy_get_long(self.pointer, CURLINFO_REQUEST_SIZE) > 0
         if self.hasOnlyPrivateAddresses == true, result == CURLE_COULDNT_CONNECT {
             return .unanswered(TransferFailure(.privateAddress, code: Int(result.rawValue)))
         }
         let status = carillon_easy_get_long(self.pointer, CURLINFO_RESPONSE_CODE)
-        // What the status says holds, however long the body is and wherever it broke off.
+        // The status holds even if the body is too long or breaks off.
         guard let ticket, status >= 200, result == CURLE_OK || self.response.hasAllHeaders else {
             if self.response.isTooLarge {
                 return .unanswered(
@@ -158,7 +158,7 @@ final class EasyHandle {
             ))
     }
 
-    /// Why a transfer that we end ourselves has no answer.
+    /// Returns the failure of a transfer that we end ourselves.
     func abandoned(_ reason: TransferFailure.Reason) -> TransferFailure {
         TransferFailure(reason, mayHaveBeenSent: carillon_easy_get_long(self.pointer, CURLINFO_REQUEST_SIZE) > 0)
     }
@@ -172,12 +172,12 @@ final class EasyHandle {
     }
 }
 
-/// Origins that have answered by HTTP/1.
+/// Origins that have answered over HTTP/1.
 ///
-/// A connection to them that is used again and dies leaves open what became of the request.
-/// Belongs to the transfer thread.
-final class OlderOrigins {
-    /// At the bound all origins count as such.
+/// When a reused HTTP/1 connection breaks, nothing tells whether the server processed the request.
+/// Only the transfer thread uses this.
+final class HTTP1Origins {
+    /// At this limit every origin counts as HTTP/1.
     private static let bound = 1_024
 
     private var origins: Set<String> = []
@@ -188,5 +188,130 @@ final class OlderOrigins {
 
     func contains(_ origin: String) -> Bool {
         self.origins.count >= Self.bound || self.origins.contains(origin)
+    }
+}
+
+extension EasyHandle {
+    /// Sets the options that all requests share.
+    func configure(_ configuration: TransferConfiguration) -> Bool {
+        let context = Unmanaged.passUnretained(self).toOpaque()
+        let numbers: [(CURLoption, Int)] = [
+            (CURLOPT_NOSIGNAL, 1),
+            (CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_2TLS),
+            // Without it a burst opens one connection a request until the first one negotiates
+            // HTTP/2.
+            (CURLOPT_PIPEWAIT, 1),
+            (CURLOPT_CONNECTTIMEOUT_MS, max(1, configuration.connectTimeout.milliseconds)),
+            // Providers recommend long-lived connections; libcurl's default closes them after two
+            // idle minutes.
+            (CURLOPT_MAXAGE_CONN, 900),
+            (CURLOPT_MAXLIFETIME_CONN, 3_600),
+            (CURLOPT_TCP_KEEPALIVE, 1),
+            (CURLOPT_TCP_KEEPIDLE, 30),
+            (CURLOPT_TCP_KEEPINTVL, 15),
+            (CURLOPT_FOLLOWLOCATION, 0),
+            (CURLOPT_UPLOAD_BUFFERSIZE, 16_384),
+        ]
+        var isSet = numbers.allSatisfy { self.set($0, $1) }
+        isSet = isSet && self.set(CURLOPT_PROTOCOLS_STR, configuration.allowPlainHTTP ? "https,http" : "https")
+        isSet = isSet && self.set(CURLOPT_USERAGENT, configuration.userAgent)
+        if let file = configuration.caFile { isSet = isSet && self.set(CURLOPT_CAINFO, file) }
+        if configuration.refusesPrivateAddresses {
+            isSet = isSet && self.set(CURLOPT_NOPROXY, "*")
+            isSet = isSet && carillon_easy_set_opensocket(self.pointer, openPublicSocket) == CURLE_OK
+            isSet = isSet && self.set(CURLOPT_OPENSOCKETDATA, context)
+        }
+        isSet = isSet && self.set(CURLOPT_ERRORBUFFER, UnsafeMutableRawPointer(self.errorText))
+        isSet = isSet && self.set(CURLOPT_PRIVATE, context)
+        isSet = isSet && self.set(CURLOPT_HEADERDATA, context)
+        isSet = isSet && self.set(CURLOPT_WRITEDATA, context)
+        // libcurl reads the body through callbacks, so it must ask before it sends the body again.
+        isSet = isSet && self.set(CURLOPT_READDATA, context)
+        isSet = isSet && self.set(CURLOPT_SEEKDATA, context)
+        isSet = isSet && carillon_easy_set_reader(self.pointer, supplyBody) == CURLE_OK
+        isSet = isSet && carillon_easy_set_seeker(self.pointer, seekBody) == CURLE_OK
+        isSet = isSet && carillon_easy_set_writer(self.pointer, CURLOPT_HEADERFUNCTION, receiveHeader) == CURLE_OK
+        return isSet && carillon_easy_set_writer(self.pointer, CURLOPT_WRITEFUNCTION, receiveBody) == CURLE_OK
+    }
+
+    func set(_ option: CURLoption, _ value: Int) -> Bool {
+        carillon_easy_set_long(self.pointer, option, value) == CURLE_OK
+    }
+
+    func set(_ option: CURLoption, _ value: String) -> Bool {
+        carillon_easy_set_string(self.pointer, option, value) == CURLE_OK
+    }
+
+    func set(_ option: CURLoption, _ value: UnsafeMutableRawPointer?) -> Bool {
+        carillon_easy_set_pointer(self.pointer, option, value) == CURLE_OK
+    }
+}
+
+// libcurl calls these on the transfer thread, within `perform`. `context` is the handle itself: the
+// loop keeps it for as long as libcurl knows the pointer. Returning fewer bytes than given ends the
+// transfer.
+
+/// Creates the socket for a public address; refuses any other, so that libcurl tries the next.
+private nonisolated func openPublicSocket(
+    _ context: UnsafeMutableRawPointer?,
+    _ purpose: curlsocktype,
+    _ address: UnsafeMutablePointer<curl_sockaddr>?
+) -> curl_socket_t {
+    guard let address else { return -1 }
+    var bytes = [UInt8](repeating: 0, count: 16)
+    let count = Int(carillon_copy_address(address, &bytes))
+    let isPublic = PublicAddress.contains(bytes[..<count])
+    if let context { Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue().note(isPublic: isPublic) }
+    guard isPublic else { return -1 }
+    return socket(address.pointee.family, address.pointee.socktype, address.pointee.protocol)
+}
+
+private nonisolated func receiveHeader(
+    _ bytes: UnsafeMutablePointer<CChar>?,
+    _ size: Int,
+    _ count: Int,
+    _ context: UnsafeMutableRawPointer?
+) -> Int {
+    guard let context else { return 0 }
+    let line = UnsafeRawBufferPointer(start: bytes, count: size * count)
+    let handle = Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue()
+    return handle.receive(header: line) ? line.count : 0
+}
+
+private nonisolated func receiveBody(
+    _ bytes: UnsafeMutablePointer<CChar>?,
+    _ size: Int,
+    _ count: Int,
+    _ context: UnsafeMutableRawPointer?
+) -> Int {
+    guard let context else { return 0 }
+    let part = UnsafeRawBufferPointer(start: bytes, count: size * count)
+    let handle = Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue()
+    return handle.response.append(body: part) ? part.count : 0
+}
+
+private nonisolated func supplyBody(
+    _ buffer: UnsafeMutablePointer<CChar>?,
+    _ size: Int,
+    _ count: Int,
+    _ context: UnsafeMutableRawPointer?
+) -> Int {
+    guard let context else { return Int(CURL_READFUNC_ABORT) }
+    let handle = Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue()
+    return handle.readBody(into: UnsafeMutableRawBufferPointer(start: buffer, count: size * count))
+}
+
+private nonisolated func seekBody(_ context: UnsafeMutableRawPointer?, _ offset: curl_off_t, _ origin: CInt) -> CInt {
+    guard let context, offset == 0, origin == SEEK_SET else { return CURL_SEEKFUNC_FAIL }
+    let handle = Unmanaged<EasyHandle>.fromOpaque(context).takeUnretainedValue()
+    return handle.rewindBody() ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL
+}
+
+extension Duration {
+    /// Whole milliseconds for libcurl, clamped to `Int32.max`.
+    var milliseconds: Int {
+        let (seconds, attoseconds) = self.components
+        guard seconds < Int64(Int32.max / 1_000) else { return Int(Int32.max) }
+        return Int(seconds) * 1_000 + Int(attoseconds / 1_000_000_000_000_000)
     }
 }

@@ -1,12 +1,12 @@
 // Carillon · FairQueue.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Who is next for a place, when several hosts want more than there are.
+/// A queue that shares a limited number of places fairly between hosts.
 ///
-/// What has a higher priority comes first. Within one the hosts take turns, each in the order of arrival, and none holds
-/// more than its share: one that hangs delays its own requests only.
+/// Higher priorities go first. Within a priority the hosts take turns, each in order of arrival. No
+/// host holds more than its share, so a hanging host delays only its own requests.
 package struct FairQueue<Element> {
-    /// What waits for one host with one priority.
+    /// The elements of one host and priority, in order of arrival.
     private struct Line {
         private var elements: [Element?] = []
         private var head = 0
@@ -17,7 +17,7 @@ package struct FairQueue<Element> {
             self.elements.append(element)
         }
 
-        /// Must not be empty.
+        /// Removes the first element; the line must not be empty.
         mutating func removeFirst() -> Element? {
             let element = self.elements[self.head]
             self.elements[self.head] = nil
@@ -48,22 +48,22 @@ package struct FairQueue<Element> {
         }
     }
 
-    /// One host, kept only while it has something waiting or under way.
+    /// One host, kept while it has waiting or in-flight elements.
     private struct Lane {
         var origin: String
-        /// By priority.
+        /// One line a priority.
         var lines = Array(repeating: Line(), count: TransferPriority.allCases.count)
         var inFlight = 0
 
         var isEmpty: Bool { self.lines.allSatisfy { $0.isEmpty } }
     }
 
-    /// The hosts of one priority.
+    /// The hosts with elements of one priority.
     private struct Rotation {
-        /// The lanes in which somebody waits, and whose turn it is.
+        /// The lanes with waiting elements, and the index of the next one.
         var lanes: [Int] = []
         var turn = 0
-        /// How many wait, in all lanes.
+        /// The number of waiting elements in all lanes.
         var count = 0
     }
 
@@ -71,23 +71,23 @@ package struct FairQueue<Element> {
     private var lanes: [Lane] = []
     private var unused: [Int] = []
     private var numbers: [String: Int] = [:]
-    /// By priority.
+    /// One rotation a priority.
     private var rotations = Array(repeating: Rotation(), count: TransferPriority.allCases.count)
-    /// The lane used last, which is nearly always the one wanted next.
+    /// The lane used last, which is usually wanted next.
     private var recent: Int?
 
-    /// How many wait, in all lanes.
+    /// The number of waiting elements.
     package var count: Int { self.rotations.reduce(0) { $0 + $1.count } }
 
-    /// - Parameter share: The most that one host has under way.
+    /// - Parameter share: the in-flight limit of one host.
     package init(share: Int) {
         self.share = share
     }
 
-    /// How many of one priority wait, in all lanes.
+    /// Returns the number of waiting elements of one priority.
     package func count(of priority: TransferPriority) -> Int { self.rotations[priority.rawValue].count }
 
-    /// Puts `element` behind the others of its host and priority.
+    /// Appends `element` behind the others of its host and priority.
     package mutating func append(_ element: Element, origin: String, priority: TransferPriority = .normal) {
         let number = self.number(of: origin)
         let rank = priority.rawValue
@@ -96,7 +96,8 @@ package struct FairQueue<Element> {
         self.rotations[rank].count += 1
     }
 
-    /// Takes the next one that has a place; its lane is to be given to ``release(lane:)`` at its end.
+    /// Removes the next element whose host has a free place; pass its lane to ``release(lane:)``
+    /// when it ends.
     package mutating func next() -> (element: Element, lane: Int)? {
         for rank in self.rotations.indices {
             if let next = self.next(of: rank) { return next }
@@ -126,13 +127,13 @@ package struct FairQueue<Element> {
         return nil
     }
 
-    /// Gives a place back.
+    /// Frees a place of the lane.
     package mutating func release(lane: Int) {
         self.lanes[lane].inFlight -= 1
         self.discardIfUnused(lane)
     }
 
-    /// Takes out those that wait and fit `predicate`, in no particular order.
+    /// Removes and returns the waiting elements that match, in no particular order.
     package mutating func removeAll(where predicate: (Element) -> Bool) -> [Element] {
         var removed: [Element] = []
         for rank in self.rotations.indices {

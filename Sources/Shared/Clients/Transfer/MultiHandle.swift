@@ -3,18 +3,19 @@
 
 import CCurl
 
-/// libcurl's multi handle, which carries all transfers and their connections.
+/// libcurl's multi handle, which runs all transfers and owns their connections.
 ///
-/// `@unchecked Sendable`: only the transfer thread calls it, but for ``wake()``, which libcurl allows from any thread as
-/// long as the handle exists; the mailbox calls that under its lock and not after the thread closed it.
+/// `@unchecked Sendable` is sound: only the transfer thread calls it, except for ``wake()``, which
+/// libcurl allows from any thread while the handle exists. The mailbox calls that under its lock,
+/// and never after the thread closed the mailbox.
 struct MultiHandle: @unchecked Sendable {
-    /// One ended transfer, copied from libcurl's message before that becomes invalid.
+    /// A finished transfer, copied from libcurl's message before that becomes invalid.
     struct End {
         let easy: UnsafeMutableRawPointer
         let result: CURLcode
     }
 
-    /// Once in a process, before anything else of libcurl's.
+    /// Initializes libcurl once a process; false if that fails or HTTP/2 is missing.
     static let isLibraryReady: Bool = {
         guard curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK else { return false }
         guard let version = curl_version_info(CURLVERSION_FIRST) else { return false }
@@ -23,21 +24,25 @@ struct MultiHandle: @unchecked Sendable {
 
     private let pointer: UnsafeMutableRawPointer
 
-    /// - Throws: ``TransferError`` if libcurl is not usable.
+    /// - Throws: ``TransferError`` if libcurl is unusable.
     init(_ configuration: TransferConfiguration) throws(TransferError) {
-        guard Self.isLibraryReady else { throw TransferError(.library, "libcurl without HTTP/2") }
-        guard let pointer = curl_multi_init() else { throw TransferError(.library, "no multi handle") }
+        guard Self.isLibraryReady else {
+            throw TransferError(.library, "libcurl lacks HTTP/2; install a build with it")
+        }
+        guard let pointer = curl_multi_init() else {
+            throw TransferError(.library, "libcurl could not create a multi handle")
+        }
         let connections = max(1, configuration.connectionsPerHost)
         let settings: [(CURLMoption, Int)] = [
             (CURLMOPT_PIPELINING, Int(CURLPIPE_MULTIPLEX)),
             (CURLMOPT_MAX_HOST_CONNECTIONS, connections),
             (CURLMOPT_MAX_CONCURRENT_STREAMS, max(1, configuration.streamsPerConnection)),
-            // Idle ones kept; the default depends on how many transfers there are, and falls when they end.
+            // The idle connections kept. libcurl's default shrinks with the number of transfers.
             (CURLMOPT_MAXCONNECTS, max(64, connections * 16)),
         ]
         for (option, value) in settings where carillon_multi_set_long(pointer, option, value) != CURLM_OK {
             curl_multi_cleanup(pointer)
-            throw TransferError(.configuration, "libcurl refuses a limit")
+            throw TransferError(.configuration, "libcurl rejected a limit")
         }
         self.pointer = pointer
     }
@@ -50,13 +55,13 @@ struct MultiHandle: @unchecked Sendable {
         curl_multi_remove_handle(self.pointer, easy)
     }
 
-    /// Does what can be done without waiting; false if libcurl is in disorder.
+    /// Runs all work that needs no waiting; returns false if libcurl failed.
     func perform() -> Bool {
         var running: CInt = 0
         return curl_multi_perform(self.pointer, &running) == CURLM_OK
     }
 
-    /// The next transfer that ended.
+    /// Returns the next finished transfer.
     func nextEnd() -> End? {
         var left: CInt = 0
         while let message = curl_multi_info_read(self.pointer, &left) {
@@ -66,7 +71,7 @@ struct MultiHandle: @unchecked Sendable {
         return nil
     }
 
-    /// Sleeps until a socket, a timer of libcurl's or ``wake()`` wants something; false if it cannot.
+    /// Sleeps until a socket, a libcurl timer or ``wake()`` ends it; returns false on failure.
     func poll(milliseconds: Int) -> Bool {
         curl_multi_poll(self.pointer, nil, 0, CInt(clamping: milliseconds), nil) == CURLM_OK
     }
@@ -75,7 +80,7 @@ struct MultiHandle: @unchecked Sendable {
         curl_multi_wakeup(self.pointer)
     }
 
-    /// Closes the connections; all easy handles are out by then.
+    /// Closes the connections; every easy handle must have been removed.
     func close() {
         curl_multi_cleanup(self.pointer)
     }

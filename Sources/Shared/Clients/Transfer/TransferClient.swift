@@ -4,24 +4,58 @@
 import Glibc
 import Logging
 
-/// Sends HTTP requests over HTTP/2 connections that are shared and kept.
+/// Trust and limits of a ``TransferClient``.
+package struct TransferConfiguration: Sendable {
+    /// A PEM file of certificate authorities, trusted in addition to the system's directory; nil
+    /// means the system's bundle only.
+    package var caFile: String?
+    package var userAgent = "carillon"
+    /// The connections to one host, 2 to 8.
+    ///
+    /// Without a limit libcurl opens one for each request that finds the others full.
+    package var connectionsPerHost = 4
+    /// The streams of one connection, if the server allows as many; libcurl's work a turn grows
+    /// with all open streams.
+    package var streamsPerConnection = 100
+    /// The in-flight limit of all hosts; one host never exceeds connections × streams.
+    package var maximumInFlight = 1_000
+    /// The limit on waiting requests; beyond it a request ends as `overloaded` at once.
+    package var maximumWaiting = 10_000
+    /// The time limit for TCP and TLS together.
+    package var connectTimeout: Duration = .seconds(5)
+    /// Whether `http` URLs are allowed.
+    package var allowPlainHTTP = false
+    /// Whether to connect only to public addresses and through no proxy, for URLs chosen by
+    /// strangers.
+    ///
+    /// Every address is checked after its name was resolved, so rebinding the name does not help.
+    package var refusesPrivateAddresses = false
+
+    package init() {}
+
+    var maximumInFlightPerHost: Int { self.connectionsPerHost * self.streamsPerConnection }
+}
+
+/// Sends HTTP requests over shared, long-lived HTTP/2 connections.
 ///
-/// libcurl's multi interface on one thread of its own; callers hand their requests over and wait. There are no redirects
-/// here and no retries, for whoever asked knows what a second try means. libcurl itself sends again, up to five times
-/// within the deadline, what a server refused unread, and what a kept connection lost before a byte came back: a request
-/// may arrive twice.
+/// Uses libcurl's multi interface on one thread; callers hand over a request and await its outcome.
+/// The client follows no redirects and never retries, because only the caller knows what a second
+/// attempt means. libcurl itself resends, up to five times within the deadline, requests that a
+/// server refused unread or that a reused connection lost before any answer. So a request may
+/// arrive twice.
 package final class TransferClient: Sendable {
     private let mailbox: TransferMailbox
 
-    /// Starts the thread, which ends with ``shutdown()``, or when nobody holds the client any more.
+    /// Starts the thread, which runs until ``shutdown()`` or deallocation.
     ///
-    /// - Throws: ``TransferError`` if libcurl, the authorities' file or a thread is not to be had.
+    /// - Throws: ``TransferError`` if libcurl, the certificate authorities' file or a thread is
+    ///   unavailable.
     package init(
         configuration: TransferConfiguration,
         logger: Logger = Logger(label: "carillon.transfer")
     ) throws(TransferError) {
         if let file = configuration.caFile, access(file, R_OK) != 0 {
-            throw TransferError(.configuration, "the authorities' file cannot be read")
+            throw TransferError(.configuration, "cannot read the file of certificate authorities")
         }
         let multi = try MultiHandle(configuration)
         let mailbox = TransferMailbox(
@@ -34,7 +68,7 @@ package final class TransferClient: Sendable {
         }
         guard isStarted else {
             multi.close()
-            throw TransferError(.thread, "the system has none to give")
+            throw TransferError(.thread, "the system has no thread left")
         }
     }
 
@@ -42,9 +76,9 @@ package final class TransferClient: Sendable {
         self.mailbox.stop()
     }
 
-    /// Sends one request and waits for its end, which comes by the request's deadline.
+    /// Sends one request and returns its outcome by the request's deadline.
     ///
-    /// Cancelling the task ends the transfer as `cancelled`, and resets its stream if it has one.
+    /// Cancelling the task ends the transfer as `cancelled` and resets its stream.
     package func perform(_ request: TransferRequest) async -> TransferOutcome {
         guard let origin = request.origin else {
             self.mailbox.countInvalid()
@@ -62,12 +96,64 @@ package final class TransferClient: Sendable {
         }
     }
 
-    /// What is under way and what has been done.
+    /// The current and total numbers of requests.
     package func snapshot() -> TransferSnapshot { self.mailbox.snapshot }
 
-    /// Ends what is under way as `shutdown`, closes the connections and returns when the thread is done.
+    /// Ends all transfers as `shutdown`, closes the connections and returns when the thread has
+    /// ended.
     package func shutdown() async {
         self.mailbox.stop()
         await self.mailbox.waitUntilGone()
+    }
+}
+
+/// The current and total numbers of a ``TransferClient``'s requests.
+package struct TransferSnapshot: Sendable, Equatable {
+    /// In flight in libcurl.
+    package var inFlight: Int
+    /// Waiting in our queue.
+    package var waiting: Int
+    /// Answered, with any status.
+    package var completed: Int
+    /// Ended without an answer, refused ones included.
+    package var failed: Int
+    /// Refused because too many waited.
+    package var refused: Int
+
+    package init(inFlight: Int = 0, waiting: Int = 0, completed: Int = 0, failed: Int = 0, refused: Int = 0) {
+        self.inFlight = inFlight
+        self.waiting = waiting
+        self.completed = completed
+        self.failed = failed
+        self.refused = refused
+    }
+}
+
+/// The reason why a ``TransferClient`` could not start.
+package struct TransferError: Error, Sendable, Equatable, CustomStringConvertible {
+    package enum Code: String, Sendable {
+        /// libcurl, or its HTTP/2 support, is unusable.
+        case library
+        /// The system has no thread left.
+        case thread
+        /// libcurl rejects a setting.
+        case configuration
+    }
+
+    package let code: Code
+    package let message: String
+    /// The file and line that created the error.
+    package let place: String
+
+    init(_ code: Code, _ message: String, file: StaticString = #fileID, line: UInt = #line) {
+        self.code = code
+        self.message = message
+        self.place = "\(file):\(line)"
+    }
+
+    package var description: String { "transfer \(self.code.rawValue): \(self.message) (\(self.place))" }
+
+    package static func == (left: TransferError, right: TransferError) -> Bool {
+        left.code == right.code && left.message == right.message
     }
 }

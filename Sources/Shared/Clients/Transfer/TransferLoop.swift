@@ -5,15 +5,15 @@ import CCurl
 import Glibc
 import Logging
 
-/// What the transfer thread does: the only one to touch libcurl's handles.
+/// The loop of the transfer thread, the only user of libcurl's handles.
 final class TransferLoop {
     private typealias Instant = ContinuousClock.Instant
 
-    /// So many under way make a lot of it; fewer are answered at once.
+    /// From this many in-flight transfers on, turns pause to batch work.
     private static let manyInFlight = 64
-    /// A turn that moved no more than this was hardly worth the way through all handles.
+    /// A turn that moved at most this many was too small for a walk through all handles.
     private static let fewMoved = 64
-    private static let breath: useconds_t = 2_000
+    private static let pause: useconds_t = 2_000
 
     private let configuration: TransferConfiguration
     private let multi: MultiHandle
@@ -21,12 +21,12 @@ final class TransferLoop {
     private let logger: Logger
 
     private var queue: FairQueue<TransferTicket>
-    /// Not after this does a waiting ticket's time run out.
+    /// A lower bound of the waiting tickets' deadlines.
     private var nextExpiry: Instant?
-    /// All that were ever needed at once, kept for the next burst.
+    /// All handles ever needed at once, kept for the next burst.
     private var handles: [EasyHandle] = []
     private var idle: [EasyHandle] = []
-    private let olderOrigins = OlderOrigins()
+    private let http1Origins = HTTP1Origins()
     private var inFlight = 0
     private var arrivals: [TransferTicket] = []
     private var results: [(ticket: TransferTicket, outcome: TransferOutcome)] = []
@@ -39,7 +39,7 @@ final class TransferLoop {
         self.queue = FairQueue(share: max(1, configuration.maximumInFlightPerHost))
     }
 
-    /// Turns until the mailbox says stop; then answers everybody and frees libcurl's part.
+    /// Runs until the mailbox stops; then answers all callers and frees libcurl's handles.
     func run() {
         while self.turn() {}
         self.mailbox.close()
@@ -47,40 +47,41 @@ final class TransferLoop {
         self.handles = []
         self.multi.close()
         self.logger.debug("transfer thread ended")
-        self.mailbox.bidFarewell()
+        self.mailbox.finishShutdown()
     }
 
     private func turn() -> Bool {
-        let orders = self.mailbox.drain(into: &self.arrivals)
+        let signals = self.mailbox.drain(into: &self.arrivals)
         var moved = self.arrivals.count
         self.acceptArrivals()
-        if orders.isStopping {
+        if signals.isStopping {
             self.abandonTransfers(.shutdown) { _ in true }
             self.abandonWaiting(.shutdown) { _ in true }
             self.publish()
             return false
         }
-        if orders.hasCancellations {
+        if signals.hasCancellations {
             self.abandonTransfers(.cancelled) { $0.isCancelled }
             self.abandonWaiting(.cancelled) { $0.isCancelled }
         }
         self.expireWaiting()
         self.fill()
         if !self.multi.perform() {
-            self.logger.error("libcurl cannot go on with its transfers")
+            self.logger.error("libcurl failed; ended all transfers")
             self.abandonTransfers(.other) { _ in true }
         }
         self.collect()
         self.fill()
         moved += self.results.count
         self.publish()
-        // Not in `perform`, so that a wake meant for the poll is never swallowed there; and never without end.
+        // The wake-up must reach `poll`, never `perform`, which could swallow it; the poll is
+        // always bounded.
         if self.mailbox.fallAsleep(inFlight: self.inFlight), !self.multi.poll(milliseconds: self.pollTime()) {
             usleep(10_000)
         }
-        // While many are under way, answers and requests that trickle are left to gather: each turn costs a walk through
-        // all handles, and each request of its own a packet.
-        if self.inFlight >= Self.manyInFlight, moved <= Self.fewMoved { usleep(Self.breath) }
+        // With many transfers in flight, pause so that answers and requests accumulate: each turn
+        // walks all handles, and each lone request costs a packet.
+        if self.inFlight >= Self.manyInFlight, moved <= Self.fewMoved { usleep(Self.pause) }
         return true
     }
 
@@ -124,8 +125,8 @@ final class TransferLoop {
     }
 
     private func makeHandle() -> EasyHandle? {
-        guard let handle = EasyHandle(self.configuration, olderOrigins: self.olderOrigins) else {
-            self.logger.error("libcurl gives no handle")
+        guard let handle = EasyHandle(self.configuration, http1Origins: self.http1Origins) else {
+            self.logger.error("libcurl could not create a handle")
             return nil
         }
         self.handles.append(handle)
@@ -175,11 +176,11 @@ final class TransferLoop {
             next = min(next ?? ticket.deadline, ticket.deadline)
             return false
         }
-        // The queue is walked a hundred times a second at most.
+        // Walk the queue at most a hundred times a second.
         self.nextExpiry = next.map { max($0, now.advanced(by: .milliseconds(10))) }
     }
 
-    /// Answers the callers, their places given back before, so that none is turned away on its return.
+    /// Answers the callers; frees their places first, so that an immediate next request finds room.
     private func publish() {
         guard !self.results.isEmpty else { return }
         var failed = 0
@@ -189,7 +190,7 @@ final class TransferLoop {
         self.results.removeAll(keepingCapacity: true)
     }
 
-    /// How long to sleep at most, in milliseconds.
+    /// Returns the longest sleep in milliseconds.
     private func pollTime() -> Int {
         guard let nextExpiry else { return 1_000 }
         return min(1_000, max(0, Instant.now.duration(to: nextExpiry).milliseconds + 1))

@@ -3,15 +3,55 @@
 
 import Synchronization
 
-/// What lies between the callers, on any thread, and the transfer thread.
+/// A request and its caller, which is answered exactly once.
+final class TransferTicket: Sendable {
+    typealias Continuation = CheckedContinuation<TransferOutcome, Never>
+
+    let request: TransferRequest
+    let origin: String
+    let start: ContinuousClock.Instant
+    let deadline: ContinuousClock.Instant
+    private let cancelled = Atomic(false)
+    private let caller = Mutex<Continuation?>(nil)
+
+    init(_ request: TransferRequest, origin: String, start: ContinuousClock.Instant) {
+        self.request = request
+        self.origin = origin
+        self.start = start
+        self.deadline = start.advanced(by: request.timeout)
+    }
+
+    /// Whether the caller's task was cancelled, possibly before it waits.
+    var isCancelled: Bool { self.cancelled.load(ordering: .acquiring) }
+
+    func cancel() {
+        self.cancelled.store(true, ordering: .releasing)
+    }
+
+    /// Sets the caller; call this before handing over the ticket.
+    func wait(_ continuation: Continuation) {
+        self.caller.withLock { $0 = continuation }
+    }
+
+    /// Answers the caller; later calls have no effect.
+    func finish(_ outcome: TransferOutcome) {
+        let continuation = self.caller.withLock { caller in
+            defer { caller = nil }
+            return caller
+        }
+        continuation?.resume(returning: outcome)
+    }
+}
+
+/// Passes tickets and signals from callers on any thread to the transfer thread.
 final class TransferMailbox: Sendable {
-    /// What the thread is to do besides the arrivals.
-    struct Orders {
+    /// Signals to the thread besides new tickets.
+    struct Signals {
         let hasCancellations: Bool
         let isStopping: Bool
     }
 
-    /// Wakes the thread out of its poll; called under the lock, and never after ``close()``.
+    /// Ends the thread's poll; called under the lock, and never after ``close()``.
     typealias Wake = @Sendable () -> Void
 
     private struct State {
@@ -21,10 +61,10 @@ final class TransferMailbox: Sendable {
         var isAsleep = false
         var isClosed = false
         var isGone = false
-        /// Taken on and not answered yet.
+        /// Accepted tickets without an answer.
         var unfinished = 0
         var snapshot = TransferSnapshot()
-        var farewells: [CheckedContinuation<Void, Never>] = []
+        var shutdownWaiters: [CheckedContinuation<Void, Never>] = []
     }
 
     private let state = Mutex(State())
@@ -46,7 +86,7 @@ final class TransferMailbox: Sendable {
         }
     }
 
-    /// Hands the ticket over; nil means that the thread will finish it.
+    /// Hands over the ticket; nil means that the thread will finish it.
     func submit(_ ticket: TransferTicket) -> TransferFailure? {
         self.state.withLock { state in
             let refusal: TransferFailure.Reason? =
@@ -64,44 +104,44 @@ final class TransferMailbox: Sendable {
             }
             state.unfinished += 1
             state.arrivals.append(ticket)
-            self.rouse(&state)
+            self.wakeIfAsleep(&state)
             return nil
         }
     }
 
-    /// Counts a request that was not worth handing over.
+    /// Counts a request that was too invalid to hand over.
     func countInvalid() {
         self.state.withLock { $0.snapshot.failed += 1 }
     }
 
-    /// Some ticket was cancelled; the thread finds out which.
+    /// Reports that some ticket was cancelled; the thread finds out which.
     func noteCancellation() {
         self.state.withLock { state in
             state.hasCancellations = true
-            self.rouse(&state)
+            self.wakeIfAsleep(&state)
         }
     }
 
-    /// Takes nothing more and ends the thread.
+    /// Refuses new tickets and ends the thread.
     func stop() {
         self.state.withLock { state in
             state.isStopping = true
-            self.rouse(&state)
+            self.wakeIfAsleep(&state)
         }
     }
 
-    /// Returns when the thread has freed all that it had.
+    /// Returns when the thread has freed its resources.
     func waitUntilGone() async {
         await withCheckedContinuation { continuation in
             let isGone = self.state.withLock { state in
-                if !state.isGone { state.farewells.append(continuation) }
+                if !state.isGone { state.shutdownWaiters.append(continuation) }
                 return state.isGone
             }
             if isGone { continuation.resume() }
         }
     }
 
-    private func rouse(_ state: inout State) {
+    private func wakeIfAsleep(_ state: inout State) {
         guard state.isAsleep, !state.isClosed else { return }
         state.isAsleep = false
         self.wake()
@@ -109,17 +149,17 @@ final class TransferMailbox: Sendable {
 
     // MARK: For the thread
 
-    /// Moves what arrived into `arrivals`, which is empty and lends its memory in exchange.
-    func drain(into arrivals: inout [TransferTicket]) -> Orders {
+    /// Swaps the new tickets into `arrivals`, which must be empty and lends its memory.
+    func drain(into arrivals: inout [TransferTicket]) -> Signals {
         self.state.withLock { state in
             swap(&state.arrivals, &arrivals)
             state.isAsleep = false
             defer { state.hasCancellations = false }
-            return Orders(hasCancellations: state.hasCancellations, isStopping: state.isStopping)
+            return Signals(hasCancellations: state.hasCancellations, isStopping: state.isStopping)
         }
     }
 
-    /// Whether nothing is there to do; from now on whoever brings something wakes the thread.
+    /// Returns whether the thread may sleep; if so, the next caller wakes it.
     func fallAsleep(inFlight: Int) -> Bool {
         self.state.withLock { state in
             state.snapshot.inFlight = inFlight
@@ -128,7 +168,7 @@ final class TransferMailbox: Sendable {
         }
     }
 
-    /// Gives back the places of those about to be answered.
+    /// Frees the places of tickets that are about to be answered.
     func settle(completed: Int, failed: Int, inFlight: Int) {
         self.state.withLock { state in
             state.unfinished -= completed + failed
@@ -138,18 +178,18 @@ final class TransferMailbox: Sendable {
         }
     }
 
-    /// No wake comes after this.
+    /// Guarantees that no wake-up follows.
     func close() {
         self.state.withLock { $0.isClosed = true }
     }
 
-    /// Answers those who wait for the end.
-    func bidFarewell() {
-        let farewells = self.state.withLock { state in
+    /// Resumes the callers that await the end.
+    func finishShutdown() {
+        let shutdownWaiters = self.state.withLock { state in
             state.isGone = true
-            defer { state.farewells = [] }
-            return state.farewells
+            defer { state.shutdownWaiters = [] }
+            return state.shutdownWaiters
         }
-        for farewell in farewells { farewell.resume() }
+        for waiter in shutdownWaiters { waiter.resume() }
     }
 }

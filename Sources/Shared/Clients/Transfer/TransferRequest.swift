@@ -1,7 +1,7 @@
 // Carillon · TransferRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// One HTTP request, whole.
+/// A complete HTTP request.
 package struct TransferRequest: Sendable, CustomStringConvertible {
     package enum Method: String, Sendable {
         case get = "GET"
@@ -12,16 +12,16 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
     }
 
     package var method: Method
-    /// Absolute, with `https` as scheme.
+    /// An absolute URL, `https` unless the configuration allows `http`.
     package var url: String
-    /// Sent in this order, besides what HTTP needs and the user agent; HTTP/2 carries the names in lower case.
+    /// Sent in this order, in addition to the user agent and what HTTP requires; HTTP/2 sends names
+    /// in lower case.
     package var headers: [(name: String, value: String)]
     package var body: [UInt8]
-    /// How long the caller waits at most, the time in our own queue included.
+    /// The caller's time limit, waiting in our queue included.
     package var timeout: Duration
-    /// Which go before it that wait for the same, and before which it goes.
     package var priority: TransferPriority
-    /// The longest response body; of a longer one the beginning is given, and it is not complete.
+    /// The limit of the response body; a longer one is cut and reported as incomplete.
     package var maximumResponseBytes: Int
 
     package init(
@@ -42,13 +42,13 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
         self.maximumResponseBytes = maximumResponseBytes
     }
 
-    /// Without the path, the headers and the body, which hold tokens.
+    /// Leaves out the path, the headers and the body, which hold tokens.
     package var description: String {
         "\(self.method.rawValue) \(self.origin ?? "nowhere"), \(self.body.count) bytes"
     }
 
-    /// Scheme, host and port as written, such as `https://api.push.apple.com`; nil if the URL has no such beginning, or
-    /// holds what none may: libcurl would read it up to the first NUL.
+    /// Scheme, host and port as written, such as `https://api.push.apple.com`; nil if the URL has
+    /// none or holds a space or control character. (libcurl would stop reading at a NUL.)
     var origin: String? {
         let bytes = self.url.utf8
         guard let colon = bytes.firstIndex(of: UInt8(ascii: ":")), bytes[colon...].starts(with: "://".utf8) else {
@@ -59,4 +59,9 @@ package struct TransferRequest: Sendable, CustomStringConvertible {
         let end = bytes[start...].firstIndex { "/?#".utf8.contains($0) } ?? bytes.endIndex
         return start == end ? nil : String(self.url[..<end])
     }
+}
+
+/// The order of requests in our queue, regardless of arrival.
+package enum TransferPriority: Int, Sendable, CaseIterable {
+    case high, normal, low
 }

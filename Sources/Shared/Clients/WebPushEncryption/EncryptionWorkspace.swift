@@ -3,16 +3,16 @@
 
 import COpenSSL
 
-/// OpenSSL's objects for one message at a time, made once: to look algorithms up costs more than some of them do.
+/// OpenSSL objects for one message at a time, reused because looking up algorithms is expensive.
 ///
-/// `@unchecked Sendable`, as whoever takes one out of the pool has it alone until it is back, and the pool's lock orders
-/// one user's work before the next one's.
+/// `@unchecked Sendable` is sound: a user takes a workspace out of the pool and has it alone until
+/// it is returned; the pool's lock orders one user's work before the next one's.
 final class EncryptionWorkspace: @unchecked Sendable {
     private static let pointLength = 65
     private static let fieldLength = 32
     private static let saltLength = 16
     private static let tagLength = 16
-    /// Salt, record size, length of the key's id, and the key as the id (RFC 8188 section 2.1).
+    /// Salt, record size, key id length, and the public key as key id (RFC 8188 section 2.1).
     private static let headerLength = 86
     private static let recordSize: [UInt8] = [0, 0, 0x10, 0]
 
@@ -26,14 +26,15 @@ final class EncryptionWorkspace: @unchecked Sendable {
     private let cipher: OpaquePointer
 
     init() throws(WebPushEncryptionFault) {
-        // What was made before something failed is not freed: then there is no memory, or no such algorithm at all.
+        // Objects created before a failure leak; failure means no memory or a libcrypto without
+        // these algorithms.
         guard let group = EC_GROUP_new_by_curve_name(NID_X9_62_prime256v1), let numbers = BN_CTX_new(),
             let scalar = BN_new(), let coordinate = BN_new(), let peer = EC_POINT_new(group),
             let product = EC_POINT_new(group), let authenticator = Self.makeAuthenticator(),
             let cipher = EVP_CIPHER_CTX_new(),
             EVP_EncryptInit_ex(cipher, EVP_aes_128_gcm(), nil, nil, nil) == 1
         else { throw .library }
-        // Has the multiplications take the same time for every private key.
+        // Makes multiplications constant-time for the private key.
         BN_set_flags(scalar, BN_FLG_CONSTTIME)
         self.group = group
         self.numbers = numbers
@@ -62,7 +63,7 @@ final class EncryptionWorkspace: @unchecked Sendable {
         secret: [UInt8],
         ephemeral: WebPushEncryption.Ephemeral?
     ) throws(WebPushEncryptionFault) -> [UInt8] {
-        // Takes no point that is not on the curve; as the curve has no small subgroups, every one that is will do.
+        // Rejects points off the curve. P-256 has no small subgroups, so every point on it is safe.
         guard EC_POINT_oct2point(self.group, self.peer, publicKey, publicKey.count, self.numbers) == 1 else {
             throw .publicKey
         }
@@ -85,7 +86,7 @@ final class EncryptionWorkspace: @unchecked Sendable {
         body.append(UInt8(Self.pointLength))
         body += ownKey
         body += message
-        // The record that is the last one, without padding.
+        // The delimiter of the last record, without padding (RFC 8188 section 2).
         body.append(2)
         try self.seal(&body, from: Self.headerLength, key: Array(contentKey), nonce: Array(nonce))
         return body
@@ -95,7 +96,7 @@ final class EncryptionWorkspace: @unchecked Sendable {
     private static let keyLabel = Array("Content-Encoding: aes128gcm\0\u{1}".utf8)
     private static let nonceLabel = Array("Content-Encoding: nonce\0\u{1}".utf8)
 
-    /// Sets the private key, and returns the salt.
+    /// Sets the private key and returns the salt.
     private func begin(_ ephemeral: WebPushEncryption.Ephemeral?) throws(WebPushEncryptionFault) -> [UInt8] {
         let order = EC_GROUP_get0_order(self.group)
         if let ephemeral {
@@ -124,7 +125,7 @@ final class EncryptionWorkspace: @unchecked Sendable {
         return bytes
     }
 
-    /// The x coordinate of our private key times the browser's public one.
+    /// Returns the x coordinate of our private key times the browser's public key.
     private func sharedSecret() throws(WebPushEncryptionFault) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: Self.fieldLength)
         guard EC_POINT_mul(self.group, self.product, nil, self.peer, self.scalar, self.numbers) == 1,
@@ -135,7 +136,7 @@ final class EncryptionWorkspace: @unchecked Sendable {
         return bytes
     }
 
-    /// HMAC-SHA256, of which HKDF (RFC 5869) is made: one block each here.
+    /// Computes HMAC-SHA256, the building block of HKDF (RFC 5869); every output here is one block.
     private func authenticate(_ text: [UInt8], key: [UInt8]) throws(WebPushEncryptionFault) -> [UInt8] {
         var code = [UInt8](repeating: 0, count: Self.fieldLength)
         var length = 0
@@ -146,7 +147,7 @@ final class EncryptionWorkspace: @unchecked Sendable {
         return code
     }
 
-    /// Encrypts what follows `start` where it is, and appends the tag.
+    /// Encrypts the bytes from `start` on in place and appends the tag.
     private func seal(
         _ body: inout [UInt8],
         from start: Int,
@@ -157,7 +158,7 @@ final class EncryptionWorkspace: @unchecked Sendable {
         body += [UInt8](repeating: 0, count: Self.tagLength)
         let isSealed = body.withUnsafeMutableBufferPointer { bytes in
             guard let base = bytes.baseAddress else { return false }
-            // Within the array, which has `count` bytes and a tag's room behind `start`.
+            // In bounds: `count` bytes and room for the tag follow `start`.
             let text = base + start
             var written: CInt = 0
             guard EVP_EncryptInit_ex(self.cipher, nil, nil, key, nonce) == 1,
@@ -170,15 +171,15 @@ final class EncryptionWorkspace: @unchecked Sendable {
         guard isSealed else { throw .library }
     }
 
-    /// HMAC with SHA-256, without a key yet.
+    /// Creates an HMAC-SHA256 context without a key.
     private static func makeAuthenticator() -> OpaquePointer? {
         guard let method = EVP_MAC_fetch(nil, OSSL_MAC_NAME_HMAC, nil) else { return nil }
-        // The context holds on to the method.
+        // The context keeps a reference to the method.
         defer { EVP_MAC_free(method) }
         guard let context = EVP_MAC_CTX_new(method) else { return nil }
         var name = Array("SHA256".utf8CString)
         let isSet = name.withUnsafeMutableBufferPointer { name in
-            // Both are read during the call only.
+            // Borrowing is sound: both are read only during the call.
             let parameters = [
                 OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, name.baseAddress, 0),
                 OSSL_PARAM_construct_end(),

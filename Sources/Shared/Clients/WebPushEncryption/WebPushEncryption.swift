@@ -3,18 +3,19 @@
 
 import Synchronization
 
-/// Encrypts messages for the browsers that are to get them (RFC 8291), as one record of `aes128gcm` (RFC 8188).
+/// Encrypts messages for browsers (RFC 8291) as one `aes128gcm` record (RFC 8188).
 ///
-/// Each message has an ephemeral P-256 key and a salt of its own. Any number of tasks may encrypt at once.
+/// Each message gets its own ephemeral P-256 key and salt. Any number of tasks may encrypt at once.
 package final class WebPushEncryption: Sendable {
-    /// The longest message that fits the 4,096 bytes that a push service has to take (RFC 8291 section 4).
-    package static let longestMessage = 3_993
+    /// The longest message that fits the 4,096 bytes every push service accepts (RFC 8291 section
+    /// 4).
+    package static let maximumMessageBytes = 3_993
 
-    /// What makes two messages differ; drawn at random unless a test gives it.
+    /// The random values of a message; tests may fix them.
     package struct Ephemeral: Sendable {
         /// 16 bytes.
         package let salt: [UInt8]
-        /// A private key of P-256, 32 bytes.
+        /// A P-256 private key, 32 bytes.
         package let privateKey: [UInt8]
 
         package init(salt: [UInt8], privateKey: [UInt8]) {
@@ -23,28 +24,28 @@ package final class WebPushEncryption: Sendable {
         }
     }
 
-    /// OpenSSL's objects that nobody uses now: no more of them than have ever been in use at once, which is at most a
-    /// thread each, as nothing here waits.
+    /// Idle workspaces; at most one a thread ever exists, because encryption never suspends.
     private let idle: Mutex<[EncryptionWorkspace]>
 
-    /// - Throws: ``WebPushEncryptionFault/library`` if libcrypto lacks what it takes, or there is no memory.
+    /// - Throws: ``WebPushEncryptionFault/library`` if libcrypto lacks an algorithm or memory runs
+    ///   out.
     package init() throws(WebPushEncryptionFault) {
         self.idle = Mutex([try EncryptionWorkspace()])
     }
 
-    /// The body of a request that carries `message`, its header included.
+    /// Returns the encrypted request body, header included.
     ///
     /// - Parameters:
     ///   - publicKey: the subscription's `p256dh`.
     ///   - secret: the subscription's `auth`.
-    /// - Throws: ``WebPushEncryptionFault`` that names what cannot be used.
+    /// - Throws: ``WebPushEncryptionFault`` that names the unusable input.
     package func encrypt(
         _ message: [UInt8],
         publicKey: [UInt8],
         secret: [UInt8],
         ephemeral: Ephemeral? = nil
     ) throws(WebPushEncryptionFault) -> [UInt8] {
-        guard message.count <= Self.longestMessage else { throw .message }
+        guard message.count <= Self.maximumMessageBytes else { throw .message }
         guard publicKey.count == 65, publicKey.first == 4 else { throw .publicKey }
         guard secret.count == 16 else { throw .secret }
         let found = self.idle.withLock { $0.popLast() }
@@ -55,25 +56,25 @@ package final class WebPushEncryption: Sendable {
     }
 }
 
-/// Why a message cannot be encrypted.
+/// The reason why a message cannot be encrypted.
 package enum WebPushEncryptionFault: Error, Sendable, Equatable, CustomStringConvertible {
-    /// `p256dh` is no point of P-256 in its uncompressed form.
+    /// `p256dh` is not an uncompressed P-256 point.
     case publicKey
-    /// `auth` has not 16 bytes.
+    /// `auth` is not 16 bytes long.
     case secret
     /// The message is too long.
     case message
-    /// A given salt or private key cannot be one.
+    /// A given salt or private key is invalid.
     case ephemeral
-    /// libcrypto did not do what it should.
+    /// libcrypto failed.
     case library
 
     package var description: String {
         switch self {
-        case .publicKey: "p256dh is no uncompressed point of P-256"
-        case .secret: "auth must have 16 bytes"
-        case .message: "the message has more than \(WebPushEncryption.longestMessage) bytes"
-        case .ephemeral: "the salt must have 16 bytes, and the private key be one of P-256"
+        case .publicKey: "p256dh: not an uncompressed P-256 point"
+        case .secret: "auth: must be 16 bytes"
+        case .message: "message: longer than \(WebPushEncryption.maximumMessageBytes) bytes"
+        case .ephemeral: "the salt must be 16 bytes and the private key a P-256 key"
         case .library: "libcrypto failed"
         }
     }

@@ -4,27 +4,46 @@
 import Glibc
 import Logging
 
-/// Hands messages to one relay over connections that are kept.
+/// Trust and limits of a ``MailClient``.
+package struct MailConfiguration: Sendable {
+    /// A PEM file of certificate authorities, trusted in addition to the system's directory; nil
+    /// means the system's bundle only.
+    package var caFile: String?
+    /// The limit on connections, each with its own thread; a new one opens when all others are
+    /// busy.
+    package var connections = 16
+    /// The limit on waiting messages of one priority; beyond it a message ends as `overloaded` at
+    /// once.
+    package var maximumWaiting = 10_000
+    /// The time limit for TCP alone.
+    package var connectTimeout: Duration = .seconds(10)
+    /// The idle time after which a connection closes; relays wait for minutes.
+    package var idleTime: Duration = .seconds(30)
+
+    package init() {}
+}
+
+/// Sends messages to one relay over kept connections.
 ///
-/// Each connection is libcurl's, on a thread of its own; the one that was used last is used next, so that a quiet time needs
-/// one of them and the others close. There are no retries here, but for a kept connection that the relay ended before it
-/// looked at the message.
+/// Each connection is a libcurl handle on its own thread. The connection used last is used next, so
+/// in quiet times one stays busy and the others close. The client does not retry, except when the
+/// relay had closed a kept connection before it read the message.
 package final class MailClient: Sendable {
     package let relay: MailRelay
     private let configuration: MailConfiguration
     private let pool: MailPool
 
-    /// Connects with the first message.
+    /// Creates a client that connects with its first message.
     ///
-    /// - Throws: ``TransferError`` if libcurl or the authorities' file is not to be had.
+    /// - Throws: ``TransferError`` if libcurl or the certificate authorities' file is unavailable.
     package init(
         relay: MailRelay,
         configuration: MailConfiguration = MailConfiguration(),
         logger: Logger = Logger(label: "carillon.mail")
     ) throws(TransferError) {
-        guard MultiHandle.isLibraryReady else { throw TransferError(.library, "libcurl cannot be used") }
+        guard MultiHandle.isLibraryReady else { throw TransferError(.library, "libcurl is unusable") }
         if let file = configuration.caFile, access(file, R_OK) != 0 {
-            throw TransferError(.configuration, "the authorities' file cannot be read")
+            throw TransferError(.configuration, "cannot read the file of certificate authorities")
         }
         self.relay = relay
         self.configuration = configuration
@@ -35,10 +54,10 @@ package final class MailClient: Sendable {
         self.pool.stop()
     }
 
-    /// Sends one message and waits for its end.
+    /// Sends one message and returns its outcome.
     ///
-    /// Cancelling the task takes back a message that waits, and ends one that is under way as `cancelled` within about a
-    /// second.
+    /// Cancelling the task removes a waiting message, and ends one in flight as `cancelled` within
+    /// about a second.
     package func send(_ request: MailRequest) async -> MailOutcome {
         let ticket = MailTicket(request, start: .now)
         return await withTaskCancellationHandler {
@@ -51,9 +70,9 @@ package final class MailClient: Sendable {
         }
     }
 
-    /// Opens a connection of its own, greets the relay and logs in, and closes it: no message is sent.
+    /// Opens a separate connection, logs in and closes it without sending a message.
     ///
-    /// - Parameter timeout: how long all of it may take.
+    /// - Parameter timeout: the time limit for all of it.
     package func greet(timeout: Duration = .seconds(10)) async -> MailOutcome {
         let (relay, configuration) = (self.relay, self.configuration)
         return await withCheckedContinuation { continuation in
@@ -66,26 +85,26 @@ package final class MailClient: Sendable {
         }
     }
 
-    /// What is under way and what has been done.
+    /// The current and total numbers of messages.
     package func snapshot() -> MailSnapshot { self.pool.snapshot }
 
-    /// Ends what is under way as `shutdown` and takes nothing more.
+    /// Ends messages in flight as `shutdown` and refuses new ones.
     package func shutdown() {
         self.pool.stop()
     }
 }
 
-/// What a ``MailClient`` is doing, and has done since its start.
+/// The current and total numbers of a ``MailClient``.
 package struct MailSnapshot: Sendable, Equatable {
-    /// Threads, and so connections, that there are.
+    /// The open connections, each with a thread.
     package var connections = 0
-    /// Messages that wait for one.
+    /// The messages that wait for a connection.
     package var waiting = 0
-    /// Connections that were opened.
+    /// The connections opened so far.
     package var opened = 0
-    /// Messages that the relay answered, whatever it said.
+    /// The messages that the relay answered, with any code.
     package var answered = 0
-    /// Messages that ended without an answer.
+    /// The messages that ended without an answer.
     package var failed = 0
 
     package init() {}

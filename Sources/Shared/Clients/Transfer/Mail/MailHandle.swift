@@ -3,30 +3,31 @@
 
 import CCurl
 
-/// A connection to a relay: a libcurl handle with the memory it refers to, used for one message after the other.
+/// A connection to a relay: a libcurl handle and the memory it refers to, reused for one message
+/// after the other.
 ///
-/// Belongs to one thread, which it blocks: libcurl waits for the answer to a message's end in any of its interfaces, so that
-/// connections that share a thread would wait for each other.
+/// Blocks its thread: libcurl waits for the answer to a message's end in all of its interfaces, so
+/// connections on one thread would wait for each other.
 final class MailHandle {
-    /// The longest part of a reply that is kept.
-    static let mostReplyBytes = 1_024
+    /// The limit on the kept part of a reply.
+    static let maximumReplyBytes = 1_024
 
     let pointer: UnsafeMutableRawPointer
     private let errorText = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
     private var recipients: UnsafeMutablePointer<curl_slist>?
 
-    // What libcurl's callbacks read and write, on the handle's thread, within `send`.
+    // State of libcurl's callbacks, used only on the handle's thread, within `send`.
     private(set) var content: [UInt8] = []
     private var position = 0
-    /// Whether libcurl was given all of the message: its end may have left.
+    /// Whether libcurl has read the whole message, so that its end may have left.
     private var isContentTaken = false
     private var reply: [UInt8] = []
-    /// The one before: after a refusal libcurl says QUIT, whose answer comes last.
+    /// The reply before: after a refusal libcurl sends QUIT, whose answer comes last.
     private var earlierReply: [UInt8] = []
     private var isReplyComplete = true
-    private var mayGoOn: () -> Bool = { true }
+    private var shouldContinue: () -> Bool = { true }
 
-    /// Nil if there is no memory, or libcurl does not take one of the options.
+    /// Returns nil if memory runs out or libcurl rejects an option.
     init?(_ relay: MailRelay, _ configuration: MailConfiguration) {
         guard MultiHandle.isLibraryReady, let pointer = curl_easy_init() else { return nil }
         self.pointer = pointer
@@ -34,28 +35,29 @@ final class MailHandle {
     }
 
     deinit {
-        // Says QUIT where the connection is sound.
+        // Also sends QUIT if the connection is intact.
         curl_easy_cleanup(self.pointer)
         curl_slist_free_all(self.recipients)
         self.errorText.deallocate()
     }
 
-    /// Sends one message, and returns when the relay has answered or the time is over.
+    /// Sends one message; blocks until the relay answers or time runs out.
     ///
-    /// - Parameter mayGoOn: asked about once a second; false ends it.
-    func send(_ request: MailRequest, remaining: Duration, mayGoOn: @escaping () -> Bool) -> MailOutcome {
+    /// - Parameter shouldContinue: called about once a second; false ends the transfer.
+    func send(_ request: MailRequest, remaining: Duration, shouldContinue: @escaping () -> Bool) -> MailOutcome {
         guard request.isSendable else { return .unanswered(TransferFailure(.invalidRequest)) }
         let end = ContinuousClock.now.advanced(by: remaining)
-        let outcome = self.attempt(request, remaining: remaining, mayGoOn: mayGoOn, isFresh: false)
-        // A relay that closes a connection kept for long, or after so many messages, has not looked at this one.
+        let outcome = self.attempt(request, remaining: remaining, shouldContinue: shouldContinue, isFresh: false)
+        // A relay that closed a kept connection, for its age or its number of messages, has not
+        // read this message.
         guard self.isKeptConnectionAtEnd(outcome) else { return outcome }
-        // What the first one took is not there any more.
+        // The first attempt used up part of the time.
         let rest = ContinuousClock.now.duration(to: end)
         guard rest > .zero else { return outcome }
-        return self.attempt(request, remaining: rest, mayGoOn: mayGoOn, isFresh: true)
+        return self.attempt(request, remaining: rest, shouldContinue: shouldContinue, isFresh: true)
     }
 
-    /// Greets the relay and logs in, says that there is nothing to do, and returns its answer.
+    /// Connects, logs in, sends NOOP and returns the answer.
     func greet(within limit: Duration) -> MailOutcome {
         self.reply.removeAll(keepingCapacity: true)
         self.earlierReply.removeAll(keepingCapacity: true)
@@ -80,7 +82,7 @@ final class MailHandle {
     private func attempt(
         _ request: MailRequest,
         remaining: Duration,
-        mayGoOn: @escaping () -> Bool,
+        shouldContinue: @escaping () -> Bool,
         isFresh: Bool
     ) -> MailOutcome {
         self.content = request.content
@@ -89,11 +91,11 @@ final class MailHandle {
         self.reply.removeAll(keepingCapacity: true)
         self.earlierReply.removeAll(keepingCapacity: true)
         self.isReplyComplete = true
-        self.mayGoOn = mayGoOn
+        self.shouldContinue = shouldContinue
         self.errorText[0] = 0
         defer {
             self.content = []
-            self.mayGoOn = { true }
+            self.shouldContinue = { true }
         }
         guard self.load(request, remaining: remaining, isFresh: isFresh) else {
             return .unanswered(TransferFailure(.other))
@@ -118,7 +120,7 @@ final class MailHandle {
         ]
         var isSet = numbers.allSatisfy { self.set($0, $1) }
         isSet = isSet && self.set(CURLOPT_PROTOCOLS_STR, "smtp,smtps")
-        // A proxy of the environment's is for HTTP.
+        // A proxy from the environment is meant for HTTP.
         isSet = isSet && self.set(CURLOPT_NOPROXY, "*")
         isSet = isSet && self.set(CURLOPT_URL, relay.url)
         if let user = relay.user, let password = relay.password {
@@ -158,11 +160,11 @@ final class MailHandle {
 
     // MARK: Outcome
 
-    /// The relay's code decides; libcurl's own result only where the relay refused nothing.
+    /// Maps libcurl's result; a refusal by the relay takes precedence.
     private func outcome(_ result: CURLcode) -> MailOutcome {
         let code = carillon_easy_get_long(self.pointer, CURLINFO_RESPONSE_CODE)
         if result == CURLE_OK { return .answered(MailReply(stage: .content, code: code, text: self.text(of: code))) }
-        // What a timeout or a cut follows may be a reply of before.
+        // After a timeout or a broken connection the code may belong to an earlier reply.
         let isRefusal = code >= 400 && self.isReplyComplete && !Self.isBroken(result)
         if isRefusal { return .answered(MailReply(stage: self.stage(result), code: code, text: self.text(of: code))) }
         if result == CURLE_ABORTED_BY_CALLBACK {
@@ -177,7 +179,7 @@ final class MailHandle {
         [CURLE_OPERATION_TIMEDOUT, CURLE_ABORTED_BY_CALLBACK, CURLE_RECV_ERROR].contains(result)
     }
 
-    /// What the refusal was to, which libcurl tells in words only.
+    /// Returns the stage that was refused, which only libcurl's error text tells.
     private func stage(_ result: CURLcode) -> MailReply.Stage {
         let detail = String(cString: self.errorText)
         if detail.hasPrefix("MAIL failed") { return .sender }
@@ -186,7 +188,7 @@ final class MailHandle {
         return .session
     }
 
-    /// The last reply of that code, without the codes and the lines' ends.
+    /// Returns the last reply with that code, without codes and line breaks.
     private func text(of code: Int) -> String {
         let replies = [self.reply, self.earlierReply]
         guard let reply = replies.first(where: { $0.starts(with: String(code).utf8) }) else { return "" }
@@ -201,9 +203,9 @@ final class MailHandle {
             swap(&self.reply, &self.earlierReply)
             self.reply.removeAll(keepingCapacity: true)
         }
-        // Four characters: the code, and a hyphen where more lines follow.
+        // A hyphen after the three-digit code means that more lines follow.
         self.isReplyComplete = line.count < 4 || line[3] != UInt8(ascii: "-")
-        let room = Self.mostReplyBytes - self.reply.count
+        let room = Self.maximumReplyBytes - self.reply.count
         if room > 0 { self.reply.append(contentsOf: line.prefix(room)) }
     }
 
@@ -215,11 +217,11 @@ final class MailHandle {
         return count
     }
 
-    fileprivate var goesOn: Bool { self.mayGoOn() }
+    fileprivate var continues: Bool { self.shouldContinue() }
 }
 
-// libcurl calls these on the handle's thread, within `send`. `context` is the handle itself, which lives longer than
-// libcurl's part of it.
+// libcurl calls these on the handle's thread, within `send`. `context` is the handle itself, which
+// outlives libcurl's use of it.
 
 private nonisolated func receiveReply(
     _ bytes: UnsafeMutablePointer<CChar>?,
@@ -252,5 +254,5 @@ private nonisolated func reportProgress(
     _ uploaded: curl_off_t
 ) -> CInt {
     guard let context else { return 0 }
-    return Unmanaged<MailHandle>.fromOpaque(context).takeUnretainedValue().goesOn ? 0 : 1
+    return Unmanaged<MailHandle>.fromOpaque(context).takeUnretainedValue().continues ? 0 : 1
 }

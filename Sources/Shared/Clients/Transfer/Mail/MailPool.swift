@@ -4,9 +4,46 @@
 import Logging
 import Synchronization
 
-/// The threads of a ``MailClient``: made when all others are busy, up to a bound, and gone when they idle.
+/// A message and its caller, which is answered exactly once.
+final class MailTicket: Sendable {
+    typealias Continuation = CheckedContinuation<MailOutcome, Never>
+
+    let request: MailRequest
+    let deadline: ContinuousClock.Instant
+    private let cancelled = Atomic(false)
+    private let caller = Mutex<Continuation?>(nil)
+
+    init(_ request: MailRequest, start: ContinuousClock.Instant) {
+        self.request = request
+        self.deadline = start.advanced(by: request.timeout)
+    }
+
+    /// Whether the caller's task was cancelled; the sending thread polls this.
+    var isCancelled: Bool { self.cancelled.load(ordering: .acquiring) }
+
+    func cancel() {
+        self.cancelled.store(true, ordering: .releasing)
+    }
+
+    /// Sets the caller; call this before handing over the ticket.
+    func wait(_ continuation: Continuation) {
+        self.caller.withLock { $0 = continuation }
+    }
+
+    /// Answers the caller; later calls have no effect.
+    func finish(_ outcome: MailOutcome) {
+        let continuation = self.caller.withLock { caller in
+            defer { caller = nil }
+            return caller
+        }
+        continuation?.resume(returning: outcome)
+    }
+}
+
+/// The threads of a ``MailClient``: started when all others are busy, up to a limit, and ended when
+/// idle.
 final class MailPool: Sendable {
-    /// A thread that may be waiting for a message.
+    /// A thread that may wait for a message.
     final class Worker: Sendable {
         let bell: Doorbell
 
@@ -18,9 +55,9 @@ final class MailPool: Sendable {
 
     private struct State {
         var waiting = FairQueue<MailTicket>(share: .max)
-        /// Not after this does a waiting ticket's time run out, or is it looked for.
+        /// A lower bound of the waiting tickets' deadlines.
         var nextExpiry: ContinuousClock.Instant?
-        /// Those that wait for a message, the one used last at the end.
+        /// The workers that wait for a message; the one used last is at the end.
         var idle: [Worker] = []
         var assigned: [ObjectIdentifier: MailTicket] = [:]
         var isStopped = false
@@ -55,7 +92,7 @@ final class MailPool: Sendable {
         case newThread
     }
 
-    /// Takes a ticket on, and finishes it in any case.
+    /// Accepts a ticket or refuses it; either way the ticket is finished.
     func submit(_ ticket: MailTicket) {
         let place = self.state.withLock { state -> Place in
             if state.isStopped { return .refused(.shutdown) }
@@ -82,14 +119,14 @@ final class MailPool: Sendable {
         }
     }
 
-    /// The ticket's caller gave up: what waits is taken back, what is under way ends soon.
+    /// Cancels a ticket: a waiting message is removed, one in flight ends soon.
     func cancel(_ ticket: MailTicket) {
         ticket.cancel()
         let taken = self.state.withLock { $0.waiting.removeAll { $0 === ticket } }
         for ticket in taken { self.settle(ticket, .unanswered(TransferFailure(.cancelled))) }
     }
 
-    /// Takes nothing more and ends the threads.
+    /// Refuses new messages and ends the threads.
     func stop() {
         let (waiting, idle) = self.state.withLock { state in
             state.isStopped = true
@@ -100,7 +137,8 @@ final class MailPool: Sendable {
         for ticket in waiting { self.settle(ticket, .unanswered(TransferFailure(.shutdown))) }
     }
 
-    /// Answers those whose time was over before their turn came: what goes before them may be without end.
+    /// Fails waiting tickets whose deadline has passed; higher priorities may keep them waiting
+    /// forever.
     private func expireWaiting() {
         let now = ContinuousClock.now
         let expired = self.state.withLock { state -> [MailTicket] in
@@ -111,7 +149,7 @@ final class MailPool: Sendable {
                 next = min(next ?? ticket.deadline, ticket.deadline)
                 return false
             }
-            // The queue is walked ten times a second at most.
+            // Walk the queue at most ten times a second.
             state.nextExpiry = next.map { max($0, now.advanced(by: .milliseconds(100))) }
             return expired
         }
@@ -129,8 +167,8 @@ final class MailPool: Sendable {
 
     private func startThread() {
         if let worker = Worker(), DetachedThread.run(name: "mail", { self.work(worker) }) { return }
-        self.logger.error("no thread for a connection to the mail relay")
-        // Others that there are take what waits; nobody does where there are none.
+        self.logger.error("could not start a thread for a mail connection")
+        // Existing threads take what waits; without any, fail it.
         let stranded = self.state.withLock { state in
             state.snapshot.connections -= 1
             return state.snapshot.connections == 0 ? state.waiting.removeAll { _ in true } : []
@@ -154,21 +192,21 @@ final class MailPool: Sendable {
                 self.state.withLock { $0.snapshot.opened += 1 }
             }
             guard let handle else {
-                self.logger.error("libcurl gives no handle")
+                self.logger.error("libcurl could not create a handle")
                 self.settle(ticket, .unanswered(TransferFailure(.other)))
                 continue
             }
             let outcome = handle.send(ticket.request, remaining: now.duration(to: ticket.deadline)) {
-                // While all threads are busy, nobody else looks.
+                // While all threads are busy, only this callback checks deadlines.
                 self.expireWaiting()
                 return !ticket.isCancelled && !self.state.withLock { $0.isStopped }
             }
-            done = (ticket, self.named(outcome, ticket))
+            done = (ticket, self.asShutdown(outcome, ticket))
         }
     }
 
-    /// What the end of the client cut off says so.
-    private func named(_ outcome: MailOutcome, _ ticket: MailTicket) -> MailOutcome {
+    /// Reports a message that the shutdown cut off as `shutdown`.
+    private func asShutdown(_ outcome: MailOutcome, _ ticket: MailTicket) -> MailOutcome {
         guard case .unanswered(let failure) = outcome, failure.reason == .cancelled, !ticket.isCancelled else {
             return outcome
         }
@@ -176,9 +214,10 @@ final class MailPool: Sendable {
             TransferFailure(.shutdown, mayHaveBeenSent: failure.mayHaveBeenSent, code: failure.code))
     }
 
-    /// The next message for a thread; nil if the thread is to end.
+    /// Waits for the next message of a worker; nil ends its thread.
     ///
-    /// - Parameter done: the last one, whose caller is answered when the connection is free: who sends another then finds it.
+    /// - Parameter done: the last message; its caller is answered once this worker is idle again,
+    ///   so an immediate next message reuses the connection.
     private func next(_ worker: Worker, after done: (ticket: MailTicket, outcome: MailOutcome)?) -> MailTicket? {
         let taken = self.state.withLock { state -> MailTicket?? in
             if let ticket = Self.takeWaiting(&state) { return .some(ticket) }
@@ -193,7 +232,8 @@ final class MailPool: Sendable {
         if let taken { return taken }
         _ = worker.bell.wait(milliseconds: self.configuration.idleTime.milliseconds)
         return self.state.withLock { state in
-            // Whoever took it off the list has left a message for it, unless all is over.
+            // A caller that took the worker off the list has assigned it a message, except at
+            // shutdown.
             state.idle.removeAll { $0 === worker }
             if let ticket = state.assigned.removeValue(forKey: ObjectIdentifier(worker)) { return ticket }
             if !state.isStopped, let ticket = Self.takeWaiting(&state) { return ticket }

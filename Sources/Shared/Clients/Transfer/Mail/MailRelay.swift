@@ -1,36 +1,37 @@
 // Carillon · MailRelay.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Where mail is handed in, read from a URL: `smtp://user:password@host:587` or `smtps://…:465`.
+/// The address and login of a mail relay, read from a URL: `smtp://user:password@host:587` or
+/// `smtps://…:465`.
 ///
-/// `smtp` begins in the clear and goes on over TLS (STARTTLS), without which nothing is sent; `smtps` begins with TLS. The
-/// path, if there is one, is the name that the relay is greeted with.
+/// `smtp` starts in clear text and requires STARTTLS before anything is sent; `smtps` starts with
+/// TLS. A path, if given, is the name sent in EHLO.
 package struct MailRelay: Sendable, CustomStringConvertible {
-    /// What is wrong with a URL, in words that follow a setting's name; holds none of it.
+    /// The fault of a URL, worded to follow a setting's name; quotes nothing of the URL.
     package struct Fault: Error, Sendable, Equatable, CustomStringConvertible {
         package let description: String
     }
 
     private static let form = "must be smtp://user:password@host:587 or smtps://user:password@host:465"
 
-    /// Without the login.
+    /// The URL without the login.
     package let url: String
     let user: String?
     let password: String?
 
-    /// Reads a URL; user and password are percent-encoded in it.
+    /// Reads a URL with percent-encoded user and password.
     ///
-    /// - Parameter password: the login's, as it is, where the URL names the user alone.
+    /// - Parameter password: the password as is, if the URL names only the user.
     package init(url text: String, password: String? = nil) throws(Fault) {
         guard text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F }) else {
-            throw Fault(description: "must be ASCII without spaces; other characters are percent-encoded")
+            throw Fault(description: "must be ASCII without spaces; percent-encode other characters")
         }
         guard let end = text.firstRange(of: "://") else { throw Fault(description: Self.form) }
         let scheme = text[..<end.lowerBound].lowercased()
         guard scheme == "smtp" || scheme == "smtps" else { throw Fault(description: Self.form) }
         let rest = text[end.upperBound...]
         guard !rest.contains(where: { $0 == "?" || $0 == "#" }) else {
-            throw Fault(description: "takes no query and no fragment; encode ? as %3F and # as %23")
+            throw Fault(description: "must have no query or fragment; encode ? as %3F and # as %23")
         }
         let authority = rest.prefix { $0 != "/" }
         let path = rest.dropFirst(authority.count).drop { $0 == "/" }
@@ -44,12 +45,11 @@ package struct MailRelay: Sendable, CustomStringConvertible {
         }
         let (host, port) = try Self.place(place, defaultPort: scheme == "smtp" ? 587 : 465)
         guard path.utf8.allSatisfy({ Self.isName($0) || $0 == UInt8(ascii: "[") || $0 == UInt8(ascii: "]") }) else {
-            throw Fault(description: "has a path that is no host name to greet the relay with")
+            throw Fault(description: "has a path that is not a host name; the path is sent in EHLO")
         }
         self.url = "\(scheme)://\(host):\(port)/\(path)"
     }
 
-    /// Without the login.
     package var description: String { self.url }
 
     private static func login(_ text: Substring?) throws(Fault) -> (user: String?, password: String?) {
@@ -57,14 +57,14 @@ package struct MailRelay: Sendable, CustomStringConvertible {
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 2, let user = Self.decode(parts[0]), let password = Self.decode(parts[1]), !user.isEmpty
         else {
-            throw Fault(description: "needs user:password before the @, both percent-encoded, or no login at all")
+            throw Fault(description: "must have user:password before the @, both percent-encoded, or no login")
         }
         return (user, password)
     }
 
     private static func user(_ text: Substring?) throws(Fault) -> String {
         guard let text, !text.contains(":"), let user = Self.decode(text), !user.isEmpty else {
-            throw Fault(description: "needs the user alone before the @, percent-encoded, as the password is in a file")
+            throw Fault(description: "must have only the user before the @, percent-encoded; the password is in a file")
         }
         return user
     }
@@ -73,11 +73,11 @@ package struct MailRelay: Sendable, CustomStringConvertible {
         var host = text
         var port = defaultPort
         let isLiteral = text.first == "["
-        // The colons of an address in brackets belong to it.
+        // The colons inside brackets belong to an IPv6 address.
         let tail = isLiteral ? text.drop { $0 != "]" }.dropFirst() : text.drop { $0 != ":" }
         if !tail.isEmpty {
             guard tail.first == ":", let number = Int(tail.dropFirst()), (1...65_535).contains(number) else {
-                throw Fault(description: "has a port that is no number from 1 to 65535")
+                throw Fault(description: "must have a port from 1 to 65535")
             }
             port = number
             host = text.dropLast(tail.count)
@@ -97,7 +97,7 @@ package struct MailRelay: Sendable, CustomStringConvertible {
         }
     }
 
-    /// The text that a percent-encoded one stands for; nil if it is none, or holds what ends a C string or a line.
+    /// Decodes percent-encoding; nil if it is invalid or yields a NUL or a line break.
     private static func decode(_ encoded: Substring) -> String? {
         var bytes: [UInt8] = []
         var rest = encoded.utf8.makeIterator()

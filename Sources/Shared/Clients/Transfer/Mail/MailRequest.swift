@@ -1,16 +1,15 @@
 // Carillon · MailRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// One message to one recipient, whole.
+/// A complete message to one recipient.
 package struct MailRequest: Sendable, CustomStringConvertible {
-    /// The envelope's addresses, bare.
+    /// The envelope's addresses, without angle brackets.
     package var sender: String
     package var recipient: String
-    /// Header and body as RFC 5322 has them, with CRLF at each line's end; dots are stuffed on the way.
+    /// Header and body (RFC 5322) with CRLF line breaks; libcurl stuffs the dots.
     package var content: [UInt8]
-    /// How long the caller waits at most, the time in our own queue included.
+    /// The caller's time limit, waiting in our queue included.
     package var timeout: Duration
-    /// Which go before it that wait for a connection, and before which it goes.
     package var priority: TransferPriority
 
     package init(
@@ -27,10 +26,10 @@ package struct MailRequest: Sendable, CustomStringConvertible {
         self.priority = priority
     }
 
-    /// Without the addresses and the content, which are somebody's.
+    /// Leaves out the addresses and the content, which are personal.
     package var description: String { "mail of \(self.content.count) bytes" }
 
-    /// Whether both addresses can stand in a command: what would end it, or its angle brackets, is out.
+    /// Whether both addresses fit in a command: nothing may end it or its angle brackets.
     var isSendable: Bool {
         [self.sender, self.recipient].allSatisfy { address in
             address.contains("@") && address.utf8.count <= 254
@@ -39,4 +38,67 @@ package struct MailRequest: Sendable, CustomStringConvertible {
                 }
         }
     }
+}
+
+/// A relay's last reply about one message.
+package struct MailReply: Sendable, Equatable, CustomStringConvertible {
+    /// The step that the reply answers.
+    package enum Stage: String, Sendable, CaseIterable {
+        /// Greeting, EHLO, STARTTLS and login.
+        case session
+        case sender, recipient
+        /// DATA and the end of the message.
+        case content
+    }
+
+    package let stage: Stage
+    /// The reply code (RFC 5321 section 4.2); 250 means accepted.
+    package let code: Int
+    /// The reply's lines without their codes, cut if long; may name the addresses.
+    package let text: String
+
+    package init(stage: Stage, code: Int, text: String) {
+        self.stage = stage
+        self.code = code
+        self.text = text
+    }
+
+    package var isAccepted: Bool { self.stage == .content && (200..<300).contains(self.code) }
+
+    /// The enhanced status code (RFC 3463) at the start of a line, such as `5.1.1`; nil if no line
+    /// has one of the reply code's class.
+    ///
+    /// Each line should have it (RFC 2034 section 4); some relays put it only in the last, or in
+    /// marks such as `#5.1.1`.
+    package var enhancedCode: String? {
+        self.text.split(separator: "\n").lazy.compactMap { self.enhancedCode(of: $0) }.first
+    }
+
+    private func enhancedCode(of line: Substring) -> String? {
+        let marks: Set<Character> = ["#", "(", ")", "[", "]", ":", ","]
+        let start = line.drop { $0 == " " || marks.contains($0) }
+        let word = start.prefix { $0 != " " && !marks.contains($0) }
+        let parts = word.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 3, parts.allSatisfy({ (1...3).contains($0.count) && $0.allSatisfy(\.isASCIIDigit) }),
+            parts[0] == String(self.code / 100)
+        else { return nil }
+        return String(word)
+    }
+
+    /// Leaves out the text.
+    package var description: String {
+        "\(self.stage.rawValue) \(self.code)" + (self.enhancedCode.map { " \($0)" } ?? "")
+    }
+}
+
+/// The end of a message.
+package enum MailOutcome: Sendable, Equatable {
+    /// The relay accepted or refused the message.
+    case answered(MailReply)
+    /// The relay did not answer. If the whole message had left, it may have been accepted.
+    case unanswered(TransferFailure)
+}
+
+extension Character {
+    fileprivate var isASCIIDigit: Bool { self >= "0" && self <= "9" }
 }

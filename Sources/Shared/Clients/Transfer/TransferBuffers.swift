@@ -1,18 +1,19 @@
-// Carillon · HeaderList.swift
+// Carillon · TransferBuffers.swift
 // SPDX-License-Identifier: Apache-2.0
 
 import CCurl
 
 /// The header lines of one request, laid out as the list that libcurl reads.
 ///
-/// The memory is used again for the next request, since building the list afresh takes two allocations for each line.
-/// libcurl neither changes nor frees it, and the handle that owns this fills it only between transfers; ``fill(_:)``
-/// reserves what it writes.
+/// The memory is reused, since libcurl's own list takes two allocations a line. That is sound:
+/// libcurl neither changes nor frees it, the owning handle fills it only between transfers, and
+/// ``fill(_:)`` reserves all that it writes.
 final class HeaderList {
     private static let maximumBytes = 65_536
     private static let separator: StaticString = ": "
-    /// Fields that libcurl would add by itself, which a name with a colon and no value prevents: a form's content type, a
-    /// wish for anything, and before a long body the question whether to go on, for whose answer it would wait.
+    /// Fields that libcurl would add; a name with a colon and no value suppresses them.
+    ///
+    /// `Expect` matters most: libcurl would wait for an answer before it sends a long body.
     private static let unwanted = ["Accept", "Content-Type", "Expect"]
 
     private var text = UnsafeMutableBufferPointer<CChar>.allocate(capacity: 2_048)
@@ -25,10 +26,11 @@ final class HeaderList {
         self.nodes.deallocate()
     }
 
-    /// The list, valid until the next ``fill(_:)``, which never leaves it empty.
+    /// The list, valid until the next ``fill(_:)``, and never empty after one.
     var first: UnsafeMutablePointer<curl_slist>? { self.nodes.baseAddress }
 
-    /// Replaces the lines; false if one of them cannot be sent as it is, which a line break in a token would be.
+    /// Replaces the lines; returns false if a name or value cannot be sent, such as a token with a
+    /// line break.
     func fill(_ headers: [(name: String, value: String)]) -> Bool {
         var length = 0
         for (name, value) in headers {
@@ -40,7 +42,7 @@ final class HeaderList {
         for name in Self.unwanted { self.append(name, suffix: ":") }
         for (name, value) in headers {
             guard Self.isName(name), Self.isValue(value) else { return false }
-            // A name with a semicolon is libcurl's form of a field without a value.
+            // libcurl takes a name with a semicolon for a field without a value.
             if value.utf8.allSatisfy({ $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }) {
                 self.append(name, suffix: ";")
             } else {
@@ -87,7 +89,8 @@ final class HeaderList {
         }
     }
 
-    /// A token of RFC 9110 section 5.6.2, or nearly so: what could end the name or the line is out.
+    /// Whether the name is a token (RFC 9110 section 5.6.2), checked only for characters that could
+    /// end the name or the line.
     private static func isName(_ name: String) -> Bool {
         !name.isEmpty
             && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: ":") && $0 != UInt8(ascii: ";") }
@@ -101,5 +104,53 @@ final class HeaderList {
             }
             return true
         }
+    }
+}
+
+/// Collects one response within limits; its memory is reused for the next.
+struct ResponseBuffer {
+    /// The body capacity kept between responses; a larger buffer is freed.
+    private static let keptCapacity = 65_536
+    private static let maximumHeaderBytes = 65_536
+
+    private(set) var headers: [UInt8] = []
+    private(set) var body: [UInt8] = []
+    /// Whether the line that ends the headers has arrived.
+    private(set) var hasAllHeaders = false
+    /// Whether a limit was exceeded and the rest refused.
+    private(set) var isTooLarge = false
+    private var maximumBody = 0
+
+    /// Prepares for the next response.
+    mutating func clear(maximumBody: Int) {
+        self.headers.removeAll(keepingCapacity: true)
+        self.body.removeAll(keepingCapacity: self.body.capacity <= Self.keptCapacity)
+        self.hasAllHeaders = false
+        self.isTooLarge = false
+        self.maximumBody = maximumBody
+    }
+
+    /// Appends one header line with its line break; returns false if it exceeds the limit.
+    mutating func append(header line: UnsafeRawBufferPointer) -> Bool {
+        // A status line starts a new block: after "100 Continue" the next block counts.
+        if line.starts(with: "HTTP/".utf8) {
+            self.headers.removeAll(keepingCapacity: true)
+            self.hasAllHeaders = false
+        }
+        guard self.headers.count + line.count <= Self.maximumHeaderBytes else {
+            self.isTooLarge = true
+            return false
+        }
+        self.hasAllHeaders = self.hasAllHeaders || line.elementsEqual("\r\n".utf8)
+        self.headers.append(contentsOf: line)
+        return true
+    }
+
+    /// Appends as much of the part as fits; returns false if some did not.
+    mutating func append(body part: UnsafeRawBufferPointer) -> Bool {
+        let room = max(0, self.maximumBody - self.body.count)
+        self.body.append(contentsOf: part.prefix(room))
+        self.isTooLarge = self.isTooLarge || part.count > room
+        return !self.isTooLarge
     }
 }
