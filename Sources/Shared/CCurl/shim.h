@@ -1,8 +1,9 @@
 // Carillon · shim.h
 // SPDX-License-Identifier: Apache-2.0
 
-// libcurl's setters and getters are variadic, which Swift does not import. One wrapper for each type that an option
-// takes; the caller picks the one that the option's manual page names, since a wrong width corrupts the stack.
+// libcurl's setters and getters are variadic, which Swift does not import. There is one wrapper for
+// each argument type; the caller picks the type that the option's manual page names, since a wrong
+// width corrupts the stack.
 #ifndef CARILLON_CCURL_H
 #define CARILLON_CCURL_H
 
@@ -10,27 +11,27 @@
 #include <netinet/in.h>
 #include <string.h>
 
-// Numbers and switches: `long`, never `int`.
+// Options that take numbers and switches: `long`, never `int`.
 static inline CURLcode carillon_easy_set_long(CURL *easy, CURLoption option, long value) {
     return curl_easy_setopt(easy, option, value);
 }
 
-// Text, which libcurl copies.
+// Options that take text; libcurl copies it.
 static inline CURLcode carillon_easy_set_string(CURL *easy, CURLoption option, const char *value) {
     return curl_easy_setopt(easy, option, value);
 }
 
-// Memory and contexts, which libcurl only refers to: they outlive the transfer.
+// Options that take memory and contexts; libcurl keeps the pointer, so they must outlive the transfer.
 static inline CURLcode carillon_easy_set_pointer(CURL *easy, CURLoption option, void *value) {
     return curl_easy_setopt(easy, option, value);
 }
 
-// A list of header lines, referred to as well.
+// Options that take a list of lines; libcurl keeps the pointer, so it must outlive the transfer.
 static inline CURLcode carillon_easy_set_list(CURL *easy, CURLoption option, struct curl_slist *value) {
     return curl_easy_setopt(easy, option, value);
 }
 
-// CURLOPT_WRITEFUNCTION and CURLOPT_HEADERFUNCTION, whose types agree.
+// CURLOPT_WRITEFUNCTION and CURLOPT_HEADERFUNCTION, which share a type.
 static inline CURLcode carillon_easy_set_writer(CURL *easy, CURLoption option, curl_write_callback value) {
     return curl_easy_setopt(easy, option, value);
 }
@@ -50,7 +51,7 @@ static inline CURLcode carillon_easy_set_progress(CURL *easy, curl_xferinfo_call
     return curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, value);
 }
 
-// Sizes: `curl_off_t`.
+// Options that take sizes: `curl_off_t`.
 static inline CURLcode carillon_easy_set_offset(CURL *easy, CURLoption option, curl_off_t value) {
     return curl_easy_setopt(easy, option, value);
 }
@@ -59,8 +60,8 @@ static inline CURLcode carillon_easy_set_opensocket(CURL *easy, curl_opensocket_
     return curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, value);
 }
 
-// Copies the IP address that libcurl is about to connect to; returns its length, 0 if it is none. What libcurl calls a
-// `sockaddr` is as long as its family needs.
+// Copies the IP address that libcurl is about to connect to; returns its length, or 0 for other
+// families. The casts are sound: `addr` is as long as its family needs, which `addrlen` confirms.
 static inline int carillon_copy_address(const struct curl_sockaddr *address, unsigned char bytes[16]) {
     if (address->family == AF_INET && address->addrlen >= sizeof(struct sockaddr_in)) {
         memcpy(bytes, &((const struct sockaddr_in *)(const void *)&address->addr)->sin_addr, 4);
@@ -79,7 +80,7 @@ static inline long carillon_easy_get_long(CURL *easy, CURLINFO info) {
     return curl_easy_getinfo(easy, info, &value) == CURLE_OK ? value : 0;
 }
 
-// CURLINFO_PRIVATE: what CURLOPT_PRIVATE set.
+// CURLINFO_PRIVATE, the pointer set with CURLOPT_PRIVATE.
 static inline void *carillon_easy_get_private(CURL *easy) {
     char *value = NULL;
     return curl_easy_getinfo(easy, CURLINFO_PRIVATE, &value) == CURLE_OK ? value : NULL;

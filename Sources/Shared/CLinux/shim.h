@@ -1,7 +1,7 @@
 // Carillon · shim.h
 // SPDX-License-Identifier: Apache-2.0
 
-// Swift's Glibc module leaves these headers out.
+// Headers that Swift's Glibc module leaves out.
 #ifndef CARILLON_CLINUX_H
 #define CARILLON_CLINUX_H
 
@@ -10,7 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-// Declared here because the header only does so under _GNU_SOURCE, which the importer does not set for every file.
+// The header declares it only under _GNU_SOURCE, which the importer does not set for every file.
 extern int pthread_setname_np(pthread_t thread, const char *name);
 
 #endif

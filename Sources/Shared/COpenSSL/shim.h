@@ -1,7 +1,7 @@
 // Carillon · shim.h
 // SPDX-License-Identifier: Apache-2.0
 
-// OpenSSL 3's libcrypto, as far as Web Push needs it: nothing of what version 3 deprecates.
+// The parts of OpenSSL 3's libcrypto that Web Push needs; none is deprecated in version 3.
 #include <openssl/bn.h>
 #include <openssl/core_names.h>
 #include <openssl/ec.h>
