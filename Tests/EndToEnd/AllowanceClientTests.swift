@@ -12,7 +12,7 @@ import Testing
 struct AllowanceClientTests {
     private static let inbox = "/api/v1/notifications"
 
-    @Test("inbox: pages with integer types, filters, PATCH read, read many, delete; other people's ids are unknown")
+    @Test("the inbox pages, filters, marks read and deletes, and hides other users' notifications")
     func notifications() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -77,8 +77,7 @@ struct AllowanceClientTests {
         }
     }
 
-    @Test(
-        "five devices a user, as its document has it: the sixth switches the stalest off, which upstream apps are told")
+    @Test("a sixth device deactivates the stalest one, and upstream apps get an event")
     func fiveDevices() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible(environment: ["DEVICES_PER_USER": "5"])
@@ -100,7 +99,7 @@ struct AllowanceClientTests {
         }
     }
 
-    @Test("devices, preferences and quiet hours; a test send arrives where it is allowed")
+    @Test("devices, preferences and quiet hours are stored; a test send respects them")
     func settings() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -142,9 +141,9 @@ struct AllowanceClientTests {
             let off = #"{"enabled":false,"startTime":null,"endTime":null}"#
             let loud = try await ada.send(.put, "\(preferences)/quiet-hours", off).body
             #expect(loud["quietHoursEnabled"]?.bool == false)
-            #expect(loud["quietHoursStart"]?.string == "22:00:00", "the times stay for when they are switched on again")
+            #expect(loud["quietHoursStart"]?.string == "22:00:00", "the times are kept for the next switch-on")
             #expect(loud["quietHoursEnd"]?.string == "07:00:00")
-            #expect(try await ada.get("/v1/settings").body["quiet_hours"] == .null, "none hold")
+            #expect(try await ada.get("/v1/settings").body["quiet_hours"] == .null, "quiet hours are off")
             let on = try await ada.send(.put, "\(preferences)/quiet-hours", #"{"enabled":true}"#).body
             #expect(on["quietHoursEnabled"]?.bool == true)
             #expect(on["quietHoursEnd"]?.string == "07:00:00")
@@ -154,9 +153,10 @@ struct AllowanceClientTests {
             #expect(changed2["quietHoursStart"]?.string == "23:00:00")
             let stranger = try await CompatibilityClient(gateway, user: "stranger")
             let first = try await stranger.send(.put, "\(preferences)/quiet-hours", #"{"enabled":true}"#)
-            #expect(first.status == 400, "there are no times to switch on")
+            #expect(first.status == 400, "there are no stored times")
 
-            // Operators' test sends: the refused type stays off the phone, the other one comes.
+            // Test sends by operators: the disabled type stays off the phone, the other one
+            // arrives.
             let test = #"{"userId":"ada","type":TYPE,"title":"test TYPE","body":"b"}"#
             #expect(try await ada.send(.post, "\(Self.inbox)/test", test).status == 403)
             let service = try await Stack.token(user: "backend", scope: .service)
@@ -185,7 +185,7 @@ struct AllowanceClientTests {
         }
     }
 
-    @Test("quiet hours change nothing else, whatever comes between their being read and written")
+    @Test("setting quiet hours keeps concurrent changes of other settings")
     func quietHoursAlone() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -194,7 +194,8 @@ struct AllowanceClientTests {
                 #"{"zone":"Europe/Zurich","email":"ada@example.com","#
                 + #""quiet_hours":{"start":"20:00","end":"06:00","weekdays":[1]}}"#
             #expect(try await ada.send(.put, "/v1/settings", settings).status == 200)
-            // What comes between: the first statement of every change of settings inserts the user, should there be none.
+            // A concurrent change: every change of settings first inserts the user if missing,
+            // which fires this trigger.
             try await stack.query(
                 """
                 CREATE FUNCTION carillon.meanwhile() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -225,7 +226,7 @@ struct AllowanceClientTests {
         }
     }
 
-    @Test("what a client says nothing of in preferences stays, whatever comes between their being read and written")
+    @Test("setting one preference keeps concurrent changes of the others")
     func preferencesAlone() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -236,7 +237,8 @@ struct AllowanceClientTests {
             for client in [ada, eve] {
                 #expect(try await client.send(.put, "\(Self.inbox)/preferences", all).status == 200)
             }
-            // What comes between: the first statement of every change of preferences inserts the user, should there be none.
+            // A concurrent change: every change of preferences first inserts the user if missing,
+            // which fires this trigger.
             try await stack.query(
                 """
                 CREATE FUNCTION carillon.meanwhile() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -256,7 +258,7 @@ struct AllowanceClientTests {
             #expect(try await ada.send(.put, "\(Self.inbox)/preferences", some).status == 200)
             let one = #"{"type":"AllowanceDeposit","push_enabled":false}"#
             let answer = try await eve.send(.put, "/api/notifications/preferences", one)
-            #expect(answer.body["in_app_enabled"]?.bool == false, "what holds now, not what held before")
+            #expect(answer.body["in_app_enabled"]?.bool == false, "must be the current value, not the earlier one")
             for client in [ada, eve] {
                 let after = try await client.get("\(Self.inbox)/preferences").body["preferences"]?.array
                 let deposit = after?.first { $0["notificationType"]?.integer == 10 }
@@ -267,7 +269,7 @@ struct AllowanceClientTests {
         }
     }
 
-    @Test("what is said of a category is shown for its types, and stays the category's when a client sends it back")
+    @Test("a category's preference shows on its types and stays the category's when a client sends it back")
     func categories() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -290,7 +292,7 @@ struct AllowanceClientTests {
             #expect(try await deposit()?["inAppEnabled"]?.bool == true)
             #expect(try await hybrid()?["push_enabled"]?.bool == false)
 
-            // The app sends back what it was shown.
+            // The app sends back the values it was shown.
             let shown = #"{"notificationType":10,"inAppEnabled":true,"pushEnabled":false,"emailEnabled":false}"#
             let answer = try await ada.send(.put, preferences, #"{"preferences":[\#(shown)]}"#)
             #expect(answer.status == 200)
@@ -298,14 +300,14 @@ struct AllowanceClientTests {
             let entry = try await ada.send(.put, "/api/notifications/preferences", one).body
             #expect(entry["push_enabled"]?.bool == false)
             try await say(#""push":true"#)
-            #expect(try await deposit()?["pushEnabled"]?.bool == true, "nothing was said of the type itself")
+            #expect(try await deposit()?["pushEnabled"]?.bool == true, "the type has no preference of its own")
             #expect(try await hybrid()?["push_enabled"]?.bool == true)
 
-            // What is another word than the category's is the type's own.
+            // A value that differs from the category's becomes the type's own.
             _ = try await ada.send(.put, "/api/notifications/preferences", one)
             try await say(#""email":true"#)
             #expect(try await deposit()?["pushEnabled"]?.bool == false)
-            #expect(try await deposit()?["emailEnabled"]?.bool == false, "said with the first one")
+            #expect(try await deposit()?["emailEnabled"]?.bool == false, "became the type's own together with push")
         }
     }
 }

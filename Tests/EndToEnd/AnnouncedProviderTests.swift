@@ -9,7 +9,7 @@ import Storage
 import Support
 import Testing
 
-/// A provider that only some dispatcher has built in, as gateways and commands see it.
+/// A provider that only a dispatcher has built in, seen by gateways and commands.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct AnnouncedProviderTests {
     private static let known = "must be one of fcm, apns, webpush, webhook"
@@ -39,7 +39,7 @@ struct AnnouncedProviderTests {
             .get, "/v1/admin/\(path)", token: try await Stack.token(user: "boss", scope: .admin))
     }
 
-    @Test("devices are registered with it, and admins and metrics see it, once it was announced")
+    @Test("once announced, a provider accepts devices and shows up for admins and in metrics")
     func gateway() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -77,13 +77,13 @@ struct AnnouncedProviderTests {
                 return samples[#"carillon_stream_length{stream="pigeon",lane="normal"}"#] == 1
             }
 
-            // Whoever has heard of it goes on knowing it, and no device is refused for what Redis forgot.
+            // A gateway that knows a provider keeps it when Redis forgets it.
             try await stack.connection.send("DEL", .text(Keyspace().knownProviders))
             #expect(try await Self.register(gateway, provider: "pigeon").status == 201)
         }
     }
 
-    @Test("users are imported with it, and lag shows its streams, once it was announced")
+    @Test("once announced, a provider can be imported for users, and lag lists its streams")
     func commands() async throws {
         try await Stack.with { stack in
             let path = stack.directory.path + "/users.jsonl"
@@ -95,7 +95,7 @@ struct AnnouncedProviderTests {
             let early = try await imported("early")
             #expect(try await early.waitForExit() == .code(65))
             #expect(early.errors().contains("line 1: devices[0].provider: \(Self.known)"))
-            // Nor is its token taken for Apple's.
+            // The token is not checked as an APNs token either.
             #expect(!early.errors().contains("token"))
 
             try await Self.announce(stack)

@@ -6,7 +6,6 @@ import Core
 import Support
 import Testing
 
-/// Jobs that cannot be understood are set aside with their reason, and the rest flows.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct BadInputTests {
     private struct Case {
@@ -48,7 +47,7 @@ struct BadInputTests {
         ),
     ]
 
-    @Test("each fault is named, kept with its fields, and stops nothing")
+    @Test("a faulty job goes to the dead letters with its fields and reason, and stops nothing")
     func faults() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -74,7 +73,7 @@ struct BadInputTests {
         }
     }
 
-    @Test("ten thousand garbage entries in a row")
+    @Test("a job after ten thousand garbage entries arrives")
     func garbage() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -90,7 +89,7 @@ struct BadInputTests {
             }
             try await stack.append([("user", "good"), Self.type, ("title", "survivor")])
             _ = try await stack.startDispatcher()
-            try await eventually("what is good comes through", within: .seconds(60)) { socket.titles == ["survivor"] }
+            try await eventually("the good job arrives", within: .seconds(60)) { socket.titles == ["survivor"] }
             try await eventually("all the garbage is set aside") {
                 try await stack.connection.send("XLEN", "carillon:dead").integer() == 10_000
             }

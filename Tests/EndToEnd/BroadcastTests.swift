@@ -9,13 +9,14 @@ import Sandbox
 import Support
 import Testing
 
-/// Jobs for a topic's subscribers and for everyone.
+/// Jobs for a topic and for all users.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct BroadcastTests {
     private static let count = 3_000
     private static let type = "breaking_news"
 
-    /// Makes users u1 to uN, subscribed to `news`: every tenth has refused the type, every tenth after it everything.
+    /// Creates users u1 to uN, subscribed to `news`; u10, u20 … opted out of the type, u11, u21 …
+    /// of everything.
     private static func makeUsers(_ count: Int = Self.count, in stack: Stack) async throws {
         for statement in [
             "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, $1::int4) n",
@@ -34,7 +35,7 @@ struct BroadcastTests {
         ] { _ = try await stack.query(statement, .int4(Int32(count))) }
     }
 
-    @Test("two dispatchers share a broadcast and one is killed: each who wants it has it once, the counts are true")
+    @Test("a killed dispatcher's broadcast reaches each willing user once, with exact counts")
     func crash() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -65,9 +66,10 @@ struct BroadcastTests {
             #expect(try await Broadcasts.number(stack, distinct) == wanted)
             let left = "SELECT count(*) FROM carillon.notifications WHERE user_id IN ('u1', 'u2', 'u10', 'u11')"
             #expect(try await Broadcasts.number(stack, left) == 0)
-            // What the dead one stored and did not hand on has no owner, and is found.
+            // Rows that the killed dispatcher stored but did not hand on have no owner; the sweep
+            // finds them.
             try await stack.age()
-            let last = try await eventualValue("all of it is settled", within: .seconds(90)) {
+            let last = try await eventualValue("the broadcast is final", within: .seconds(90)) {
                 let report = try await Broadcasts.report(gateway, entry)
                 return report["final"]?.bool == true ? report : nil
             }
@@ -75,14 +77,14 @@ struct BroadcastTests {
         }
     }
 
-    @Test("of a type that is off by default, chains of several pages store what was asked for, and count all others")
+    @Test("a broadcast of an opt-in type reaches only users who opted in and counts the others")
     func notOptedIn() async throws {
         try await Stack.with { stack in
             let count = 20_000
             let environment = try stack.catalog(
                 "types:\n  weekly: {severity: info, delivery: push, lane: normal, default: false}\n")
             let gateway = try await stack.startGateway(environment: environment)
-            // Every tenth wants it, of whom every hundredth refuses everything.
+            // Every tenth user opted in; every hundredth of those opted out of everything.
             for statement in [
                 "INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, $1::int4) n",
                 """
@@ -124,7 +126,7 @@ struct BroadcastTests {
             try await eventually("all who want it have it") { stack.pushed().count == Int(wanted) }
             try await stack.waitForPushes()
             #expect(stack.sandbox.received().count == Int(wanted))
-            // The job's lane, not the type's.
+            // The job's lane wins over the type's.
             #expect(try await Self.added(to: "carillon:{fcm}:deliveries:bulk", in: stack) == wanted)
             for lane in ["critical", "normal"] {
                 #expect(try await Self.added(to: "carillon:{fcm}:deliveries:\(lane)", in: stack) == 0, "\(lane)")
@@ -132,7 +134,7 @@ struct BroadcastTests {
         }
     }
 
-    /// How many entries were ever appended to a stream.
+    /// The number of entries ever appended to a stream.
     private static func added(to stream: String, in stack: Stack) async throws -> Int64 {
         guard try await stack.connection.send("EXISTS", .text(stream)).integer() == 1 else { return 0 }
         let reply = try await stack.connection.send("XINFO", "STREAM", .text(stream))
@@ -144,12 +146,12 @@ struct BroadcastTests {
         return 0
     }
 
-    /// Starts a broadcast and has half of it expanded.
+    /// Starts a broadcast and waits until half of it is expanded.
     private static func expandHalf(_ id: String, _ gateway: Gateway, in stack: Stack) async throws {
         try await stack.expandHalf(id, gateway, #""topic":"news","type":"breaking_news","title":"Extra""#)
     }
 
-    @Test("a broadcast is held back by a full stream, paused, and resumed where it was; its id is good for one")
+    @Test("a broadcast waits for a full stream, pauses, resumes where it was, and refuses its id for other content")
     func pause() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -163,7 +165,7 @@ struct BroadcastTests {
                 #expect(paused.body["broadcast"]?["state"]?.string == "paused")
             }
             try await stack.freeChains(below: 16)
-            // Another one goes by it.
+            // Another broadcast overtakes the paused one.
             #expect(
                 try await Broadcasts.post(gateway, #"{"id":"b2","all":true,"type":"invoice_created"}"#).status == 202)
             _ = try await Broadcasts.waitFor("done", gateway, "b2")
@@ -192,7 +194,7 @@ struct BroadcastTests {
         }
     }
 
-    @Test("who has a broadcast's id already has it once; where that said something else, there is one letter")
+    @Test("users who already have the broadcast's id get no second copy; other content makes one dead letter")
     func conflict() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -222,7 +224,7 @@ struct BroadcastTests {
         }
     }
 
-    @Test("a broadcast that is cancelled half-way is withdrawn from the inboxes; one cancelled before stores nothing")
+    @Test("cancelling withdraws a half-sent broadcast from the inboxes and stops one that has not begun")
     func cancel() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -242,7 +244,7 @@ struct BroadcastTests {
             #expect((1..<2_401).contains(stored))
             let answer = try await gateway.call(.delete, "/v1/jobs/b1", token: service)
             #expect(answer.status == 200)
-            // All have it unread in the inbox, or wait for it: none is too late, however far the withdrawal has come.
+            // Every copy is unread, so none is too late, however far the withdrawal has come.
             let first = try #require(answer.body["cancelled"]?.integer)
             let withdrawing = try #require(answer.body["withdrawing"]?.integer)
             #expect(first + withdrawing == stored)
@@ -268,7 +270,7 @@ struct BroadcastTests {
         }
     }
 
-    @Test("an audience above the limit waits for its confirmation")
+    @Test("an audience above the limit waits for confirmation")
     func confirmation() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -292,7 +294,7 @@ struct BroadcastTests {
         }
     }
 
-    @Test("a broadcast by each user's own clocks is not final while its parts wait, and all of them are called off")
+    @Test("a broadcast at local times is not final while its parts wait, and cancelling stops them all")
     func byOwnClocks() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -322,7 +324,7 @@ struct BroadcastTests {
         }
     }
 
-    @Test("the command line sends a broadcast and tells how it ended")
+    @Test("the command sends a broadcast and prints its result")
     func command() async throws {
         try await Stack.with { stack in
             _ = try await stack.startGateway()
@@ -337,12 +339,12 @@ struct BroadcastTests {
             #expect(try await meant.waitForExit() == .code(0))
             let topic = try await stack.spawn("dispatcher", job + ["--topic", "none"], name: "topic")
             _ = try await topic.waitForLine("done: selected 0, stored 0")
-            let nobody = try await stack.spawn("dispatcher", job, name: "nobody")
-            #expect(try await nobody.waitForExit() == .code(64))
+            let withoutAudience = try await stack.spawn("dispatcher", job, name: "without-audience")
+            #expect(try await withoutAudience.waitForExit() == .code(64))
         }
     }
 
-    @Test("events for everyone and for a topic reach the sockets of those they are for")
+    @Test("events for everyone and for a topic reach only the sockets of their audience")
     func events() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

@@ -7,7 +7,7 @@ import HTTP
 import Support
 import Testing
 
-/// Broadcasts whose text cannot be made for some of their users.
+/// Broadcasts whose text cannot be rendered for some users.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct BroadcastTextTests {
     private static func catalog(german: String) -> String {
@@ -20,7 +20,7 @@ struct BroadcastTextTests {
         """
     }
 
-    /// Makes users u1 to u40, who read German, and u41 to u48.
+    /// Creates users u1 to u40, who read German, and u41 to u48, who do not.
     private static func makeReaders(in stack: Stack) async throws {
         try await stack.query("INSERT INTO carillon.users (user_id) SELECT 'u' || n FROM generate_series(1, 48) n")
         try await stack.query(
@@ -30,7 +30,7 @@ struct BroadcastTextTests {
         )
     }
 
-    @Test("who gets no text is in a letter of the page's own; mended and replayed, each is notified once")
+    @Test("users whose text fails go to one dead letter a page; after a fix, replaying notifies each once")
     func failingText() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog(german: "Hallo {{name}}{{late}}"))
@@ -43,7 +43,8 @@ struct BroadcastTextTests {
             #expect(report["broadcast"]?["not_stored"]?["text_failed"]?.integer == 40)
             #expect(report["broadcast"]?["not_stored"]?["held"] == nil)
             let letters = try await stack.query("SELECT entry, fields FROM carillon.dead_letters")
-            // Forty users are in more than one of sixteen chains, and in some chains nobody else is.
+            // Forty users fall into several of the sixteen chains, and some chains hold none of the
+            // others.
             #expect(letters.count > 1)
             let names = try letters.map { try $0.text(0) }
             #expect(names.allSatisfy { $0.hasPrefix(entry + ".") })
@@ -72,7 +73,7 @@ struct BroadcastTextTests {
                 let left = try await Broadcasts.number(stack, "SELECT count(*) FROM carillon.dead_letters")
                 return stored == 48 && left == 0
             }
-            // One of them as if its dispatcher had died after appending it.
+            // Appends one of them again, as a dispatcher does that crashed right after the append.
             let again = try #require(fields.first)
             try await stack.append(again.map { ($0[0], $0[1]) })
             try await stack.append([("user", "last"), ("type", "notice"), ("vars", #"{"name":"last"}"#)])
@@ -84,7 +85,7 @@ struct BroadcastTextTests {
             #expect(try await Broadcasts.number(stack, distinct) == 49)
             #expect(try await stack.texts(user: "u1") == [["Hallo all", ""]])
             #expect(try await stack.texts(user: "u48") == [["Hello all", ""]])
-            // They are the broadcast's own: its page counts them too.
+            // The broadcast's report counts them too.
             let counted = try await Broadcasts.report(gateway, entry)["recipients"]?.object?.compactMap {
                 $0.value.integer
             }

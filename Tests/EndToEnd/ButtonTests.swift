@@ -6,7 +6,7 @@ import Sandbox
 import Support
 import Testing
 
-/// The household-task app's buttons: its task's state picks the category and the actions.
+/// Buttons of the household-task app: the task's state picks the category and the actions.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ButtonTests {
     private static let table: [(state: String, category: String, buttons: [String])] = [
@@ -17,7 +17,7 @@ struct ButtonTests {
         ("completed", "TASK_COMPLETED", ["edit"]),
     ]
 
-    @Test("each state has its category on iOS and its buttons on Android; another state has none")
+    @Test("each task state has its category on iOS and its buttons on Android; other states have none")
     func states() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -54,14 +54,14 @@ struct ButtonTests {
                         #expect(parsed?.texts("id") ?? [] == row.buttons)
                     case .webpush:
                         #expect(payload["actions"]?.texts("id") ?? [] == row.buttons)
-                    case .email, .webhook: Issue.record("nobody asked for mail")
+                    case .email, .webhook: Issue.record("unexpected provider")
                     }
                 }
             }
             let ada = try await CompatibilityClient(gateway, user: "ada")
             let inbox = try await ada.get("/v1/notifications").body["notifications"]
             #expect(
-                Set(inbox?.texts("category") ?? []) == ["tasks", "MINE"], "the type's, for settings pages and caps")
+                Set(inbox?.texts("category") ?? []) == ["tasks", "MINE"], "the inbox shows the type's category")
             let cancel = received.compactMap { $0.1["actions"]?.array?.first { $0["id"]?.string == "cancel" } }.first
             #expect(cancel?["title"]?.string == "Cancel")
             #expect(cancel?["destructive"]?.bool == true)

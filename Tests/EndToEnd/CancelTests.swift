@@ -8,10 +8,10 @@ import Sandbox
 import Support
 import Testing
 
-/// Jobs that are called off, before, while and after they are sent; and ids that are used twice.
+/// Jobs cancelled before, during and after delivery, and ids that are used twice.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct CancelTests {
-    @Test("a job cancelled before it comes is stored as cancelled, named by id or by entry; a repeat says the same")
+    @Test("a job cancelled by id or entry before it arrives is stored as cancelled, and a repeat agrees")
     func before() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -53,7 +53,7 @@ struct CancelTests {
         }
     }
 
-    @Test("a cancelled notification leaves the inbox and the sockets, and its push never goes out")
+    @Test("a cancelled notification leaves the inbox and the sockets, and its push is never sent")
     func during() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -68,7 +68,7 @@ struct CancelTests {
                 ("users", #"["retry","mute","nobody"]"#), ("type", "payment_received"), ("title", "Paid"), ("id", "j1"),
             ])
             _ = try await socket.first("notification")
-            try await eventually("the first try has failed, and the inbox of who is away has it") {
+            try await eventually("the first attempt failed, and the offline user's inbox has it") {
                 let retry = try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'")
                 let away = try await stack.statuses(user: "nobody")
                 return retry.count == 1 && away == ["Paid": "sent"]
@@ -87,7 +87,7 @@ struct CancelTests {
                 #expect(list.body["unread"]?.integer == 0, "\(user)")
                 #expect(list.body["version"]?.integer == 2, "\(user)")
             }
-            // The proof that never comes, and the next try, both end at the gate or before it.
+            // The gate stops the retry and the fallback push at the latest.
             try await eventually("the next try was not made, and nothing waits for a proof") {
                 let skipped = try await stack.query(
                     "SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'skipped' AND reason = 'cancelled'"
@@ -100,7 +100,7 @@ struct CancelTests {
                 return skipped.count == 1 && waiting == 0
             }
             #expect(stack.pushed().isEmpty)
-            let report = try await eventualValue("nothing of it is to come") {
+            let report = try await eventualValue("the job is final") {
                 let report = try await gateway.call(.get, "/v1/jobs/j1", token: service)
                 return report.body["final"]?.bool == true ? report : nil
             }
@@ -110,7 +110,7 @@ struct CancelTests {
         }
     }
 
-    @Test("what a provider has, or gets meanwhile, counts as too late, and the job's page becomes final")
+    @Test("a push that a provider already has or gets meanwhile counts as too late, and the job becomes final")
     func tooLate() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -121,7 +121,7 @@ struct CancelTests {
             try await stack.append([
                 ("users", #"["quick","slow"]"#), ("type", "payment_received"), ("title", "Paid"), ("id", "j1"),
             ])
-            try await eventually("one provider has it, the other thinks") {
+            try await eventually("one provider has accepted, the other has not answered") {
                 try await stack.statuses(user: "quick") == ["Paid": "sent"]
                     && stack.sandbox.faultAttempts()["slow-phone"] == 1
             }
@@ -146,7 +146,7 @@ struct CancelTests {
         }
     }
 
-    @Test("what its user read while its push waited for another try stays in the inbox, and its job is final")
+    @Test("a notification read while its push waits for a retry stays in the inbox, and the job becomes final")
     func read() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -171,7 +171,7 @@ struct CancelTests {
                     .post, "/v1/notifications/read", token: token, json: #"{"all":true}"#)
                 #expect(read.status == 200)
             }
-            // One is called off, the other goes on to its next try, which is not needed.
+            // One is cancelled; the other reaches its retry, which is no longer needed.
             let answer = try await gateway.call(.delete, "/v1/jobs/j1", token: service)
             #expect(answer.body["status"]?.string == "too_late")
             for id in ["j1", "j2"] {
@@ -190,7 +190,7 @@ struct CancelTests {
         }
     }
 
-    @Test("a job that nobody wanted was not sent, rather than cancelled")
+    @Test("cancelling a job that its user opted out of reports not sent")
     func unwanted() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -201,7 +201,7 @@ struct CancelTests {
                 json: #"{"types":[{"type":"breaking_news","push":false,"in_app":false}]}"#)
             #expect(refusal.status == 200)
             try await stack.append([("user", "ada"), ("type", "breaking_news"), ("title", "Extra"), ("id", "j1")])
-            try await eventually("it is not for her") {
+            try await eventually("it is suppressed") {
                 try await stack.statuses(user: "ada") == ["Extra": "suppressed"]
             }
             let answer = try await gateway.call(.delete, "/v1/jobs/j1", token: service)
@@ -212,7 +212,7 @@ struct CancelTests {
         }
     }
 
-    @Test("only services cancel, and what is at fault is named")
+    @Test("only services cancel, and faulty requests name the field")
     func refusals() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -229,7 +229,7 @@ struct CancelTests {
         }
     }
 
-    @Test("a job id that is used again with other content is an error that says so, and stops nothing else")
+    @Test("a job id reused with other content is refused by name and stops nothing else")
     func conflict() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -238,7 +238,7 @@ struct CancelTests {
                 let fields = [("user", "ada"), ("type", "invoice_created"), ("title", title)]
                 return try await stack.append(fields + (id.map { [("id", $0)] } ?? []))
             }
-            // The first three in one batch, as nobody takes them yet.
+            // No dispatcher runs yet, so the first three arrive in one batch.
             _ = try await append("first")
             _ = try await append("first")
             let inBatch = try await append("second")

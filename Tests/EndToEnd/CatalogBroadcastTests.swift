@@ -8,7 +8,7 @@ import HTTP
 import Support
 import Testing
 
-/// The catalog changes while a broadcast is expanded.
+/// A catalog that changes while a broadcast is expanded.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct CatalogBroadcastTests {
     private static let count = 2_000
@@ -24,7 +24,7 @@ struct CatalogBroadcastTests {
         """
     }
 
-    /// Starts all with a broadcast that is half-way.
+    /// Starts both programs and a broadcast that is half expanded.
     private static func with(_ body: (Stack, Gateway, ChildProcess) async throws -> Void) async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog("Hello"))
@@ -42,7 +42,7 @@ struct CatalogBroadcastTests {
         }
     }
 
-    @Test("a broadcast shows its type and what it says, its own words or the template's in the default locale")
+    @Test("a broadcast shows its type and its own text, or the template's text in the default locale")
     func words() async throws {
         try await Stack.with { stack in
             let texts = #"{en: {title: "Hello {{n}}", body: "All {{n}}"}, de: {title: "Hallo {{n}}"}}"#
@@ -68,7 +68,7 @@ struct CatalogBroadcastTests {
             #expect(said == [["plain", "Own", "words"], ["hello", "Hello 7", "All 7"]])
             let one = try await gateway.call(.get, "/v1/jobs/b1", token: service).body["broadcast"]
             #expect(one?["title"]?.string == "Hello 7")
-            // Its type leaves the catalog.
+            // The type is removed from the catalog.
             try stack.catalog("types: {plain: {severity: info}}")
             #expect(try await gateway.call(.post, "/v1/admin/catalog/reload", token: admin).status == 200)
             let gone = try await gateway.call(.get, "/v1/jobs/b1", token: service).body["broadcast"]
@@ -83,7 +83,7 @@ struct CatalogBroadcastTests {
         return try await gateway.call(.get, "/v1/jobs/b1", token: service).body["broadcast"]
     }
 
-    /// How many have which title.
+    /// The number of notifications by title.
     private static func titles(_ stack: Stack) async throws -> [String: Int] {
         let rows = try await stack.query(
             """
@@ -92,13 +92,13 @@ struct CatalogBroadcastTests {
             """)
         var titles: [String: Int] = [:]
         for row in rows {
-            #expect(try row.int4(1) == row.int4(2), "somebody has it twice")
+            #expect(try row.int4(1) == row.int4(2), "a user has it twice")
             titles[try row.text(0)] = Int(try row.int4(1))
         }
         return titles
     }
 
-    /// Has the dispatcher read its catalog again, and waits until a new job has the new words.
+    /// Reloads the dispatcher's catalog and waits until a new job uses the new text.
     private static func reload(_ greeting: String, _ dispatcher: ChildProcess, _ stack: Stack) async throws {
         dispatcher.send(SIGHUP)
         try await eventually("the new words") {
@@ -107,7 +107,7 @@ struct CatalogBroadcastTests {
         }
     }
 
-    @Test("pages go by the catalog of their moment: nobody is lost, nobody has it twice; a faulty file changes nothing")
+    @Test("each page uses the catalog of its moment: every user is notified once; a faulty file changes nothing")
     func replaced() async throws {
         try await Self.with { stack, gateway, dispatcher in
             let first = try await Self.titles(stack)
@@ -135,7 +135,7 @@ struct CatalogBroadcastTests {
         }
     }
 
-    @Test("a type that leaves half-way ends the broadcast as a dead letter; replayed when it is back, the rest get it")
+    @Test("a type that disappears half-way fails the broadcast; replayed when it is back, the rest is notified")
     func removed() async throws {
         try await Self.with { stack, gateway, dispatcher in
             let half = try await Self.titles(stack)["Hello 1"] ?? 0

@@ -8,7 +8,7 @@ import HTTP
 import Support
 import Testing
 
-/// The catalog is read again while work goes on.
+/// Catalog reloads during work.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct CatalogReloadTests {
     private static func catalog(_ greeting: String) -> String {
@@ -24,7 +24,7 @@ struct CatalogReloadTests {
             .compactMap { $0.split(separator: " ").last.flatMap { Double($0) } }.reduce(0, +)
     }
 
-    @Test("a call reaches all gateways and dispatchers in the middle of work, and nothing is lost")
+    @Test("a reload reaches all gateways and dispatchers at work, and no job is lost")
     func duringWork() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog("Hello"))
@@ -49,7 +49,7 @@ struct CatalogReloadTests {
                     let answer = try await one.call(.post, "/v1/admin/catalog/reload", token: admin)
                     #expect(answer.status == 200)
                     #expect(answer.body["outcome"]?.string == "replaced")
-                    // The two gateways and the dispatcher.
+                    // Two gateways and a dispatcher.
                     #expect(answer.body["told"]?.integer == 3)
                     #expect(answer.body["digest"]?.string != digest)
                 }
@@ -61,7 +61,7 @@ struct CatalogReloadTests {
                 try await stack.query("SELECT count(*) FROM carillon.notifications").first?.int8(0) == Int64(jobs * 200)
             }
             #expect(try await stack.deadReasons().isEmpty)
-            // Each job has the words of one catalog, and the last those of the new one.
+            // All copies of a job have the text of one catalog, and the last job has the new one's.
             let rows = try await stack.query(
                 "SELECT title, count(*) FROM carillon.notifications GROUP BY title ORDER BY min(id::text)")
             let titles = try rows.map { try $0.text(0) }
@@ -76,7 +76,7 @@ struct CatalogReloadTests {
         }
     }
 
-    @Test("a faulty catalog never replaces a good one: each fault is answered, counted and shown")
+    @Test("a faulty catalog never replaces a good one, and each fault is answered, counted and shown")
     func faulty() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog("Hello"))
@@ -98,7 +98,7 @@ struct CatalogReloadTests {
             #expect(Self.sum(text, #"carillon_catalog_reloads{outcome="refused"}"#) >= 1)
             #expect(Self.sum(text, "carillon_catalog_types") == 1)
 
-            // The dispatcher reads it on SIGHUP, refuses it, and goes on.
+            // On SIGHUP the dispatcher reads the file, refuses it and goes on.
             dispatcher.send(SIGHUP)
             try await eventually("the dispatcher says so") { dispatcher.errors().contains("catalog refused") }
             try await stack.append([("user", "ada"), ("type", "hello"), ("vars", #"{"n":1}"#)])

@@ -10,7 +10,7 @@ import Testing
 /// TLS on the gateway's own listener.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct CertificateTests {
-    /// The files that the gateway is told of; what lies there changes.
+    /// The configured files; the test replaces their content.
     private struct Files {
         let certificate: String
         let key: String
@@ -22,7 +22,7 @@ struct CertificateTests {
         }
     }
 
-    /// A client's, of these versions of TLS.
+    /// A client context for a range of TLS versions.
     private static func trusting(
         _ certificate: TestCertificate,
         from oldest: TLSVersion = .tlsv12,
@@ -35,7 +35,7 @@ struct CertificateTests {
         return try NIOSSLContext(configuration: configuration)
     }
 
-    @Test("calls and sockets go over TLS; a new certificate is taken on SIGHUP without a connection lost")
+    @Test("HTTP and sockets use TLS; SIGHUP loads a new certificate without dropping a connection")
     func reload() async throws {
         let first = try await TestCertificate.make()
         let second = try await TestCertificate.make()
@@ -60,7 +60,7 @@ struct CertificateTests {
             #expect(response.header("strict-transport-security") == "max-age=31536000")
             await http.shutdown()
 
-            // A file that is none: the certificate stays.
+            // A file without a certificate: the old one stays in use.
             try Data("nonsense".utf8).write(to: URL(fileURLWithPath: files.certificate))
             gateway.process.send(SIGHUP)
             try await eventually("the fault is logged") {
@@ -74,16 +74,16 @@ struct CertificateTests {
             try await eventually("it is read") { gateway.process.errors().contains("certificate read again") }
             let new = try await TestSocket.open(port: gateway.port, token: token, tls: try Self.trusting(second))
             _ = try await new.first("sync")
-            // The old one goes on as if nothing had been.
+            // The old connection still works.
             try await old.send(json: #"{"type":"unread","ref":1}"#)
             _ = try await old.first("unread")
             let stale = try? await TestSocket.open(port: gateway.port, token: token, tls: try Self.trusting(first))
-            try await eventually("who trusts the old one alone is not connected") { stale?.isClosed ?? true }
+            try await eventually("a client that trusts only the old certificate is refused") { stale?.isClosed ?? true }
             #expect(stale?.status == nil)
         }
     }
 
-    @Test("TLS 1.2 and 1.3 are spoken, and nothing older")
+    @Test("TLS 1.2 and 1.3 work, older versions do not")
     func versions() async throws {
         let certificate = try await TestCertificate.make()
         try await Stack.with { stack in
@@ -97,12 +97,12 @@ struct CertificateTests {
             }
             let old = try Self.trusting(certificate, from: .tlsv1, upTo: .tlsv11)
             let socket = try? await TestSocket.open(port: gateway.port, token: token, tls: old)
-            try await eventually("who speaks TLS 1.1 alone is not connected") { socket?.isClosed ?? true }
+            try await eventually("a client that speaks only TLS 1.1 is refused") { socket?.isClosed ?? true }
             #expect(socket?.status == nil)
         }
     }
 
-    @Test("a SIGHUP that comes before anything runs does not end a gateway")
+    @Test("an early SIGHUP does not end a gateway")
     func early() async throws {
         try await Stack.with { stack in
             let process = try await stack.spawn(
@@ -110,7 +110,7 @@ struct CertificateTests {
                 environment: ["DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"])
             try await eventually("it waits for PostgreSQL") { process.errors().contains("postgres connection failed") }
             process.send(SIGHUP)
-            // Signals are dealt with in the order of their numbers.
+            // Signals are handled in the order of their numbers, so SIGHUP comes before SIGTERM.
             #expect(try await process.stop() != .signal(SIGHUP))
         }
     }

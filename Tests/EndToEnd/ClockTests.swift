@@ -7,7 +7,7 @@ import HTTP
 import Support
 import Testing
 
-/// Clocks that jump: nothing is lost, and nothing is fired twice.
+/// Clocks that jump: nothing is lost and nothing is sent twice.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ClockTests {
     private static let catalog = """
@@ -17,7 +17,8 @@ struct ClockTests {
         """
     private static let users = (0..<10).map { "u\($0)" }
 
-    /// Starts both programs, and has each user get one push an hour from now, by each way that things wait.
+    /// Starts both programs with pushes that wait for an hour: deferred, in a digest, and
+    /// scheduled.
     private static func with(_ body: (Stack, Gateway) async throws -> Void) async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
@@ -47,7 +48,7 @@ struct ClockTests {
         }
     }
 
-    @Test("a dispatcher whose clock jumps ahead and back beside another one fires what waits once each, and loses none")
+    @Test("a dispatcher whose clock jumps ahead and back sends everything that waits once")
     func jumps() async throws {
         try await Self.with { stack, gateway in
             try await Clockwork.with(stack) { clockwork in
@@ -60,7 +61,7 @@ struct ClockTests {
                     clockwork.jump(.seconds(-6 * 3_600))
                     clockwork.jump(.seconds(3 * 3_600))
                 }
-                // Whatever a provider would have got by the wrong clock, the gate has put off by the right one.
+                // The gate, which has the right clock, deferred whatever left too early.
                 try await eventually("all wait for the end of quiet hours") {
                     try await stack.query(
                         "SELECT 1 FROM carillon.notifications WHERE status = 'deferred'"
@@ -82,8 +83,7 @@ struct ClockTests {
         }
     }
 
-    @Test(
-        "a dispatcher whose machine's clock jumps by ten minutes goes by the right time, and providers take its tokens")
+    @Test("a dispatcher on a machine whose clock jumps ten minutes keeps the right time and valid provider tokens")
     func machine() async throws {
         try await Stack.with { stack in
             let clock = try await MachineClock(in: stack.directory)
@@ -101,7 +101,7 @@ struct ClockTests {
                 try await gateway.set(QuietNow.settings, of: "asleep-\(round)")
                 let socket = try await TestSocket.synced(port: gateway.port, user: "online-\(round)")
                 for kind in kinds {
-                    // A clock that is ten minutes ahead would find it due, or over.
+                    // A clock ten minutes ahead would find it due or expired.
                     let moment = Schedules.later(.seconds(300))
                     try await stack.append(
                         [
@@ -126,7 +126,7 @@ struct ClockTests {
         }
     }
 
-    @Test("a sweep by a clock that is ahead hides nothing from those that follow")
+    @Test("a sweep with a clock ahead hides no row from later sweeps")
     func sweep() async throws {
         try await Self.with { stack, gateway in
             func mark() async throws -> Timestamp {

@@ -6,10 +6,10 @@ import Foundation
 import Support
 import Testing
 
-/// What both programs say about themselves, and what the page about them says.
+/// The help of both programs, and the page about it.
 @Suite(.timeLimit(.minutes(10)))
 struct CommandHelpTests {
-    /// A command without subcommands, as the program's own description has it.
+    /// A command without subcommands.
     private struct Command {
         let path: [String]
         let discussion: String
@@ -43,7 +43,7 @@ struct CommandHelpTests {
         return [Command(path: path, discussion: value["discussion"]?.string ?? "", options: options)]
     }
 
-    @Test("Every command's help has examples that begin with the command", arguments: ["gateway", "dispatcher"])
+    @Test("every command's help has examples of that command", arguments: ["gateway", "dispatcher"])
     func examples(program: String) async throws {
         let commands = try await Self.commands(program)
         #expect(commands.count >= 5)
@@ -55,7 +55,7 @@ struct CommandHelpTests {
                 continue
             }
             #expect(parts[1].contains("\(name)"), "\(name) has no example of its own")
-            // Wider ones are broken where nobody can copy them.
+            // Longer lines wrap on an 80-column terminal and cannot be copied.
             let lines = command.discussion.split(separator: "\n")
             #expect(lines.allSatisfy { $0.count <= 80 }, "\(name) has lines that are too long")
             let help = try await Self.output(program, Array(command.path.dropFirst()) + ["--help"])
@@ -63,7 +63,7 @@ struct CommandHelpTests {
         }
     }
 
-    @Test("The page of the command line has each command with each of its options, and no others")
+    @Test("docs/command-line.md lists every command with its options, and no others")
     func page() async throws {
         let text = try String(contentsOf: Self.page, encoding: .utf8)
         var sections: [String: String] = [:]
@@ -83,7 +83,7 @@ struct CommandHelpTests {
                     Issue.record("docs/command-line.md has no section `\(name)`")
                     continue
                 }
-                // Those of every command are told of once.
+                // Options that every command has are documented once.
                 for option in command.options where !["config", "json"].contains(option) {
                     #expect(section.contains("`--\(option)"), "--\(option) of \(name)")
                 }
@@ -95,7 +95,7 @@ struct CommandHelpTests {
     }
 
     @Test(
-        "Completion scripts are printed for each shell",
+        "completion scripts are printed for each shell",
         arguments: ["gateway", "dispatcher"], ["bash", "zsh", "fish"]
     )
     func completion(program: String, shell: String) async throws {
@@ -105,7 +105,7 @@ struct CommandHelpTests {
         #expect(script.utf8.count > 1_000)
     }
 
-    @Test("A type is completed from the catalog, where there is one")
+    @Test("types are completed from the catalog if there is one")
     func types() async throws {
         let directory = try TemporaryDirectory("completion")
         let catalog = directory.file("catalog.yaml")
@@ -124,7 +124,7 @@ struct CommandHelpTests {
         }
     }
 
-    @Test("What cannot be understood ends with 64, a file of settings that is not there with 78")
+    @Test("a wrong command line exits with 64, a missing settings file with 78")
     func usage() async throws {
         let directory = try TemporaryDirectory("usage")
         let table: [(String, [String], Int32)] = [
@@ -143,7 +143,7 @@ struct CommandHelpTests {
         }
     }
 
-    /// Returns a command's standard error and its exit code.
+    /// A command's standard error and exit code.
     private static func refusal(_ program: String, _ arguments: [String], _ environment: [String: String] = [:])
         async throws -> (text: String, code: Int32?)
     {
@@ -155,7 +155,7 @@ struct CommandHelpTests {
     }
 
     @Test(
-        "--version prints the newest release of the changelog, or the one that comes next",
+        "--version prints the newest release of the changelog, or the next one for a development build",
         arguments: ["gateway", "dispatcher"])
     func version(program: String) async throws {
         let version = try await Self.output(program, ["--version"]).trimmingCharacters(in: .newlines)
@@ -166,7 +166,7 @@ struct CommandHelpTests {
         #expect(newest == (number.output.2 == nil ? number.output.1 : "Unreleased"))
     }
 
-    @Test("A fault of the command line shows the usage of the very command, and what was probably meant")
+    @Test("a wrong command line prints that command's usage and a suggestion")
     func suggestions() async throws {
         let table: [(String, [String], message: String, usage: String)] = [
             ("dispatcher", ["enqeue"], "Unknown command 'enqeue'. Did you mean 'enqueue'?", "dispatcher <subcommand>"),
@@ -191,7 +191,7 @@ struct CommandHelpTests {
         }
     }
 
-    @Test("What is out of reach or unreadable is told without Swift's own words, source files and lines")
+    @Test("unreachable servers and unreadable files are reported without Swift types, files or lines")
     func plainMessages() async throws {
         let directory = try TemporaryDirectory("plain")
         let catalog = directory.file("catalog.yaml")

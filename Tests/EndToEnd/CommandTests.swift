@@ -27,7 +27,7 @@ struct CommandTests {
 
     private static func json(_ text: String) throws -> JSONValue { try JSONParser.parse(Array(text.utf8)) }
 
-    @Test("a trace is a timeline for people, and the route's answer for programs")
+    @Test("trace prints a timeline for people and the API's answer for programs")
     func trace() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -57,7 +57,7 @@ struct CommandTests {
         }
     }
 
-    @Test("a simulation says why each channel is used or not, by options, file and standard input; nothing is stored")
+    @Test("simulate explains each channel for a job from options, file or standard input, and stores nothing")
     func simulate() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(
@@ -109,13 +109,13 @@ struct CommandTests {
         }
     }
 
-    @Test("lag tells what waits in each stream, and exits with 1 when it has waited for too long")
+    @Test("lag reports each stream and exits with 1 when an entry has waited too long")
     func lag() async throws {
         try await Stack.with { stack in
             let calm = try await Self.run(stack, ["lag", "--max", "0"])
             #expect(calm.code == 0, "\(calm.errors)")
             #expect(calm.output.contains("carillon:jobs:critical"))
-            // As old as can be, and not taken; of four, one was taken.
+            // Four very old entries, one of them taken.
             for number in 1...4 {
                 try await stack.connection.send("XADD", "carillon:jobs", .text("1000-\(number)"), "type", "x")
             }
@@ -125,7 +125,7 @@ struct CommandTests {
             try await stack.connection.send("ZADD", "carillon:{fcm}:retry:normal", "2000", "overdue")
             try await stack.connection.send("ZADD", "carillon:{fcm}:held:normal:shop", "99999999999999", "held")
             try await stack.connection.send("SADD", "carillon:{fcm}:held:normal", "shop")
-            // It has waited for an hour, and its next try is far ahead.
+            // A retry that has waited for an hour and is due far in the future.
             let since = Int64(Date().timeIntervalSince1970 * 1_000) - 3_600_000
             let id = "018f0000-0000-8000-8000-000000000001"
             try await stack.connection.send(
@@ -155,7 +155,7 @@ struct CommandTests {
         }
     }
 
-    @Test("what is out of reach ends with 69, and its address is not told with a password")
+    @Test("unreachable servers exit with 69, and passwords are never printed")
     func unavailable() async throws {
         try await Stack.with { stack in
             let port = try FreePort.next()
@@ -176,7 +176,7 @@ struct CommandTests {
         }
     }
 
-    @Test("lists are tables for people and lines of JSON for programs, and bare words for pipes")
+    @Test("lists are tables for people, JSON lines for programs and bare words for pipes")
     func lists() async throws {
         try await Stack.with { stack in
             let migrated = try await Self.run(stack, ["migrate", "--json"], program: "gateway")
@@ -201,7 +201,7 @@ struct CommandTests {
             let lines = dead.output.split(separator: "\n")
             #expect(lines.count == 2)
             #expect(lines.first?.hasPrefix("NUMBER  AT") == true)
-            // Not a terminal, so nothing is cut.
+            // The output is not a terminal, so no line is cut.
             #expect(lines.last?.contains(String(repeating: "long ", count: 60).dropLast()) == true)
             #expect(!dead.output.contains("\u{1B}"))
             let missing = try await Self.run(

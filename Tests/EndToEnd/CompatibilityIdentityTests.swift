@@ -6,12 +6,12 @@ import Core
 import Support
 import Testing
 
-/// How clients of the systems replaced say who they are, and what they call their bodies.
+/// How clients of the replaced systems authenticate and label their bodies.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct CompatibilityIdentityTests {
     private static let page = "https://app.example.com"
 
-    /// A call with these headers and no other.
+    /// A call with exactly these headers.
     private static func call(
         _ method: TransferRequest.Method,
         _ path: String,
@@ -36,7 +36,7 @@ struct CompatibilityIdentityTests {
         #"{"fcm_token":"\#(token)","platform":"android","device_id":"\#(token)"}"#
     }
 
-    @Test("the configured cookie counts on these paths from our pages; changes from elsewhere are refused with 403")
+    @Test("the configured cookie works on compatibility paths from allowed origins; changes from elsewhere get 403")
     func cookies() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(
@@ -57,7 +57,7 @@ struct CompatibilityIdentityTests {
                     body: Self.registration(device))
                 #expect(answer.status == status, "\(device)")
             }
-            // What changes nothing needs no origin, and shows that what was refused was not done.
+            // Reads need no origin; the list also shows that refused changes had no effect.
             let list = try await Self.call(.get, "/api/push/devices", on: gateway, headers: [cookie])
             #expect(list.status == 200)
             #expect(Set(list.body["devices"]?.texts("fcm_token") ?? []) == ["t-page", "t-site"])
@@ -73,7 +73,7 @@ struct CompatibilityIdentityTests {
                 .get, "/v1/devices", on: gateway, headers: [cookie, (name: "origin", value: Self.page)])
             #expect(canonical.status == 401)
 
-            // Where none is configured, none counts.
+            // Without a configured cookie, no cookie is accepted.
             let plain = try await stack.startGateway(name: "plain", environment: ["ALLOWED_ORIGINS": Self.page])
             let unnamed = try await Self.call(
                 .get, "/api/push/devices", on: plain, headers: [cookie, (name: "origin", value: Self.page)])
@@ -81,7 +81,7 @@ struct CompatibilityIdentityTests {
         }
     }
 
-    @Test("Authorization: Token counts on these paths, and nowhere else")
+    @Test("Authorization: Token works on compatibility paths only")
     func tokenScheme() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -98,7 +98,7 @@ struct CompatibilityIdentityTests {
         }
     }
 
-    @Test("JSON is read under any content type, and under none")
+    @Test("JSON is accepted with any content type or none")
     func contentTypes() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

@@ -6,15 +6,16 @@ import Core
 import Support
 import Testing
 
-/// What the paths of existing clients take for a device's token: what the canonical ones take, with each system's refusals.
+/// Device tokens on the compatibility paths: the limits of the REST API, with each system's
+/// refusals.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct CompatibilityTokenTests {
-    /// One call that registers a token.
+    /// A call that registers a token.
     private struct Path: Sendable {
         let method: TransferRequest.Method
         let path: String
         let field: String
-        /// The other members of the body.
+        /// Other members of the body.
         var rest = ""
         var isHexadecimal = false
         let accepted: Int
@@ -43,7 +44,7 @@ struct CompatibilityTokenTests {
             method: .patch, path: edge + "?device_id=eq.phone", field: "token", accepted: 204, refused: 400),
     ]
 
-    /// Text that does not compress, as what an index stores would be smaller otherwise.
+    /// Random text, because an index entry of compressible text would be smaller.
     private static func text(_ count: Int, seed: Int, isHexadecimal: Bool) -> String {
         let alphabet = Array(
             (isHexadecimal ? "0123456789abcdef" : "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_").utf8)
@@ -57,22 +58,22 @@ struct CompatibilityTokenTests {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    @Test("a token within its provider's bounds is taken on every path, and any other refused in its style")
+    @Test("every path accepts a device token within its provider's limits and refuses others in its own style")
     func tokens() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             for (number, path) in Self.paths.enumerated() {
-                // Each has a user of its own, as a user's devices are few.
+                // A user of its own for each path, because devices per user are limited.
                 let token = try await Stack.token(user: "user-\(number)")
                 if path.method == .patch {
                     let phone = #"{"platform":"android","token":"phone","device_id":"phone"}"#
                     #expect(try await gateway.call(.post, Self.edge, token: token, json: phone).status == 201)
                 }
                 let name = "\(path.method.rawValue) \(path.path)"
-                // APNs gives none of more than 100 bytes.
+                // APNs tokens have at most 100 bytes.
                 let bound = path.isHexadecimal ? 200 : 2_048
                 let longest = Self.text(bound, seed: number, isHexadecimal: path.isHexadecimal)
-                // More than a row of the index of tokens holds.
+                // Longer than an index entry can be.
                 let tooLong = Self.text(4_096, seed: number, isHexadecimal: path.isHexadecimal)
                 for bad in [longest + "a", tooLong, "t-é"] {
                     let answer = try await gateway.call(path.method, path.path, token: token, json: path.body(bad))

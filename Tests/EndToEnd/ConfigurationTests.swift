@@ -4,14 +4,16 @@
 import Support
 import Testing
 
-/// A faulty configuration is refused whole: every fault is named, and the exit code is 78.
+/// A faulty configuration ends the start with exit code 78 and names every fault.
 @Suite(.timeLimit(.minutes(10)))
 struct ConfigurationTests {
     private static let cleared = [
         "REDIS_URL": "", "DATABASE_URL": "", "CATALOG": "", "AUTH_JWT_SECRET": "", "AUTH_JWKS": "",
     ]
 
-    @Test(arguments: [("gateway", "serve"), ("dispatcher", "run")])
+    @Test(
+        "a faulty configuration is refused with every fault named and no secret shown",
+        arguments: [("gateway", "serve"), ("dispatcher", "run")])
     func faults(program: String, command: String) async throws {
         let directory = try TemporaryDirectory("configuration")
         var environment = Self.cleared

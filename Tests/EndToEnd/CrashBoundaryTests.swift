@@ -8,10 +8,11 @@ import Glibc
 import Support
 import Testing
 
-/// A dispatcher is killed at each boundary between two stages: nothing is lost, and only what a boundary cannot know is sent twice.
+/// A dispatcher is killed at each boundary between two stages: nothing is lost, and a push is
+/// repeated only where its outcome cannot be known.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct CrashBoundaryTests {
-    /// Where the dispatcher dies, and how often the phone may ring.
+    /// Where the dispatcher dies, and how many pushes are allowed.
     struct Boundary: Sendable, CustomTestStringConvertible {
         enum Server: Sendable { case redis, postgres }
 
@@ -19,58 +20,58 @@ struct CrashBoundaryTests {
         let server: Server
         let words: String
         let side: TripwireProxy.Side
-        /// Whether the user holds a socket; a phone otherwise.
+        /// Whether the user has a socket; a phone otherwise.
         var isOnline = false
-        /// Whether that socket proves receipt.
+        /// Whether that socket answers pings.
         var proves = true
-        /// Whether the job is for everyone, and so stored by pages.
+        /// Whether the job is a broadcast, which is stored by pages.
         var isBroadcast = false
         var leastPushes: Int?
-        /// A provider that has a push and whose answer is not on record is asked again.
+        /// A push whose answer was not recorded is sent again.
         var mostPushes = 1
 
         var testDescription: String { self.name }
     }
 
     static let boundaries: [Boundary] = [
-        Boundary(name: "taken, not stored", server: .postgres, words: Self.title, side: .before),
-        Boundary(name: "stored, the answer lost", server: .postgres, words: Self.title, side: .after),
+        Boundary(name: "job taken, not stored", server: .postgres, words: Self.title, side: .before),
+        Boundary(name: "job stored, commit answer lost", server: .postgres, words: Self.title, side: .after),
         Boundary(
             name: "stored, no deadline, not published", server: .redis, words: "ZADD", side: .before, isOnline: true),
         Boundary(
             name: "deadline set, not published", server: .redis, words: "PUBLISH", side: .before, isOnline: true,
-            // The deadline passes before anybody takes over.
+            // The deadline passes before the takeover.
             leastPushes: 1),
         Boundary(
             name: "published, not acknowledged", server: .redis, words: "PUBLISH", side: .after, isOnline: true),
         Boundary(
-            name: "no proof came, the push not queued", server: .redis, words: Self.queued, side: .before,
+            name: "unconfirmed, push not queued", server: .redis, words: Self.queued, side: .before,
             isOnline: true, proves: false, leastPushes: 1),
         Boundary(
-            name: "no proof came, the push queued and not said so", server: .redis, words: Self.queued, side: .after,
+            name: "unconfirmed, push queued, Redis's answer lost", server: .redis, words: Self.queued, side: .after,
             isOnline: true, proves: false, leastPushes: 1),
         Boundary(name: "stored, not queued", server: .redis, words: Self.queued, side: .before),
         Boundary(
-            name: "a broadcast's page stored, not queued", server: .redis, words: Self.queued, side: .before,
+            name: "broadcast page stored, not queued", server: .redis, words: Self.queued, side: .before,
             isBroadcast: true),
         Boundary(
-            name: "a broadcast's page queued, not said so", server: .redis, words: Self.queued, side: .after,
+            name: "broadcast page queued, Redis's answer lost", server: .redis, words: Self.queued, side: .after,
             isBroadcast: true),
-        Boundary(name: "queued, not said so", server: .redis, words: Self.queued, side: .after),
-        Boundary(name: "queued, not marked", server: .postgres, words: "queued", side: .before),
+        Boundary(name: "queued, Redis's answer lost", server: .redis, words: Self.queued, side: .after),
+        Boundary(name: "queued, not marked as queued", server: .postgres, words: "queued", side: .before),
         Boundary(
-            name: "accepted by the provider, not on record", server: .postgres, words: "/messages/", side: .before,
+            name: "accepted by the provider, not recorded", server: .postgres, words: "/messages/", side: .before,
             mostPushes: 2),
         Boundary(
-            name: "on record, the answer lost", server: .postgres, words: "/messages/", side: .after),
+            name: "recorded, commit answer lost", server: .postgres, words: "/messages/", side: .after),
     ]
 
     private static let title = "boundary-title"
     private static let queued = ":deliveries:critical\r\n$1\r\n*"
-    /// A script with one key, the jobs' stream, and their group.
+    /// The arguments of the script that acknowledges entries of the jobs stream.
     private static let acknowledged = "\r\n$1\r\n1\r\n$22\r\ncarillon:jobs:critical\r\n$11\r\ndispatchers\r\n"
 
-    /// A boundary of what waits for its time: it is armed when all of it waits.
+    /// A boundary in the handling of delayed work, armed once that work waits.
     struct LateBoundary: Sendable, CustomTestStringConvertible {
         enum Wait: Sendable { case quietHours, digest, gather, attention, email, retry, replay }
 
@@ -78,7 +79,7 @@ struct CrashBoundaryTests {
         let wait: Wait
         let server: Boundary.Server
         let words: String
-        /// A push may have gone out before its record was stopped with everything else.
+        /// A push may leave before its record is stopped.
         var mostPushes = 1
 
         var testDescription: String { self.name }
@@ -86,31 +87,33 @@ struct CrashBoundaryTests {
 
     static let lateBoundaries: [LateBoundary] = [
         LateBoundary(
-            name: "quiet hours over, the push not queued", wait: .quietHours, server: .redis, words: Self.queued),
+            name: "quiet hours over, push not queued", wait: .quietHours, server: .redis, words: Self.queued),
         LateBoundary(
-            name: "quiet hours over, the push queued, still put off", wait: .quietHours, server: .postgres,
+            name: "quiet hours over, push queued, follow-up not deleted", wait: .quietHours, server: .postgres,
             words: "DELETE FROM carillon.follow_ups f USING", mostPushes: 2),
         LateBoundary(
-            name: "gathered for a summary, not acknowledged", wait: .gather, server: .redis, words: Self.acknowledged),
+            name: "added to a digest, not acknowledged", wait: .gather, server: .redis, words: Self.acknowledged),
         LateBoundary(
-            name: "an idle user's push due, not queued", wait: .attention, server: .redis, words: Self.queued),
+            name: "attention push due, not queued", wait: .attention, server: .redis, words: Self.queued),
         LateBoundary(
-            name: "an idle user's push queued, still put off", wait: .attention, server: .postgres,
+            name: "attention push queued, follow-up not deleted", wait: .attention, server: .postgres,
             words: "DELETE FROM carillon.follow_ups f USING", mostPushes: 2),
-        LateBoundary(name: "a mail due, not queued", wait: .email, server: .redis, words: Self.queued),
+        LateBoundary(name: "mail due, not queued", wait: .email, server: .redis, words: Self.queued),
         LateBoundary(
-            name: "a mail queued, still put off", wait: .email, server: .postgres,
+            name: "mail queued, follow-up not deleted", wait: .email, server: .postgres,
             words: "DELETE FROM carillon.follow_ups f USING", mostPushes: 2),
         LateBoundary(
-            name: "a summary handed on, its window still there", wait: .digest, server: .postgres,
+            name: "summary queued, digest not deleted", wait: .digest, server: .postgres,
             words: "DELETE FROM carillon.digests WHERE id", mostPushes: 2),
         LateBoundary(
-            name: "a dead letter replayed, still there", wait: .replay, server: .postgres,
+            name: "dead letter replayed, not deleted", wait: .replay, server: .postgres,
             words: "DELETE FROM carillon.dead_letters"),
-        LateBoundary(name: "a retry planned, not moved", wait: .retry, server: .redis, words: ":retry:critical"),
+        LateBoundary(name: "retry planned, not queued", wait: .retry, server: .redis, words: ":retry:critical"),
     ]
 
-    @Test("nothing is lost, and nothing comes twice that need not", arguments: Self.boundaries)
+    @Test(
+        "a dispatcher killed between two stages loses nothing and repeats only what it cannot know",
+        arguments: Self.boundaries)
     func kill(at boundary: Boundary) async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -131,8 +134,8 @@ struct CrashBoundaryTests {
             doomed.process.send(SIGKILL)
             _ = try await stack.startDispatcher(name: "heir")
             let expected = boundary.isOnline && boundary.proves ? "delivered" : "sent"
-            // What one has claimed whose deadline has passed comes up again after half a minute; what a page stored and nobody
-            // owns is looked for after two.
+            // Expired deadlines that a dead dispatcher claimed return after 30 s; the sweep finds a
+            // broadcast's rows without an owner after 2 min.
             let patience: Duration = boundary.isBroadcast ? .seconds(240) : .seconds(90)
             try await eventually("it reaches its user", within: patience) {
                 try await stack.statuses(user: "ada") == [Self.title: expected]
@@ -149,7 +152,7 @@ struct CrashBoundaryTests {
         }
     }
 
-    @Test("what waited for its time is not lost either", arguments: Self.lateBoundaries)
+    @Test("a dispatcher killed while handling due work loses nothing", arguments: Self.lateBoundaries)
     func killLater(at boundary: LateBoundary) async throws {
         try await Stack.with { stack in
             var catalog = try stack.catalog(
@@ -187,7 +190,7 @@ struct CrashBoundaryTests {
                 #expect(try await stack.query("SELECT 1 FROM carillon.digest_items").count == 2)
                 try await stack.closeDigests()
             }
-            // What an idle user's socket took is there already; the phone is to ring all the same.
+            // An idle user's socket has already received it; the phone must still ring.
             let expected = boundary.wait == .attention ? ["delivered", "sent"] : ["sent"]
             try await eventually("it reaches its user", within: .seconds(90)) {
                 let statuses = try await stack.statuses(user: "ada").values
@@ -215,7 +218,7 @@ struct CrashBoundaryTests {
             stream: "carillon:jobs:critical")
     }
 
-    /// Has something wait for its time.
+    /// Creates delayed work of a kind and waits until it is stored.
     private static func leaveWaiting(_ wait: LateBoundary.Wait, _ stack: Stack, _ gateway: Gateway) async throws {
         let stream = "carillon:jobs:critical"
         switch wait {
@@ -249,7 +252,7 @@ struct CrashBoundaryTests {
             try await eventually("it is a dead letter") {
                 try await stack.query("SELECT 1 FROM carillon.dead_letters").count == 1
             }
-            // As if the catalog had learnt the type since.
+            // As if the catalog had gained the type since.
             try await stack.query(
                 "UPDATE carillon.dead_letters SET fields = replace(fields::text, 'unheard', 'news')::jsonb")
         case .retry:
@@ -282,7 +285,7 @@ struct CrashBoundaryTests {
         return (process, proxy)
     }
 
-    /// Whether no stream and no set holds anything that somebody has yet to do.
+    /// Whether no stream or set holds unfinished work.
     private static func isIdle(_ stack: Stack) async throws -> Bool {
         for stream in [
             "carillon:jobs:critical", "carillon:{fcm}:deliveries:critical", "carillon:{email}:deliveries:critical",

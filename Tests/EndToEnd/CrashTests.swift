@@ -10,14 +10,14 @@ import Storage
 import Support
 import Testing
 
-/// Any process may be killed at any instant; nothing that was appended is lost.
+/// Any process may be killed at any moment; no appended job is lost.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct CrashTests {
-    /// Seconds after a kill before which what went to a provider was sent by the dead, and after which by whoever took over:
-    /// a lease is void 10 to 15 s after its holder's death.
+    /// Pushes that arrive within these 5 s after a kill came from the killed dispatcher, later ones
+    /// from its successor, whose takeover begins 10 to 15 s after the kill.
     private static let succession: TimeInterval = 5
 
-    @Test("dispatchers and gateways are killed while jobs flow; every job reaches its user")
+    @Test("every job reaches its user while dispatchers and gateways are killed")
     func kills() async throws {
         try await Stack.with { stack in
             var gateway = try await stack.startGateway(name: "gateway-0")
@@ -49,7 +49,7 @@ struct CrashTests {
             let last = gateway
             let all = sockets
             try await eventually("every online job reached the client", within: .seconds(120)) {
-                // By frame, by sync, or by paging to what a sync left out.
+                // A frame, a sync or a page of the inbox may bring it.
                 var titles: Set<String> = []
                 for socket in all {
                     titles.formUnion(socket.titles)
@@ -63,8 +63,8 @@ struct CrashTests {
             try await eventually("every offline job was pushed", within: .seconds(120)) {
                 Set(stack.pushed().values.flatMap { $0 }).count == count / 2
             }
-            // A push is repeated only if its dispatcher died between the provider's answer and the record of it. Then it
-            // came to the provider before the kill or with it, and again when somebody had taken over.
+            // A push repeats only if its dispatcher died between the provider's answer and its
+            // record: the first arrives before or with the kill, the second after the takeover.
             var arrivals: [String: [Date]] = [:]
             for message in stack.sandbox.received() { arrivals[Stack.title(message), default: []].append(message.at) }
             for (title, times) in arrivals {
@@ -72,7 +72,7 @@ struct CrashTests {
                     let isOfAKill = killedAt.contains { kill in
                         first <= kill + Self.succession && second > kill + Self.succession
                     }
-                    #expect(isOfAKill, "\(title) was pushed twice, and nobody had died in between")
+                    #expect(isOfAKill, "\(title) was pushed twice, but no dispatcher died in between")
                 }
             }
         }
@@ -91,7 +91,7 @@ struct CrashTests {
         }
     }
 
-    @Test("a job that was handed out in a reply that never arrived is worked on all the same")
+    @Test("a job whose reply never reached the dispatcher is still processed")
     func lostReply() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -104,7 +104,8 @@ struct CrashTests {
             try await eventually("its last reads have ended") {
                 try await stack.connection.send("INFO", "clients").string()?.contains("blocked_clients:0") == true
             }
-            // Redis hands the job to the dispatcher's name, and the dispatcher never hears of it.
+            // Redis hands the job to the dispatcher's consumer, and the dispatcher never sees the
+            // reply.
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "unheard")])
             try await stack.connection.send(
                 "XREADGROUP", "GROUP", "dispatchers", .text(consumer), "STREAMS", "carillon:jobs", ">"
@@ -129,13 +130,13 @@ struct CrashTests {
         return try cursor.string()
     }
 
-    @Test("work of a dispatcher that is stopped is taken over when its lease is void")
+    @Test("a stalled dispatcher's jobs are taken over when its lease expires")
     func stalledDispatcher() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let stalled = try await stack.startDispatcher(name: "stalled")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
-            // The database lets the batch be taken and holds it there.
+            // The lock holds the batch in the database after the dispatcher has taken it.
             let pool = try #require(stack.database?.pool)
             try await pool.transaction { transaction in
                 try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
@@ -160,11 +161,11 @@ struct CrashTests {
         }
     }
 
-    @Test("a dispatcher that stood still until others had taken over pushes nothing that they have pushed")
+    @Test("a dispatcher that stalled until others took over repeats none of their pushes")
     func wokenDispatcher() async throws {
         try await Stack.with { stack in
-            // Calls that get no answer take all that may be under way, so that the rest waits in
-            // hand.
+            // Silent calls use up every slot for calls, so the other deliveries stay in flight
+            // without a call.
             let (calls, count) = (8, 40)
             try await stack.query(
                 """
@@ -189,24 +190,27 @@ struct CrashTests {
             try await notify("silent", calls)
             try await eventually("its calls are under way") { try await pending() == calls }
             try await notify("phone", count)
-            try await eventually("it has more in hand than it can call for") { try await pending() > calls + 4 }
+            try await eventually("it has more deliveries in flight than slots for calls") {
+                try await pending() > calls + 4
+            }
             first.send(SIGSTOP)
             _ = try await stack.startDispatcher(name: "second")
             try await eventually("another has pushed all of them", within: .seconds(60)) {
                 stack.pushed().count == count
             }
             first.send(SIGCONT)
-            // It ends when it has done with all that it had in hand.
+            // It stops once it has finished all in-flight deliveries.
             #expect(try await first.stop() == .code(0))
             #expect(stack.pushed().values.allSatisfy { $0 == ["x"] })
         }
     }
 
-    @Test("what a dead dispatcher was sending is claimed within half a minute, however long its provider takes")
+    @Test("a dead dispatcher's deliveries are taken over at once, however slow the provider is")
     func takenOver() async throws {
         try await Stack.with { stack in
             let count = 32
-            // The provider takes two seconds for each: one after the other would take a minute.
+            // The provider takes two seconds a push, so claiming them one after the other would
+            // take a minute.
             try await stack.query(
                 """
                 INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,

@@ -8,17 +8,17 @@ import Sandbox
 import Support
 import Testing
 
-/// Files of credentials: faulty ones at the start, and ones that change while the dispatcher runs.
+/// Credential files: faulty at the start, or changed while the programs run.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct CredentialFileTests {
     private static let files = ["FCM_CREDENTIALS", "APNS_KEY", "VAPID_KEY"]
 
-    /// An elliptic key for Google, one of Google's accounts for Apple and browsers.
+    /// An elliptic key for FCM; a Google service account for APNs and Web Push.
     private static func wrongKind(_ name: String, _ stack: Stack) -> String {
         name == "FCM_CREDENTIALS" ? stack.sandbox.apnsKeyPath : stack.sandbox.serviceAccountPath
     }
 
-    @Test("a file that is broken, missing or of the wrong kind ends the start with 78, and its setting is named")
+    @Test("a broken, missing or wrong credential file ends the start with 78 and names its setting")
     func atStart() async throws {
         try await Stack.with { stack in
             let broken = stack.directory.path + "/broken.pem"
@@ -57,7 +57,7 @@ struct CredentialFileTests {
         }
     }
 
-    @Test("a file that changes is read again; while it is faulty the old credential goes on")
+    @Test("a changed credential file is reloaded; while it is faulty the old credential stays in use")
     func whileRunning() async throws {
         try await Stack.with { stack in
             let sources = [
@@ -103,7 +103,7 @@ struct CredentialFileTests {
             try await pushes(2)
             #expect(!dispatcher.errors().contains("hunter2"))
 
-            // The same key, in a file that is another.
+            // The same key in a file with other bytes.
             try write { $0 + "\n" }
             try await eventually("each is read again") {
                 let told = lines("credentials were read again")
@@ -113,7 +113,7 @@ struct CredentialFileTests {
         }
     }
 
-    @Test("a secret and a relay's password in files of one line are used, and used anew when the files change")
+    @Test("secrets in one-line files are used, and reloaded when the files change")
     func secrets() async throws {
         try await Stack.with { stack in
             func write(_ text: String, _ name: String) throws -> String {
@@ -147,7 +147,7 @@ struct CredentialFileTests {
                 try stack.pushed()["room"] == ["first"] && stack.mails().map(\.subject) == ["first"]
             }
 
-            // Two lines are no secret.
+            // A secret file has exactly one line.
             for name in ["password", "secret"] { _ = try write("hunter2\nhunter2-hunter2-hunter2\n", name) }
             try await eventually("each fault is told, with its setting") {
                 let faults = lines("credentials cannot be used; the old ones stay")
@@ -175,7 +175,7 @@ struct CredentialFileTests {
         }
     }
 
-    @Test("the gateway gives browsers the key of a file that has changed; while it is faulty, the old one")
+    @Test("the gateway serves the public key of a changed file, and the old key while the file is faulty")
     func publicKey() async throws {
         try await Stack.with { stack in
             let path = "\(stack.directory.path)/vapid"

@@ -7,7 +7,7 @@ import HTTP
 import Support
 import Testing
 
-/// Work that was set aside can be looked through, brought back and thrown away, by call and by command.
+/// Dead letters are listed, replayed and discarded, through the API and by command.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct DeadLetterTests {
     private static func admin() async throws -> String { try await Stack.token(user: "root", scope: .admin) }
@@ -18,7 +18,7 @@ struct DeadLetterTests {
         return answer.body["dead_letters"]?.array ?? []
     }
 
-    /// Puts a job among the dead letters that nothing is wrong with by now.
+    /// Inserts a dead letter with a job that is valid by now.
     private static func bury(_ stack: Stack, entry: String, _ fields: String, stream: String = "carillon:jobs")
         async throws
     {
@@ -34,7 +34,7 @@ struct DeadLetterTests {
         #"[["user","\#(user)"],["type","invoice_created"],["title","\#(title)"]]"#
     }
 
-    @Test("letters are listed by page and filter, shown, and discarded")
+    @Test("dead letters can be paged, filtered, shown and discarded")
     func list() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -90,7 +90,7 @@ struct DeadLetterTests {
         }
     }
 
-    @Test("replayed jobs are notified once, however often they are asked for and appended")
+    @Test("replayed jobs notify once, however often the replay is requested or appended")
     func replay() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -98,7 +98,7 @@ struct DeadLetterTests {
                 try await Self.bury(stack, entry: "1795000000000-\(number)", Self.job("ada", "\(number)"))
             }
             let token = try await Self.admin()
-            // Two admins at once, and one of them twice, before any dispatcher runs.
+            // Two admins at once, one of them twice, before any dispatcher runs.
             let counts = try await withThrowingTaskGroup(of: Int64.self) { group in
                 for _ in 0..<3 {
                     group.addTask {
@@ -112,7 +112,7 @@ struct DeadLetterTests {
                 return try await group.reduce(into: [Int64]()) { $0.append($1) }
             }
             #expect(counts.reduce(0, +) == 30)
-            // One of them as if its dispatcher had died after appending it.
+            // Appends one again, as a dispatcher does that crashed right after the append.
             try await stack.append([
                 ("user", "ada"), ("type", "invoice_created"), ("title", "7"),
                 ("carillon:replay", "carillon:jobs/1795000000000-7"),
@@ -128,14 +128,14 @@ struct DeadLetterTests {
             }
             let count = try await stack.query("SELECT count(*) FROM carillon.notifications")
             #expect(try count.first?.int8(0) == 30)
-            // As new as its replay, so that it has not expired.
+            // A replay renews the job's age, so it has not expired.
             let fresh = try await stack.query(
                 "SELECT count(*) FROM carillon.notifications WHERE created_at > now() - interval '5 minutes'")
             #expect(try fresh.first?.int8(0) == 30)
         }
     }
 
-    @Test("a replayed broadcast is as new as its replay, and has not expired")
+    @Test("a replayed broadcast counts as new and has not expired")
     func broadcast() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -156,7 +156,7 @@ struct DeadLetterTests {
         }
     }
 
-    @Test("letters go back to jobs and to any provider's deliveries, and nowhere else")
+    @Test("dead letters return to jobs and deliveries of any provider, and to no other stream")
     func origins() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -188,7 +188,7 @@ struct DeadLetterTests {
         """
     }
 
-    @Test("a job that failed when it came due goes back to its lane's jobs, and is notified once")
+    @Test("a scheduled job that failed returns to its lane's jobs and notifies once")
     func due() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog("Hello {{n}}{{late}}"))
@@ -221,7 +221,7 @@ struct DeadLetterTests {
             }
             let lanes = try await stack.query("SELECT DISTINCT lane FROM carillon.notifications")
             #expect(try lanes.map { try $0.text(0) } == ["bulk"])
-            // As if its dispatcher had died after appending it.
+            // Appends it again, as a dispatcher does that crashed right after the append.
             let fields = try #require(letter["fields"]?.array).compactMap { $0.strings }
             try await stack.append(
                 fields.map { ($0[0], $0[1]) } + [("carillon:replay", "schedules/\(entry)")],
@@ -236,7 +236,7 @@ struct DeadLetterTests {
         }
     }
 
-    @Test("a replayed delivery starts anew; what fails again becomes a letter again; the rate is kept")
+    @Test("a replayed delivery starts over; a second failure is a dead letter again; the rate limit holds")
     func deliveries() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -267,7 +267,7 @@ struct DeadLetterTests {
                 "dispatcher", ["dead", "replay", "--type", "unknown", "--json"], name: "replay")
             #expect(try await command.waitForExit() == .code(0))
             #expect(command.output().contains(#""count":1"#))
-            try await eventually("it is a letter again, with its first place in it") {
+            try await eventually("it is a dead letter again, under a new entry") {
                 let letters = try await Self.letters(gateway, "?type=unknown")
                 return letters.count == 1 && letters.first?["entry"]?.string != "1795000000000-1"
             }

@@ -7,20 +7,19 @@ import Storage
 import Support
 import Testing
 
-/// What kills each dispatcher that works on it is set aside in the end, and takes nothing else with it.
+/// Jobs that kill every dispatcher that handles them end as dead letters and take nothing with
+/// them.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct DeadlyWorkTests {
     private static let reason = "three dispatchers died while they worked on it alone"
 
-    @Test(
-        "jobs of a dead dispatcher are taken over together, those of two alone; only what was alone at three deaths is set aside"
-    )
+    @Test("jobs of a dead dispatcher are retried together, then alone; one that kills three is dead-lettered")
     func entries() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
-            // All were handed out together, two of them twice; one of these killed three more
-            // dispatchers, and its neighbour two.
+            // All were delivered together, two of them again alone: one killed three more
+            // dispatchers, its neighbour two.
             let group = ConsumerGroup(stream: "carillon:jobs", consumer: "gone", connection: stack.connection)
             try await group.create()
             var entries: [String] = []
@@ -37,7 +36,7 @@ struct DeadlyWorkTests {
             }
             let deadly = entries[2]
             let pool = try #require(stack.database?.pool)
-            // The database holds what is stored, so that it is seen what else was taken.
+            // The lock stops storing, so the test can see what the dispatcher has taken.
             try await pool.transaction { transaction in
                 try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
                 _ = try await stack.startDispatcher()
@@ -53,7 +52,7 @@ struct DeadlyWorkTests {
                     return !waiting.isEmpty && consumers.contains { $0.name != "gone" && $0.pending > 0 }
                 }
                 let pending = try await group.consumers().map(\.pending).filter { $0 > 0 }
-                // Both that were handed out once are in hand at the same time.
+                // Both entries delivered once are in flight together.
                 #expect(pending.sorted() == [2, 2])
             }
             try await eventually("the neighbours have come") { socket.titles.count >= 3 }
@@ -70,7 +69,7 @@ struct DeadlyWorkTests {
         }
     }
 
-    @Test("of schedules claimed together only the one that was alone at three deaths is set aside")
+    @Test("of schedules claimed together, only the one that killed three dispatchers alone is dead-lettered")
     func schedules() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -85,7 +84,8 @@ struct DeadlyWorkTests {
             }
             try await eventually("they wait") { try await Schedules.count(stack) == titles.count }
             let store = ScheduleStore(pool: try #require(stack.database?.pool))
-            // Dispatchers whose clocks are ahead claim all of it together and die: one in the batch, five with one alone.
+            // Dispatchers with clocks ahead claim all of them and die: one with the batch, five
+            // with one alone.
             for alone in [nil, "deadly", "twice", "deadly", "twice", "deadly"] {
                 var claimed: [String: Schedule] = [:]
                 for lane in Lane.allCases {

@@ -8,13 +8,13 @@ import Sandbox
 import Support
 import Testing
 
-/// What comes of a delivery is one line of the dispatcher's log a try, with its class and its reason.
+/// The dispatcher logs one line an attempt, with outcome and reason.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct DeliveryLogTests {
     private static let verbose = ["LOG_LEVEL": "debug", "LOG_FORMAT": "json"]
 
     private struct Case {
-        /// The device's token, which chooses the fault; the user and the job have its name too.
+        /// The device token, which selects the sandbox's fault; also the user and the job.
         let token: String
         var platform = "android"
         let outcome: String
@@ -34,22 +34,22 @@ struct DeliveryLogTests {
         Case(token: String(repeating: "ab", count: 32), platform: "ios", outcome: "retry", reason: "not_http2"),
     ]
 
-    /// The lines with a message that are whole.
+    /// The complete lines with a message.
     private static func lines(_ process: ChildProcess, _ message: String) -> [[String: String]] {
         process.errors().split(separator: "\n").filter { $0.contains(message) }.compactMap { text in
             (try? JSONParser.parse(Array(text.utf8)))?.object?.reduce(into: [:]) { $0[$1.key] = $1.value.string }
         }
     }
 
-    /// The line of a job's first try.
+    /// The line of a job's first attempt.
     private static func end(of job: String, _ dispatcher: ChildProcess) async throws -> [String: String] {
-        // A call that hangs ends after half a minute.
+        // A silent call times out after 30 s.
         try await eventualValue("the log has the end of \(job)", within: .seconds(120)) {
             Self.lines(dispatcher, "delivery ended").first { $0["job.id"] == job && $0["attempt"] == "1" }
         }
     }
 
-    @Test("a provider's fault is told with the class that it was taken for, and none of its page")
+    @Test("a delivery's log line has its outcome and reason, and nothing of the provider's page")
     func faults() async throws {
         var configuration = SandboxConfiguration()
         configuration.speaksHTTP1Only = true
@@ -79,12 +79,12 @@ struct DeliveryLogTests {
         }
     }
 
-    @Test("a long text is cut between its characters, and data of every kind arrives as text")
+    @Test("a long text is cut between characters, and data of every JSON type arrives as text")
     func content() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher(environment: Self.verbose)
-            // One character of 18 bytes; 5,004 in all.
+            // One character of 18 bytes; 5,004 bytes in all.
             let family: Character = "\u{1F469}\u{200D}\u{1F469}\u{200D}\u{1F467}"
             let jobs = [
                 ("long", ("body", String(repeating: family, count: 278))),
@@ -113,7 +113,7 @@ struct DeliveryLogTests {
         }
     }
 
-    @Test("a token with control characters is refused where it is registered, and is in no log")
+    @Test("a device token with control characters is refused at registration and never logged")
     func token() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: Self.verbose)

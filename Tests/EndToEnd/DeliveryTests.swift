@@ -7,10 +7,10 @@ import Storage
 import Support
 import Testing
 
-/// The main job: from XADD to a socket or a phone.
+/// The main path: from XADD to a socket or a phone.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct DeliveryTests {
-    @Test("an online user gets the frame, and the pong makes it delivered")
+    @Test("an online user gets the frame, and the pong marks it delivered")
     func online() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -41,7 +41,7 @@ struct DeliveryTests {
         }
     }
 
-    @Test("an offline user's devices get a push, through FCM and APNs; faults are told apart")
+    @Test("an offline user's devices get pushes through FCM and APNs, and each failure has its status")
     func offline() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -60,7 +60,7 @@ struct DeliveryTests {
                 return pushed["phone-1"] == ["For fcm"] && pushed[apnsToken] == ["For apns"]
                     && pushed["unavailable-once-1"] == ["For flaky"]
             }
-            // Last, since a cut takes with it whatever else is under way on the connection.
+            // Last, because a cut ends every call on the connection.
             try await stack.append([("user", "cut"), ("type", "payment_received"), ("title", "For cut")])
             try await eventually("what was cut off is sent again") {
                 stack.pushed()["cut-once-1"] == ["For cut"]
@@ -80,7 +80,7 @@ struct DeliveryTests {
         }
     }
 
-    @Test("a client that holds its connection and no longer answers gets its push within six seconds")
+    @Test("pushes within six seconds when the client stops answering pings")
     func silentClient() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -91,7 +91,7 @@ struct DeliveryTests {
                 user: "mute",
                 behaviour: TestSocket.Behaviour(answersPings: false)
             )
-            // A machine that is busy with something else can make any one late, not what the dispatcher waits for.
+            // A busy machine can delay any single attempt, so the best of five counts.
             var fastest = Duration.seconds(60)
             for number in 1...5 where fastest > .seconds(6) {
                 let start = ContinuousClock.now
@@ -108,7 +108,7 @@ struct DeliveryTests {
         }
     }
 
-    @Test("what was read before its proof was due is not pushed, although no client proved it")
+    @Test("a notification read before its proof is due is not pushed")
     func readWithoutProof() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -120,7 +120,7 @@ struct DeliveryTests {
                 user: "mute",
                 behaviour: TestSocket.Behaviour(answersPings: false)
             )
-            // On a machine that is busy with something else it may be read too late, which proves nothing.
+            // A busy machine may mark it read too late, so try up to five times.
             var readInTime: String?
             for number in 1...5 where readInTime == nil {
                 let start = ContinuousClock.now
@@ -144,7 +144,7 @@ struct DeliveryTests {
         }
     }
 
-    @Test("the same job id notifies once, in one batch and in two")
+    @Test("a repeated job id notifies once, in one batch or two")
     func idempotency() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -162,7 +162,7 @@ struct DeliveryTests {
         }
     }
 
-    @Test("read on one socket reaches the others, and a resume brings only what changed")
+    @Test("reading on one socket updates the others, and a resume sends only changes")
     func readAndResume() async throws {
         try await Stack.with { stack in
             let one = try await stack.startGateway(name: "gateway-1")
@@ -202,7 +202,7 @@ struct DeliveryTests {
         }
     }
 
-    @Test("a delivery that was appended twice is made once")
+    @Test("a delivery that was appended twice is sent once")
     func twinDeliveries() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -211,7 +211,7 @@ struct DeliveryTests {
             try await stack.append([
                 ("user", "offline"), ("type", "payment_received"), ("title", "Paid"), ("lane", "normal"),
             ])
-            // The next try is taken from the set and appended twice at once, as by a writer that got no answer.
+            // Appends the retry twice, as a writer does that got no answer.
             let keys = Keyspace()
             let script = """
                 local due = redis.call('ZPOPMIN', KEYS[1])
@@ -235,13 +235,14 @@ struct DeliveryTests {
         }
     }
 
-    @Test("many sockets resume at once: each gets what it has missed, and no other's")
+    @Test("a hundred sockets that resume at once each get exactly what they missed")
     func manyResume() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
             let users = (0..<100).map { "user-\($0)" }
-            // Of every four users one has all three, one none, one lacks the last, and one has never been here.
+            // Out of four users, one has all three, one none, one lacks the last, and one never
+            // connected.
             let versions: [Int64?] = [3, 0, 2, nil]
             for number in 1...3 {
                 try await stack.append([

@@ -7,13 +7,13 @@ import HTTP
 import Support
 import Testing
 
-/// The API describes itself, and refuses what it does not describe.
+/// The API describes itself and refuses what it does not describe.
 @Suite(.serialized, .timeLimit(.minutes(20)))
 struct DescriptionTests {
-    /// Where the API's own description is, and that of the paths of other systems.
+    /// The descriptions of the API and of the compatibility paths.
     static let documents = (canonical: "/openapi.json", compatibility: "/openapi/compatibility.json")
 
-    @Test("the descriptions are there for everyone")
+    @Test("the API descriptions are public")
     func document() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -31,7 +31,7 @@ struct DescriptionTests {
         }
     }
 
-    @Test("a method that a path does not have is 405 and names those that it has; an unknown path is 404")
+    @Test("an unknown method gets 405 with the allowed ones, an unknown path 404")
     func methods() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -54,7 +54,7 @@ struct DescriptionTests {
                 }
             }
             #expect(try await gateway.call(.get, "/v1//notifications", token: token).status == 404)
-            // libcurl sends no TRACE by itself.
+            // Sent over a raw socket, because libcurl has no TRACE.
             for (path, allowed) in [
                 ("/v1/notifications", "DELETE, GET, HEAD"), ("/v1/socket", "GET"), ("/v1/stream", "GET"),
                 ("/hubs/notifications", "GET, POST, DELETE, OPTIONS"), ("/healthz", "GET, HEAD"),
@@ -70,7 +70,7 @@ struct DescriptionTests {
         }
     }
 
-    @Test("a method or a path that another system's clients call in vain is refused in the form that they read")
+    @Test("compatibility paths refuse unknown methods and paths in the form that their clients read")
     func compatibleRefusals() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -94,7 +94,7 @@ struct DescriptionTests {
         }
     }
 
-    @Test("faults of a call that brings jobs name what is at fault")
+    @Test("a faulty call that posts jobs names each fault")
     func jobs() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -115,7 +115,7 @@ struct DescriptionTests {
     }
 
     @Test(
-        "what is made up from the description is answered as it says, and never with a 5xx",
+        "calls generated from the description are answered as described, and never with a 5xx",
         .enabled(if: PythonClient.has("schemathesis")),
         arguments: [
             (nil, Self.documents.canonical), (.service, Self.documents.canonical), (.admin, Self.documents.canonical),
@@ -124,16 +124,17 @@ struct DescriptionTests {
     func schema(scope: Caller.Scope?, path: String) async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "0"])
-            // A name that no call makes up, so that nobody takes its tokens back.
+            // A name that no generated call uses, so its tokens are never revoked.
             let token = try await Stack.token(user: "the-caller-of-this-test", scope: scope)
             let process = try await ChildProcess.spawn(
-                // It leaves a folder where it runs.
+                // schemathesis writes a folder into its working directory.
                 "env",
                 [
                     "-C", stack.directory.path, PythonClient.interpreter, "-m", "schemathesis.cli", "run",
                     "http://127.0.0.1:\(gateway.port)\(path)",
                     "--header", "Authorization: Bearer \(token)", "--seed", "1", "--max-examples",
-                    // Most of those paths are a user's, and nothing more to a service.
+                    // Most compatibility paths are for users only; a service gets the same
+                    // refusals.
                     path == Self.documents.canonical ? "5" : scope == nil ? "4" : "1",
                     "--phases", "coverage,fuzzing", "--suppress-health-check", "all", "--generation-database", "none",
                     "--checks",

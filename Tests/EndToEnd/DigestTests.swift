@@ -9,7 +9,7 @@ import Storage
 import Support
 import Testing
 
-/// What becomes one of many: digests, and newer notifications in the place of older ones.
+/// Several notifications become one: digests and collapse keys.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct DigestTests {
     private static let catalog = """
@@ -36,7 +36,7 @@ struct DigestTests {
         }
     }
 
-    @Test("after the single ones the rest becomes one summary, exactly once under two dispatchers")
+    @Test("after the first two, the rest becomes one summary, once with two dispatchers")
     func digest() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
@@ -45,7 +45,7 @@ struct DigestTests {
                     ("user", "ada"), ("type", "comment"), ("title", "c\(number)"), ("digest", "post-1"),
                 ])
             }
-            // One of another post has its own window, and comes alone.
+            // The only one of another digest is not summarised.
             try await stack.append([
                 ("user", "ada"), ("type", "comment"), ("title", "other"), ("digest", "post-2"),
             ])
@@ -63,7 +63,7 @@ struct DigestTests {
         }
     }
 
-    /// Appends replies of a user, and waits until they are held.
+    /// Appends replies for a user and waits until the digest holds them.
     private static func reply(
         _ stack: Stack,
         _ user: String,
@@ -81,7 +81,7 @@ struct DigestTests {
         }
     }
 
-    /// The only notification in a user's inbox.
+    /// Waits for the only notification in a user's inbox.
     private static func only(_ gateway: Gateway, _ user: String) async throws -> JSONValue {
         let token = try await Stack.token(user: user)
         return try await eventualValue("a notification of \(user)") {
@@ -91,7 +91,7 @@ struct DigestTests {
         }
     }
 
-    @Test("the words of a summary get the count of all and the first ten one by one")
+    @Test("a summary's text gets the count of all items and the first ten of them")
     func words() async throws {
         try await Self.with { stack, gateway in
             let titles = (1...12).map { "r\($0)" }
@@ -108,7 +108,7 @@ struct DigestTests {
         }
     }
 
-    @Test("items that lack what a summary's words ask for are left out, which is logged once for a type")
+    @Test("items without the variables of a summary's text are left out, logged once a type")
     func missing() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(
@@ -140,7 +140,7 @@ struct DigestTests {
         }
     }
 
-    @Test("a summary of what is for the inbox rests there; what has expired is not in it")
+    @Test("an inbox-only summary is not pushed, and expired items are left out")
     func channels() async throws {
         try await Self.with { stack, gateway in
             for user in ["hal", "ida"] {
@@ -164,7 +164,7 @@ struct DigestTests {
         }
     }
 
-    @Test("one alone comes as it is")
+    @Test("a digest of one item is sent as that item")
     func alone() async throws {
         try await Self.with { stack, gateway in
             try await Self.reply(
@@ -189,7 +189,7 @@ struct DigestTests {
         }
     }
 
-    @Test("a cancelled job's items fall out of the summary; an id that is held with other content is refused")
+    @Test("a cancelled job's items leave the summary, and an id held with other content is refused")
     func cancel() async throws {
         try await Self.with { stack, gateway in
             let service = try await Stack.token(user: "backend", scope: .service)
@@ -226,7 +226,7 @@ struct DigestTests {
         }
     }
 
-    @Test("an id is notified once, whether it comes with its digest first or without")
+    @Test("an id notifies once, with its digest first or without")
     func once() async throws {
         try await Self.with { stack, _ in
             func append(_ id: String, _ title: String, digest: Bool) async throws -> String {
@@ -255,7 +255,7 @@ struct DigestTests {
         }
     }
 
-    @Test("a newer notification takes the older one's place on sockets and in the inbox")
+    @Test("a newer notification replaces the older one on sockets and in the inbox")
     func collapse() async throws {
         try await Self.with { stack, gateway in
             let socket = try await TestSocket.synced(port: gateway.port, user: "ben")
@@ -263,7 +263,7 @@ struct DigestTests {
                 try await stack.append([
                     ("user", "ben"), ("type", "score"), ("title", score), ("collapse_key", "match-7"),
                 ])
-                // Two that are stored together are shown as one.
+                // Two stored together would be shown as one.
                 try await eventually("the socket has \(score)") { socket.all("notification").count == number + 1 }
             }
             try await eventually("the socket has both, and loses the first") {
@@ -281,7 +281,7 @@ struct DigestTests {
         }
     }
 
-    @Test("what has been replaced while its push waited for another try is stopped at the gate")
+    @Test("a push whose notification was replaced while it waited for a retry is not sent")
     func collapseAtTheGate() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "gus", platform: "android", token: "unavailable-once-gus")
@@ -291,7 +291,7 @@ struct DigestTests {
                 ])
             }
             try await append("1:0")
-            // Its next try is taken out of the set until it has been replaced.
+            // Takes the retry out of the set until the notification is replaced.
             let keys = Keyspace()
             let script = """
                 local due = redis.call('ZPOPMIN', KEYS[1])
@@ -312,7 +312,7 @@ struct DigestTests {
                 let rows = try await stack.query(
                     "SELECT reason FROM carillon.delivery_attempts WHERE outcome = 'skipped'")
                 let reasons = try rows.map { try $0.text(0) }
-                // It left the inbox with that, and each is a reason.
+                // A replaced notification also leaves the inbox; either reason is right.
                 return reasons == ["replaced"] || reasons == ["deleted"]
             }
             try await eventually("the newer one is pushed") { stack.pushed()["unavailable-once-gus"] != nil }
@@ -321,7 +321,7 @@ struct DigestTests {
         }
     }
 
-    @Test("a trace tells what became of a notification, a simulation what would")
+    @Test("a trace shows what happened to a notification, a simulation what would happen")
     func answers() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "cleo", platform: "android", token: "cleo-phone")

@@ -8,10 +8,10 @@ import Sandbox
 import Support
 import Testing
 
-/// `gateway doctor` and `dispatcher doctor` on real parts.
+/// `gateway doctor` and `dispatcher doctor` on a real stack.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct DoctorTests {
-    /// Servers of tests do without what only a crash of the machine would show.
+    /// Test servers run without durability against a crash of the machine.
     private static let expected: Set<String> = ["postgres durability"]
 
     private struct Examined {
@@ -20,13 +20,13 @@ struct DoctorTests {
         let errors: String
         let checks: [JSONValue]
 
-        /// The checks that fail, but for those that always do here.
+        /// Failed checks, except those that always fail here.
         var failures: Set<String> {
             Set(self.checks.filter { $0["outcome"]?.string == "fail" }.compactMap { $0["check"]?.string })
                 .subtracting(DoctorTests.expected)
         }
 
-        /// The worst outcome of a check; nil if there was none.
+        /// The worst outcome of a check, or nil.
         func outcome(_ check: String) -> String? {
             let outcomes = self.checks.filter { $0["check"]?.string == check }.compactMap { $0["outcome"]?.string }
             return ["fail", "warn", "skipped", "ok"].first { outcomes.contains($0) }
@@ -54,7 +54,7 @@ struct DoctorTests {
         return Examined(code: code, output: process.output(), errors: process.errors(), checks: checks)
     }
 
-    @Test("a sound stack passes with both doctors, and neither prints a secret")
+    @Test("both doctors pass on a sound stack and print no secret")
     func sound() async throws {
         try await Stack.with { stack in
             let gateway = try await Self.examine(stack, "gateway")
@@ -88,7 +88,7 @@ struct DoctorTests {
         }
     }
 
-    @Test("each part that is broken is found, and the others are looked at all the same")
+    @Test("each broken part is found, and the others are still checked")
     func broken() async throws {
         try await Stack.with { stack in
             try await stack.query("DELETE FROM carillon.schema_migrations WHERE number = 13")
@@ -126,7 +126,7 @@ struct DoctorTests {
         }
     }
 
-    @Test("faulty settings end with 78, and what can be checked is checked")
+    @Test("faulty settings exit with 78, and everything else is still checked")
     func settings() async throws {
         try await Stack.with { stack in
             let faulty = try await Self.examine(
@@ -141,7 +141,7 @@ struct DoctorTests {
         }
     }
 
-    @Test("a key set without an audience is warned of")
+    @Test("a key set without an audience is a warning")
     func audience() async throws {
         try await Stack.with { stack in
             let keySet = ["AUTH_JWKS": "https://issuer.example/keys"]
@@ -153,7 +153,7 @@ struct DoctorTests {
         }
     }
 
-    @Test("credentials and their files are looked at")
+    @Test("credentials, their files and certificates are checked")
     func credentials() async throws {
         try await Stack.with { stack in
             let file = stack.directory.file("account.json")
@@ -168,7 +168,7 @@ struct DoctorTests {
             let certificate = try await TestCertificate.make()
             let other = try await TestCertificate.make()
             let tls = ["GATEWAY_TLS_CERT": certificate.certificateFile, "GATEWAY_TLS_KEY": certificate.keyFile]
-            // It is good for two days.
+            // The certificate expires in two days.
             #expect(try await Self.examine(stack, "gateway", tls).outcome("tls certificate") == "warn")
             let wrong = tls.merging(["GATEWAY_TLS_KEY": other.keyFile]) { $1 }
             #expect(try await Self.examine(stack, "gateway", wrong).outcome("tls certificate") == "fail")

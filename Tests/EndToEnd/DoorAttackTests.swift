@@ -10,10 +10,10 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct DoorAttackTests {
     private static let bound = 64 * 1024 * 1024
-    /// Bytes that the gateway may keep after a flood.
+    /// Memory that the gateway may keep after a flood, in bytes.
     private static let kept = 12 * 1024 * 1024
 
-    @Test("a flood takes at most 64 MB of the gateway, which returns it; others get all their notifications")
+    @Test("a flood costs the gateway at most 64 MB, which it returns, and other clients lose nothing")
     func memory() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -22,7 +22,7 @@ struct DoorAttackTests {
             let token = try await Stack.token(user: "attacker")
             try await stack.append([("user", "bystander"), ("type", "invoice_created"), ("title", "n0")])
             try await eventually("the bystander is served") { bystander.titles == ["n0"] }
-            // The first requests of a process cost memory, too.
+            // A process's first requests cost memory too, so they come before the measurement.
             let few = DoorAttack.Kind.allCases.map { (kind: $0, count: 2) }
             _ = await DoorAttack(port: gateway.port, token: token, connections: few).run(for: .seconds(1))
             let before = ProcessTable.memory(of: gateway.process.identifier)
@@ -40,7 +40,7 @@ struct DoorAttackTests {
                 let now = ProcessTable.memory(of: gateway.process.identifier)
                 return now.resident - before.resident <= Self.kept
             }
-            // A busy machine may not take a round far enough to meet each bound.
+            // On a busy machine one round may not reach every limit, so attack again.
             try await eventually("what was refused is counted") {
                 let page = try await gateway.call(.get, "/metrics", token: nil).response.body
                 let samples = try MetricsText(String(decoding: page, as: UTF8.self)).samples
@@ -53,7 +53,7 @@ struct DoorAttackTests {
         }
     }
 
-    @Test("requests behind one that an endpoint answers are answered in their order, by whomever they are for")
+    @Test("pipelined requests are answered in order, whichever endpoint they are for")
     func pipelined() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -62,7 +62,7 @@ struct DoorAttackTests {
             func get(_ path: String, _ fields: String = "") -> String {
                 "GET \(path) HTTP/1.1\r\nhost: x\r\n\(fields)\r\n"
             }
-            // Endpoints answer the first and the fourth, once their token is checked.
+            // Endpoints answer the first and the fourth after they have checked the token.
             let requests = [
                 get("/v1/stream"), get("/healthz"), get("/v1/notifications", "authorization: Bearer \(token)\r\n"),
                 get("/hubs/notifications"), get("/openapi.json/nowhere"),
@@ -73,7 +73,7 @@ struct DoorAttackTests {
             }
             try await eventually("all are answered") { statuses().count == requests.count }
             #expect(statuses() == [401, 200, 200, 401, 404])
-            // The connection goes on.
+            // The connection stays open.
             try await client.send(raw: Array(get("/healthz").utf8))
             try await eventually("the next is answered") { statuses().count == requests.count + 1 }
             #expect(statuses().last == 200)

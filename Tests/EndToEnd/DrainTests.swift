@@ -7,10 +7,10 @@ import Foundation
 import Support
 import Testing
 
-/// How a gateway goes, and what its clients do then.
+/// How a gateway drains, and how its clients return.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct DrainTests {
-    @Test("SIGTERM: nobody new is let in, requests under way are answered, sockets are told and closed with 1012")
+    @Test("SIGTERM refuses new connections, finishes requests and closes sockets with a goodbye and 1012")
     func drain() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -27,17 +27,17 @@ struct DrainTests {
             ]
             let bytes = Array((head.joined(separator: "\r\n") + "\r\n\r\n" + body).utf8)
             try await request.send(raw: Array(bytes.dropLast(5)))
-            // A request that the gateway has not seen is not under way.
+            // Only a request that the gateway has read counts as in flight.
             try await eventually("the gateway has read it") { request.isRead }
             let idle = try await TestSocket.connect(port: gateway.port)
 
             gateway.process.send(SIGTERM)
-            try await eventually("nobody new is let in") {
+            try await eventually("new connections are refused") {
                 let client = try? await TestSocket.connect(port: gateway.port)
                 await client?.close()
                 return client == nil
             }
-            try await eventually("who has said nothing is let go") { idle.isClosed }
+            try await eventually("the idle connection is closed") { idle.isClosed }
             #expect(request.status == nil && !request.isClosed)
             try await request.send(raw: Array(bytes.suffix(5)))
             try await eventually("the request is answered") { request.status == 200 }
@@ -45,13 +45,13 @@ struct DrainTests {
             for socket in sockets { #expect(try await socket.waitForClose() == 1012) }
             let delays = sockets.compactMap { $0.all("goodbye").first?["reconnect_after"]?.integer }
             #expect(delays.count == sockets.count)
-            // Spread over ten seconds: so many do not all come back in the same one.
+            // Reconnects are spread over ten seconds.
             #expect(Set(delays.map { $0 / 1_000 }).count > 5)
             #expect(try await gateway.process.waitForExit() == .code(0))
         }
     }
 
-    @Test("a request that never ends does not keep a gateway that is to stop")
+    @Test("a request that never ends does not stop a gateway from ending")
     func bounded() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -67,7 +67,7 @@ struct DrainTests {
         }
     }
 
-    @Test("2,000 sockets that come back at once after a kill are all synced, and calls are answered meanwhile")
+    @Test("2,000 sockets that reconnect at once are all synced while calls are answered")
     func storm() async throws {
         try await Stack.with { stack in
             let port = try FreePort.next()
@@ -80,7 +80,8 @@ struct DrainTests {
             try await eventually("all have lost it") { before.allSatisfy(\.isClosed) }
             let second = try await stack.startGateway(name: "second", environment: environment)
             let after = try await Self.connect(second, tokens)
-            // The best of five, so that a machine that pauses once fails nothing; loops that stall delay them all.
+            // The best of five, because a busy machine can delay any single call; a stalled event
+            // loop delays all.
             var best = Duration.seconds(3_600)
             for _ in 0..<5 {
                 let start = ContinuousClock.now

@@ -6,13 +6,13 @@ import Core
 import Support
 import Testing
 
-/// The scheduler's client against `/rest/v1`.
+/// The scheduler app's client on `/rest/v1`.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct EdgeClientTests {
     private static let table = "/rest/v1/user_push_tokens"
     private static let apnsToken = String(repeating: "cd", count: 32)
 
-    @Test("tokens: upsert, select, rotate, delete, each user by itself")
+    @Test("a user's tokens are upserted, selected, rotated and deleted, and hidden from others")
     func tokens() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -54,7 +54,7 @@ struct EdgeClientTests {
             #expect(missing.body["code"]?.string == "PGRST116")
             #expect(missing.body["details"]?.string?.hasPrefix("Results contain 0 rows") == true)
 
-            // For targeting, as the table may have it.
+            // Columns for targeting, as the replaced table may have them.
             let about = #"{"platform":"android","token":"f:2","app_version":"2.1","locale":"de-CH"}"#
             #expect(try await ada.send(.post, Self.table, about).status == 201)
             let seen = #"{"platform":"android","token":"f:2"}"#
@@ -70,7 +70,7 @@ struct EdgeClientTests {
             #expect(after?["created_at"] == row?["created_at"])
             #expect(try await ada.send(.patch, "\(Self.table)?token=eq.f:2b", #"{"token":"f:2"}"#).status == 204)
 
-            // The token is refreshed: the row keeps its id.
+            // A rotated token keeps the row's id.
             let before = try await ada.get("\(Self.table)?token=eq.f:1").body.texts("id")
             #expect(try await eve.send(.patch, "\(Self.table)?token=eq.f:1", #"{"token":"stolen"}"#).status == 204)
             #expect(try await ada.send(.patch, "\(Self.table)?token=eq.f:1", #"{"token":"f:3"}"#).status == 204)
@@ -93,7 +93,7 @@ struct EdgeClientTests {
         }
     }
 
-    @Test("events: delivered and opened, once, by the owner, all or none")
+    @Test("delivered and opened events count once, for the owner, all or none")
     func events() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()

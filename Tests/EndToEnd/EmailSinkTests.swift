@@ -6,10 +6,10 @@ import Core
 import Support
 import Testing
 
-/// A mail server of others, aiosmtpd, and Python's own reader of messages find nothing strange in ours.
+/// Our mail as read by aiosmtpd and Python's message parser.
 @Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: PythonClient.has("aiosmtpd")))
 struct EmailSinkTests {
-    @Test("every word arrives as it was meant")
+    @Test("subject, text, addresses and encodings arrive unchanged")
     func reads() async throws {
         let certificate = try await TestCertificate.make()
         try await Stack.with { stack in

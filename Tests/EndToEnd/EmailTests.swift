@@ -40,7 +40,7 @@ struct EmailTests {
         }
     }
 
-    @Test("a job becomes a mail with the template's words, and its link stops the type's mail by one click")
+    @Test("a job becomes a mail with the template's text, and one click on its link stops that type's mail")
     func arrives() async throws {
         try await Self.with { stack, gateway, _ in
             try await stack.setAddress("ada@example.com", of: "ada", wanting: "paid", by: gateway)
@@ -74,9 +74,7 @@ struct EmailTests {
         }
     }
 
-    @Test(
-        "mail goes to those who asked, to all where there is no other way or the type insists; to no one without address"
-    )
+    @Test("mail goes to users who asked, and to all with an address if mail is required or the only channel")
     func recipients() async throws {
         try await Self.with { stack, gateway, _ in
             for user in ["asks", "silent"] {
@@ -96,7 +94,9 @@ struct EmailTests {
                     "silent@example.com receipt", "silent@example.com security",
                 ])
             for mail in try stack.mails() {
-                #expect((mail.unsubscribe == nil) == (mail.subject == "security"), "one that insists cannot be refused")
+                #expect(
+                    (mail.unsubscribe == nil) == (mail.subject == "security"), "a required type has no unsubscribe link"
+                )
             }
             try await eventually("each status says how it went") {
                 let homeless = try await stack.statuses(user: "homeless")
@@ -112,7 +112,7 @@ struct EmailTests {
         }
     }
 
-    @Test("a test send to an address answers with the relay's words and what to do, by REST and from the command line")
+    @Test("a test send reports the relay's answer and advice, through the API and by command")
     func testSend() async throws {
         try await Self.with { stack, gateway, _ in
             try await stack.setAddress("ada@example.com", of: "ada", by: gateway)
@@ -131,7 +131,7 @@ struct EmailTests {
             #expect(dead.body["outcome"]?.string == "dead_token")
             #expect(dead.body["reason"]?.string == "SMTP_550_5.1.1")
             #expect(dead.body["advice"]?.string?.contains("another address") == true)
-            // Nothing is recorded, and the address stays as it is.
+            // A test send records nothing and keeps the address valid.
             #expect(try await stack.mailAttempts(user: "bob").isEmpty)
             let invalid = "SELECT 1 FROM carillon.user_settings WHERE email_invalid_at IS NOT NULL"
             #expect(try await stack.query(invalid).isEmpty)
@@ -146,7 +146,7 @@ struct EmailTests {
         }
     }
 
-    @Test("a relay that hangs is told to be one before whoever asked gives up, and holds up no other test send")
+    @Test("a silent relay is reported before the caller gives up and delays no other test send")
     func silentTestSend() async throws {
         try await Self.with { stack, gateway, _ in
             try await stack.setAddress("silent-ada@example.com", of: "ada", by: gateway)
@@ -163,7 +163,7 @@ struct EmailTests {
         }
     }
 
-    @Test("what is read before its mail is due gets none; what is not, does")
+    @Test("a notification read before its mail is due gets no mail; an unread one does")
     func escalation() async throws {
         try await Self.with { stack, gateway, _ in
             for user in ["reads", "sleeps"] {
@@ -185,7 +185,7 @@ struct EmailTests {
         }
     }
 
-    @Test("an address that does not exist gets no more until one is set anew; a refusal leaves it as it is")
+    @Test("an address that does not exist gets no mail until it is set again; a refusal keeps the address")
     func bounces() async throws {
         try await Self.with { stack, gateway, _ in
             try await stack.setAddress("bounce-ada@example.com", of: "ada", by: gateway)
@@ -201,7 +201,7 @@ struct EmailTests {
                 "SELECT user_id, email_invalid_reason FROM carillon.user_settings WHERE email_invalid_at IS NOT NULL")
             #expect(try invalid.map { try $0.text(0) + " " + $0.text(1) } == ["ada SMTP_550_5.1.1"])
             try await stack.append([("users", #"["ada","eve"]"#), ("type", "receipt"), ("title", "Second")])
-            try await eventually("the one is not tried, the other is") {
+            try await eventually("one is skipped, the other is tried") {
                 let ada = try await stack.mailAttempts(user: "ada")
                 let eve = try await stack.mailAttempts(user: "eve")
                 return ada.last == "skipped no_address" && eve.count == 2 && eve.last == "failed SMTP_550_5.7.1"
@@ -214,7 +214,7 @@ struct EmailTests {
         }
     }
 
-    @Test("what a relay puts off, or cuts off, is tried again with the same message id")
+    @Test("a mail that the relay defers or cuts off is retried with the same message id")
     func retries() async throws {
         try await Self.with { stack, gateway, _ in
             for user in ["busy-once-a", "later-once-b", "cut-once-c"] {
@@ -232,7 +232,7 @@ struct EmailTests {
             #expect(try await stack.mailAttempts(user: "busy-once-a").first == "retry SMTP_451_4.7.1")
             #expect(try await stack.mailAttempts(user: "later-once-b").first == "retry SMTP_452_4.3.1")
             #expect(try await stack.mailAttempts(user: "cut-once-c").first == "retry unknown_outcome:connectionLost")
-            // Their minutes are not waited for.
+            // Retries are made due instead of waiting for minutes.
             try await eventually("all have arrived") {
                 try await stack.hurryMail()
                 return try stack.mails().count == 3
@@ -240,7 +240,7 @@ struct EmailTests {
         }
     }
 
-    @Test("a mail that was called off, or opted out of, while it waits for its relay is not sent")
+    @Test("a mail cancelled or opted out of while it waits for a retry is not sent")
     func gate() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
@@ -280,12 +280,12 @@ struct EmailTests {
         }
     }
 
-    @Test("a mail that its relay is taking when the job is called off keeps the job's page from being final")
+    @Test("a mail that the relay is accepting during a cancel keeps the job open")
     func takenMeanwhile() async throws {
         try await Self.with { stack, gateway, _ in
             try await stack.setAddress("slow-ada@example.com", of: "ada", wanting: "news", by: gateway)
             try await stack.append([("user", "ada"), ("type", "news"), ("title", "Hi"), ("id", "j1")])
-            try await eventually("it is in the inbox, and the relay thinks") {
+            try await eventually("it is in the inbox, and the relay has not answered") {
                 let statuses = try await stack.statuses(user: "ada")
                 return try statuses == ["Hi": "sent"] && stack.mails().count == 1
             }
@@ -302,7 +302,7 @@ struct EmailTests {
         }
     }
 
-    @Test("a relay that refuses the login keeps the mail; without a relay it is recorded as no_provider")
+    @Test("a relay that refuses the login keeps the mail; without a relay the attempt says no_provider")
     func configuration() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
@@ -320,15 +320,15 @@ struct EmailTests {
             for secret in ["pass:word", "pass%3A", "ada@example.com"] { #expect(!refused.errors().contains(secret)) }
             #expect(try await refused.stop() == .code(0))
             _ = try await stack.startDispatcher(name: "off", environment: environment)
-            try await stack.append([("user", "ada"), ("type", "receipt"), ("title", "Nobody")])
-            try await eventually("nobody sends it") {
+            try await stack.append([("user", "ada"), ("type", "receipt"), ("title", "Unsent")])
+            try await eventually("the mail is skipped") {
                 try await stack.mailAttempts(user: "ada").last == "skipped no_provider"
             }
-            #expect(try await stack.statuses(user: "ada")["Nobody"] == "failed")
+            #expect(try await stack.statuses(user: "ada")["Unsent"] == "failed")
         }
     }
 
-    @Test("faults of the settings are named, without their secrets")
+    @Test("faulty mail settings are named without their secrets")
     func faults() async throws {
         try await Stack.with { stack in
             for (settings, words) in [

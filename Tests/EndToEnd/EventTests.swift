@@ -6,10 +6,10 @@ import Core
 import Support
 import Testing
 
-/// What upstream apps are told of their notifications.
+/// Events for upstream apps.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct EventTests {
-    @Test("what users do: delivered, opened and read, each once, with all that names the notification")
+    @Test("delivered, opened and read are each reported once, with all that names the notification")
     func users() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -39,7 +39,7 @@ struct EventTests {
         }
     }
 
-    @Test("what dispatchers do: sent, failed, token_invalid, suppressed and expired, with channel, device and reason")
+    @Test("sent, failed, token_invalid, suppressed and expired are reported with channel, device and reason")
     func dispatchers() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -78,7 +78,7 @@ struct EventTests {
         }
     }
 
-    @Test("what a user does tells the way by which it had come: channel, and after a push platform, app and device")
+    @Test("a user's events name the channel that the notification came through, and the device of a push")
     func ways() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -116,7 +116,7 @@ struct EventTests {
         }
     }
 
-    @Test("events are off where they are switched off, and bounded where they are on")
+    @Test("the events stream can be switched off, and is bounded when it is on")
     func bound() async throws {
         try await Stack.with { stack in
             let environment = ["EVENTS_LENGTH": "1000"]

@@ -5,25 +5,25 @@ import Foundation
 import Support
 import Testing
 
-/// `examples/`, each as a developer runs it, against both programs.
+/// The programs of `examples/`, run as a developer runs them.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ExampleTests {
     private static let patience = Duration.seconds(240)
 
     @Test(
-        "It shows what it should, and again when it is run again",
+        "each example succeeds, and again on a second run",
         .enabled(if: Commands.have("python3", "psql")),
         arguments: ["accounting", "allowance", "household", "news", "scheduler"])
     func example(name: String) async throws {
         try await Stack.with { stack in
-            // A digest's window of two minutes is long for who only waits.
+            // Shortens a digest's window of two minutes.
             let catalog = try stack.catalog(replacing: "window: 2m", with: "window: 4s")
             let settings = catalog.merging(stack.mailSettings()) { one, _ in one }
             let gateway = try await stack.startGateway(environment: settings)
             _ = try await stack.startDispatcher(environment: settings)
             var variables = try await stack.developerVariables(gateway)
             variables.merge(catalog) { $1 }
-            // All that they know is where this file is.
+            // The examples find this file and nothing else.
             try Stack.write(variables, into: stack.directory.path)
             for run in 1...2 {
                 let process = try await ChildProcess.spawn(
@@ -40,7 +40,7 @@ struct ExampleTests {
         }
     }
 
-    @Test("Without a stack it says what to start, and fails", .enabled(if: Commands.have("python3")))
+    @Test("without a stack an example says what to start and fails", .enabled(if: Commands.have("python3")))
     func noStack() async throws {
         let directory = try TemporaryDirectory("no-stack")
         let process = try await ChildProcess.spawn(

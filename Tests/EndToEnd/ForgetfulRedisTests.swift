@@ -8,7 +8,7 @@ import HTTP
 import Support
 import Testing
 
-/// Redis is emptied while work waits for its time.
+/// Redis loses data while work waits.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ForgetfulRedisTests {
     private static let catalog = """
@@ -17,7 +17,7 @@ struct ForgetfulRedisTests {
           comment: {severity: info, delivery: push, digest: {window: 1h}}
         """
 
-    @Test("what is put off, scheduled, recurring or gathered when Redis is emptied comes all the same, once")
+    @Test("deferred, scheduled, recurring and digest notifications survive an emptied Redis and arrive once")
     func emptied() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
@@ -40,7 +40,7 @@ struct ForgetfulRedisTests {
                 .post, "/v1/schedules", token: try await Stack.token(user: "app", scope: .service),
                 json: Schedules.daily(at: moment, job: #"{"user":"daily","type":"news","title":"daily"}"#))
             #expect(created.status == 201)
-            try await eventually("all of it waits") {
+            try await eventually("all of them wait") {
                 let asleep = try await stack.statuses(user: "asleep")
                 let gathered = try await stack.query("SELECT 1 FROM carillon.digest_items")
                 let scheduled = try await Schedules.count(stack)
@@ -55,18 +55,18 @@ struct ForgetfulRedisTests {
                 "asleep-phone": ["one", "two"], "later-phone": ["later"], "daily-phone": ["daily"],
                 "gathered-phone": ["2 notifications"],
             ]
-            try await eventually("all of it has come") { stack.pushed().mapValues { $0.sorted() } == expected }
+            try await eventually("all of them have arrived") { stack.pushed().mapValues { $0.sorted() } == expected }
             try await eventually("and is on record") {
                 try await stack.query(
                     "SELECT 1 FROM carillon.notifications WHERE status = 'sent' AND sent_via = 'fcm'"
                 ).count == 5
             }
 
-            // Emptied again, everything that might lack an owner is looked for, and nothing comes a second time.
+            // Emptied again, the sweep looks at everything, and nothing arrives twice.
             try await stack.age()
             try await stack.connection.send("FLUSHALL")
             _ = try await stack.startDispatcher(name: "second", environment: environment)
-            try await eventually("it is known that Redis forgot") {
+            try await eventually("the dispatcher has noticed that Redis forgot") {
                 try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
             }
             try await stack.waitForSweep()
@@ -78,13 +78,13 @@ struct ForgetfulRedisTests {
         }
     }
 
-    @Test("Redis dies and starts with an empty disk: groups and scripts are made anew, and what waits elsewhere comes")
+    @Test("after a restart with an empty disk, groups and scripts return, and waiting work arrives")
     func restartedEmpty() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: environment)
             _ = try await stack.startDispatcher(environment: environment)
-            try await eventually("Redis is known to remember") {
+            try await eventually("Redis has its memory mark") {
                 try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
             }
             for user in ["asleep", "later", "gathered", "mute"] {
@@ -101,7 +101,7 @@ struct ForgetfulRedisTests {
             }
             let due = Schedules.later(.seconds(3_600))
             try await stack.append([("user", "later"), ("type", "news"), ("title", "later"), ("deliver_at", due)])
-            try await eventually("all of it waits") {
+            try await eventually("all of them wait") {
                 let asleep = try await stack.statuses(user: "asleep")
                 let gathered = try await stack.query("SELECT 1 FROM carillon.digest_items")
                 let scheduled = try await Schedules.count(stack)
@@ -136,7 +136,7 @@ struct ForgetfulRedisTests {
                 return pushed["asleep-phone"] == ["dawn"] && pushed["later-phone"] == ["later"]
                     && pushed["gathered-phone"] == ["2 notifications"]
             }
-            // A new job takes the group; the push for want of a proof takes a script.
+            // A new job needs the group; the fallback push needs a script.
             let mute = try await TestSocket.synced(
                 port: gateway.port, user: "mute", behaviour: TestSocket.Behaviour(answersPings: false))
             for user in ["ada", "mute"] {
@@ -147,20 +147,20 @@ struct ForgetfulRedisTests {
                 let isSeen = socket.titles.contains("after") || synced.contains { $0["title"]?.string == "after" }
                 return isSeen && mute.titles.contains("after")
             }
-            try await eventually("what was not proven is pushed", within: .seconds(60)) {
+            try await eventually("the unconfirmed notification is pushed", within: .seconds(60)) {
                 stack.pushed()["mute-phone"] == ["after"]
             }
             #expect(socket.closeCode == nil)
         }
     }
 
-    @Test("Redis comes back without its last seconds: what was queued in them is pushed all the same, once")
+    @Test("pushes queued in the seconds that Redis lost arrive once")
     func wentBack() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
             let gateway = try await stack.startGateway(environment: environment)
             _ = try await stack.startDispatcher(environment: environment)
-            try await eventually("Redis is known to remember") {
+            try await eventually("Redis has its memory mark") {
                 try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
             }
             for user in ["job", "asleep"] {
@@ -171,7 +171,7 @@ struct ForgetfulRedisTests {
             try await eventually("quiet hours hold it back") {
                 try await stack.statuses(user: "asleep") == ["dawn": "deferred"]
             }
-            // As if it had been put off in the evening.
+            // As if it had been deferred in the evening.
             try await stack.query("UPDATE carillon.notifications SET stored_at = now() - interval '8 hours'")
             try stack.redis.remember()
 
@@ -188,7 +188,7 @@ struct ForgetfulRedisTests {
             try stack.redis.goBack()
             try await stack.redis.start()
             let expected = ["unavailable-3x-job": ["lost"], "unavailable-3x-asleep": ["dawn"]]
-            // The sweeper looks every 20 s; then come the tries that fail.
+            // The sweep runs every 20 s; failed attempts follow.
             try await eventually("both have come", within: .seconds(120)) { stack.pushed() == expected }
             try await eventually("and count as sent") {
                 let statuses = try await stack.query("SELECT DISTINCT status FROM carillon.notifications")
@@ -199,7 +199,7 @@ struct ForgetfulRedisTests {
         }
     }
 
-    @Test("an intact restart of Redis repeats nothing that a phone has")
+    @Test("an intact restart of Redis repeats no push")
     func intact() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
@@ -208,7 +208,7 @@ struct ForgetfulRedisTests {
             func memory() async throws -> String? {
                 try await stack.connection.send("GET", "carillon:memory").string()
             }
-            try await eventually("Redis is known to remember") { try await memory() != nil }
+            try await eventually("Redis has its memory mark") { try await memory() != nil }
             let users = (0..<20).map { "u\($0)" }
             for user in users {
                 try await gateway.register(user: user, platform: "android", token: "\(user)-phone")
@@ -227,7 +227,7 @@ struct ForgetfulRedisTests {
         }
     }
 
-    @Test("Redis comes back and has forgotten that a push was taken and sent: it is not sent again")
+    @Test("a push that Redis forgot was sent is not sent again")
     func forgotThatItWasTaken() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
@@ -241,7 +241,7 @@ struct ForgetfulRedisTests {
             try await stack.waitForPushes()
             dispatcher.send(SIGTERM)
             try await dispatcher.waitForExit()
-            // As it stood in the stream before it was taken.
+            // The stream's entry as it was before it was taken.
             let row = try #require(try await stack.query("SELECT id::text FROM carillon.notifications").first)
             let work = "1 \(try row.text(0)) \(device) 0 - ada"
             try await stack.connection.send("XADD", "carillon:{fcm}:deliveries:normal", "*", "d", .text(work))

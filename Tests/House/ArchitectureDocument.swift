@@ -3,12 +3,12 @@
 
 import Testing
 
-/// The rooms and their arrows as `docs/architecture.md` lists them.
+/// The modules and their imports as `docs/architecture.md` lists them.
 struct ArchitectureDocument {
     struct Entry {
         let name: String
         let arrows: [String]
-        /// The line below it.
+        /// The description on the line below.
         let holds: String
     }
 

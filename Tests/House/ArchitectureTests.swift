@@ -3,34 +3,34 @@
 
 import Testing
 
-@Suite("The house", .timeLimit(.minutes(10)))
+@Suite("Architecture", .timeLimit(.minutes(10)))
 struct ArchitectureTests {
-    @Test("The rooms and arrows of docs/architecture.md are those of Package.swift")
+    @Test("docs/architecture.md lists the modules and imports of Package.swift")
     func arrows() throws {
         let document = try ArchitectureDocument()
         let rooms = try PackageTargets.rooms()
         #expect(rooms.count > 10)
         #expect(Set(document.entries.map(\.name)) == Set(rooms.map(\.name)))
-        #expect(document.entries.count == rooms.count, "a room is listed twice")
+        #expect(document.entries.count == rooms.count, "a module is listed twice")
         for room in rooms {
             let listed = document.entries.first { $0.name == room.name }?.arrows ?? []
-            #expect(Set(listed) == room.arrows, "arrows of \(room.name)")
-            #expect(listed.count == room.arrows.count, "an arrow of \(room.name) is listed twice")
+            #expect(Set(listed) == room.arrows, "imports of \(room.name)")
+            #expect(listed.count == room.arrows.count, "an import of \(room.name) is listed twice")
         }
     }
 
-    @Test("Arrows only point down the list, and every room says what it holds")
+    @Test("modules only import modules further down the list, and each has a description")
     func down() throws {
         let document = try ArchitectureDocument()
         for (place, entry) in document.entries.enumerated() {
             let below = Set(document.entries.dropFirst(place + 1).map(\.name))
             let upward = entry.arrows.filter { !below.contains($0) }
-            #expect(upward.isEmpty, "\(entry.name) points up")
-            #expect(!entry.holds.isEmpty, "\(entry.name) says nothing")
+            #expect(upward.isEmpty, "\(entry.name) imports \(upward) above it")
+            #expect(!entry.holds.isEmpty, "\(entry.name) has no description")
         }
     }
 
-    @Test("Gateway and dispatcher never depend on each other, and nothing shared on either")
+    @Test("gateway and dispatcher never depend on each other, and shared modules on neither")
     func wings() throws {
         let rooms = try PackageTargets.rooms()
         var wings: [String: String] = [:]
@@ -43,7 +43,7 @@ struct ArchitectureTests {
         }
     }
 
-    @Test("What the sources import of ours is what Package.swift declares")
+    @Test("sources import only modules that Package.swift declares")
     func imports() throws {
         let rooms = try PackageTargets.rooms()
         let ours = Set(rooms.map(\.name))
@@ -55,7 +55,7 @@ struct ArchitectureTests {
         }
     }
 
-    @Test("Each C library is imported by exactly one room")
+    @Test("each C library is imported by exactly one module")
     func cLibraries() throws {
         let rooms = try PackageTargets.rooms()
         let libraries = rooms.filter(\.isCLibrary)

@@ -9,12 +9,11 @@ enum House {
     static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()
 
-    /// A file's text.
     static func text(_ path: String) throws -> String {
         try String(contentsOf: Self.root.appending(path: path), encoding: .utf8)
     }
 
-    /// The paths of all Swift files in a folder and below it, from the root.
+    /// All Swift files in a folder and its subfolders, relative to the root.
     static func swiftFiles(in folder: String) throws -> [String] {
         let names = try #require(FileManager.default.enumerator(atPath: Self.root.appending(path: folder).path))
         return names.compactMap { $0 as? String }.filter { $0.hasSuffix(".swift") }.map { "\(folder)/\($0)" }.sorted()

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Links", .timeLimit(.minutes(10)))
 struct LinkTests {
-    @Test("Every link of the pages leads to a file that is there, and to a heading of it")
+    @Test("every link of a page leads to an existing file and heading")
     func links() throws {
         let pages = try Self.pages()
         #expect(pages.count > 20)
@@ -20,17 +20,17 @@ struct LinkTests {
                     parts[0].isEmpty
                     ? page : try #require(Self.resolve(String(parts[0]), from: page), "\(page): \(link)")
                 let isThere = FileManager.default.fileExists(atPath: House.root.appending(path: file).path)
-                #expect(isThere, "\(page): \(link) leads nowhere")
+                #expect(isThere, "\(page): \(link) does not exist")
                 guard isThere, parts.count == 2 else { continue }
                 let known = try headings[file] ?? Self.anchors(of: file)
                 headings[file] = known
-                #expect(known.contains(String(parts[1])), "\(page): \(link) names no heading of \(file)")
+                #expect(known.contains(String(parts[1])), "\(page): \(link) matches no heading of \(file)")
             }
         }
         #expect(count > 100)
     }
 
-    @Test("Every page can be reached from those that are seen first")
+    @Test("every page can be reached from the front pages")
     func reachable() throws {
         var seen: Set<String> = []
         var next = try Self.front()
@@ -45,7 +45,7 @@ struct LinkTests {
         #expect(lost.isEmpty)
     }
 
-    @Test("No page or example makes a job's id of a type and an entity alone, which a second reminder would share")
+    @Test("no page or example builds a job id from type and entity alone, which two reminders would share")
     func jobIDs() throws {
         let sample = "'id': f'{notification.type}:{notification.entity_id}',"
         let pattern = #/\{[\w.]*type\}:\{[\w.]*entity_id\}["'`]/#
@@ -61,13 +61,13 @@ struct LinkTests {
         }
     }
 
-    /// The paths of the pages that a visitor of the checkout sees first.
+    /// The pages that a visitor of the checkout sees first.
     private static func front() throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: House.root.path).filter { $0.hasSuffix(".md") }
             + ["examples/README.md"]
     }
 
-    /// The paths of all pages.
+    /// All pages.
     private static func pages() throws -> Set<String> {
         var pages = Set(try Self.front())
         for folder in ["docs", "examples"] {
@@ -77,7 +77,7 @@ struct LinkTests {
         return pages
     }
 
-    /// A page's text without what stands in code.
+    /// A page's text without code.
     private static func prose(of page: String) throws -> String {
         try House.text(page)
             .replacing(#/(?m)^```[\s\S]*?^```$/#, with: "")
@@ -86,7 +86,7 @@ struct LinkTests {
             }
     }
 
-    /// Where a page's links and pictures lead.
+    /// The targets of a page's links and pictures.
     private static func links(of page: String) throws -> [String] {
         let text = try Self.prose(of: page)
         let inline = text.matches(of: #/\]\(([^)\s]+)\)/#).map { String($0.output.1) }
@@ -94,7 +94,7 @@ struct LinkTests {
         return inline + tags
     }
 
-    /// A relative link's path from the root; nil if it leaves the checkout.
+    /// The path of a relative link from the root; nil if it leaves the checkout.
     private static func resolve(_ link: String, from page: String) -> String? {
         var parts = page.split(separator: "/").dropLast().map { String($0) }
         for part in link.split(separator: "/") {
@@ -108,7 +108,7 @@ struct LinkTests {
         return parts.joined(separator: "/")
     }
 
-    /// The names of a page's headings, as GitHub makes them.
+    /// The anchors of a page's headings, as GitHub generates them.
     private static func anchors(of page: String) throws -> Set<String> {
         var anchors: Set<String> = []
         for line in try Self.prose(of: page).split(separator: "\n") {

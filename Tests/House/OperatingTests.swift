@@ -3,10 +3,9 @@
 
 import Testing
 
-/// What operators' tools go by is written down: the metrics and the keys of log lines.
-@Suite("docs/monitoring.md", .timeLimit(.minutes(10)))
+@Suite("Monitoring reference", .timeLimit(.minutes(10)))
 struct OperatingTests {
-    /// The names in the first column of the table below a heading; braces and what is in them are left out.
+    /// Names in the first column of the table below a heading, without labels in braces.
     private static func names(below heading: String) throws -> [String] {
         let lines = try House.text("docs/monitoring.md").split(separator: "\n", omittingEmptySubsequences: false)
         let start = try #require(lines.firstIndex { $0 == heading })
@@ -14,7 +13,7 @@ struct OperatingTests {
         return section.compactMap { $0.prefixMatch(of: #/\| `([^`{]+)(?:\{[^`]*)?`/#).map { String($0.output.1) } }
     }
 
-    /// What a pattern finds in all sources, with the files that have it.
+    /// All matches of a pattern in the sources, with the files that contain them.
     private static func found(_ pattern: Regex<(Substring, Substring)>) throws -> [String: Set<String>] {
         var found: [String: Set<String>] = [:]
         for file in try House.swiftFiles(in: "Sources") {
@@ -25,12 +24,12 @@ struct OperatingTests {
         return found
     }
 
-    @Test("Every metric that the sources make stands in the table, and the other way round")
+    @Test("docs/monitoring.md lists the metrics that the sources create, and no others")
     func metrics() throws {
         let listed = try Self.names(below: "## Metrics")
         #expect(listed.count > 80)
         #expect(Set(listed).count == listed.count, "a metric is listed twice")
-        // `label: "carillon.…"` is a metric's or a logger's.
+        // `label: "carillon.…"` names a metric or a logger.
         let labels = try Self.found(#/(?:label: |counter\(\s*)"(carillon\.[a-z_.]+)"/#).filter { label, files in
             try files.contains { file in
                 try !House.text(file).contains("ogger(label: \"\(label)\"")
@@ -44,11 +43,11 @@ struct OperatingTests {
         let ours = Set(listed.filter { $0.hasPrefix("carillon_") })
         let streams = ours.filter { $0.hasPrefix("carillon_stream_") }
         #expect(prefixed.sorted() == ["carillon.stream."] && streams.count == 5)
-        #expect(made.subtracting(ours).isEmpty, "write these into docs/monitoring.md")
-        #expect(ours.subtracting(streams).subtracting(made).isEmpty, "nobody makes these")
+        #expect(made.subtracting(ours).isEmpty, "add these to docs/monitoring.md")
+        #expect(ours.subtracting(streams).subtracting(made).isEmpty, "no source creates these")
     }
 
-    @Test("Every key of a log line stands in the table, and the other way round")
+    @Test("docs/monitoring.md lists the keys that log lines use, and no others")
     func logKeys() throws {
         let listed = try Self.names(below: "## Logs")
         #expect(Set(listed).count == listed.count, "a key is listed twice")
@@ -56,9 +55,9 @@ struct OperatingTests {
         keys.formUnion(try Self.found(#/etadata\["([a-z_.]+)"\]/#).keys)
         keys.formUnion(try Self.found(#/metadataKey: "([a-z_.]+)"/#).keys)
         keys.formUnion(try Self.found(#/key: "([a-z_.]+)", name: /#).keys)
-        // Those of each line.
+        // Keys that every log line has.
         keys.formUnion(["at", "level", "logger", "message"])
-        #expect(keys.subtracting(listed).isEmpty, "write these into docs/monitoring.md")
-        #expect(Set(listed).subtracting(keys).isEmpty, "nobody writes these")
+        #expect(keys.subtracting(listed).isEmpty, "add these to docs/monitoring.md")
+        #expect(Set(listed).subtracting(keys).isEmpty, "no log line uses these")
     }
 }

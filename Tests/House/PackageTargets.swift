@@ -4,18 +4,18 @@
 import Foundation
 import Testing
 
-/// A target of ours that is not there for tests.
+/// A source target of the package.
 struct Room: Equatable {
     let name: String
     let path: String
     let isCLibrary: Bool
-    /// The other targets of ours that it depends on.
+    /// The package's own targets that it depends on.
     let arrows: Set<String>
 
     var wing: String { self.path.split(separator: "/").dropFirst().first.map { String($0) } ?? "" }
 }
 
-/// What `Package.swift` says, by the package manager's own reading.
+/// The targets of `Package.swift`, as the package manager reads it.
 enum PackageTargets {
     private struct Manifest: Decodable {
         let targets: [Target]
@@ -61,7 +61,7 @@ enum PackageTargets {
 
     /// The package as JSON.
     ///
-    /// Its own scratch folder keeps clear of the lock that a running `swift test` holds.
+    /// A separate scratch folder avoids the lock that a running `swift test` holds.
     private static func dump() throws -> Data {
         let scratch = FileManager.default.temporaryDirectory.appending(path: "carillon-house-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: scratch) }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Source files", .timeLimit(.minutes(10)))
 struct SourceFileTests {
-    @Test("Every Swift file begins with its name and its licence", arguments: ["Sources", "Tests"])
+    @Test("every Swift file begins with its name and its licence", arguments: ["Sources", "Tests"])
     func headers(folder: String) throws {
         let files = try House.swiftFiles(in: folder)
         #expect(files.count > 50)
@@ -16,7 +16,7 @@ struct SourceFileTests {
         }
     }
 
-    @Test("No source file is longer than 800 lines")
+    @Test("no source file is longer than 800 lines")
     func lengths() throws {
         for file in try House.swiftFiles(in: "Sources") {
             let count = try House.text(file).count { $0.isNewline }
@@ -24,7 +24,7 @@ struct SourceFileTests {
         }
     }
 
-    @Test("What crosses targets is package, never public")
+    @Test("declarations are package or narrower, never public")
     func noPublic() throws {
         for file in try House.swiftFiles(in: "Sources") {
             let declarations = try House.text(file).split(separator: "\n").filter { line in

@@ -6,7 +6,7 @@ import Core
 import HTTP
 import Support
 
-/// What tests of broadcasts ask of a gateway.
+/// Calls of a gateway for tests of broadcasts.
 enum Broadcasts {
     static func post(_ gateway: Gateway, _ json: String) async throws -> Gateway.Answer {
         try await gateway.call(.post, "/v1/jobs", token: try await Self.service(), json: json)

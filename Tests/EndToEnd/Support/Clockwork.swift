@@ -13,7 +13,9 @@ import Support
 import Synchronization
 import Testing
 
-/// A dispatcher inside of the test whose clock is set by hand: it takes what is due, beside the program, which sends.
+/// A dispatcher inside the test whose clock the test sets.
+///
+/// It expands due work onto the streams; the dispatcher program sends.
 final class Clockwork: Sendable {
     private let ahead: Mutex<Duration>
 
@@ -21,14 +23,14 @@ final class Clockwork: Sendable {
         self.ahead = Mutex(ahead)
     }
 
-    /// Puts the clock forward; back, if less than nothing.
+    /// Puts the clock forward, or back if `duration` is negative.
     func jump(_ duration: Duration) {
         self.ahead.withLock { $0 += duration }
     }
 
     private var now: Timestamp { Schedules.now() + self.ahead.withLock { $0 } }
 
-    /// Runs `body` beside such a dispatcher.
+    /// Runs `body` while such a dispatcher works.
     static func with(_ stack: Stack, ahead: Duration = .zero, _ body: (Clockwork) async throws -> Void) async throws {
         let url = try #require(stack.database?.url)
         var configuration = PostgresConfiguration(connectionString: url, applicationName: "clockwork")
@@ -84,12 +86,12 @@ final class Clockwork: Sendable {
     }
 }
 
-/// A way to a provider that nobody takes: what is due goes to the stream, and the program sends it.
+/// A channel that makes FCM known but never sends; the dispatcher program sends instead.
 private struct Silence: ProviderChannel {
     let provider = Provider.fcm
     let app = "default"
 
     func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
-        ProviderReply(.noCredential(reason: "nobody sends here"))
+        ProviderReply(.noCredential(reason: "the dispatcher program sends instead"))
     }
 }

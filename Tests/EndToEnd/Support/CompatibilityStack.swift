@@ -6,7 +6,6 @@ import Core
 import Support
 
 extension Stack {
-    /// Starts both programs.
     func startCompatible(environment: [String: String] = [:]) async throws -> Gateway {
         let gateway = try await self.startGateway(environment: environment)
         _ = try await self.startDispatcher()
@@ -14,7 +13,7 @@ extension Stack {
     }
 }
 
-/// A client of one of those systems: one user's token, and bodies as it sends them.
+/// A user's client of the compatibility API.
 struct CompatibilityClient {
     let gateway: Gateway
     let token: String
@@ -32,7 +31,7 @@ struct CompatibilityClient {
         try await self.gateway.call(method, path, token: self.token, json: json)
     }
 
-    /// Asks until the inbox has that many.
+    /// Waits until the inbox at `path` counts `count` notifications.
     func waitForCount(_ count: Int, at path: String = "/v1/notifications/unread-count") async throws {
         try await eventually("\(count) notifications") {
             try await self.get(path).body["total"]?.integer == Int64(count)
@@ -41,7 +40,7 @@ struct CompatibilityClient {
 }
 
 extension JSONValue {
-    /// The texts under a name in an array of objects.
+    /// The texts of a member in an array of objects.
     func texts(_ name: String) -> [String] {
         self.array?.compactMap { $0[name]?.string } ?? []
     }

@@ -4,7 +4,7 @@
 import Clients
 
 extension Stack {
-    /// The events that upstream apps are told, in order, each by its fields; what does not apply is left out.
+    /// All entries of the events stream, in order, as their non-empty fields.
     func events() async throws -> [[String: String]] {
         let reply = try await self.connection.send("XRANGE", "carillon:events", "-", "+")
         guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
@@ -22,7 +22,7 @@ extension Stack {
         return events
     }
 
-    /// The events of a user, by kind.
+    /// The kinds of a user's events, in order.
     func kinds(user: String) async throws -> [String] {
         try await self.events().filter { $0["user"] == user }.compactMap { $0["event"] }
     }

@@ -7,18 +7,19 @@ import HTTP
 import Support
 import Testing
 
-/// Broadcasts that stand still half-way.
+/// Broadcasts that stop half-way.
 extension Stack {
-    /// What a dispatcher is told that holds broadcasts back as soon as anything waits.
+    /// Makes a dispatcher hold broadcasts back as soon as one delivery waits.
     static let holdingBroadcasts = ["BROADCAST_HIGH_WATER": "1"]
 
-    /// Starts a broadcast of lane bulk of which half the chains seem to be somebody else's, and waits until the other half is
-    /// done.
+    /// Starts a bulk broadcast and waits until 8 of its 16 chains are done; a lease of another
+    /// dispatcher holds the rest.
     ///
-    /// - Parameter members: the job's, besides its id.
+    /// - Parameter members: members of the job besides its id.
     func expandHalf(_ id: String, _ gateway: Gateway, _ members: String) async throws {
         let stream = "carillon:{fcm}:deliveries:bulk"
-        // Work of a newer program stays in the stream, and holds the broadcast back.
+        // The dispatcher leaves a delivery of an unknown version in the stream; it holds the
+        // broadcast back.
         let work = try await self.connection.send("XADD", .text(stream), "*", "d", "99 from the future").string() ?? ""
         let service = try await Stack.token(user: "backend", scope: .service)
         let answer = try await gateway.call(
@@ -38,7 +39,7 @@ extension Stack {
         try await eventually("half of it is expanded") { try await broadcast()?["chains_done"]?.integer == 8 }
     }
 
-    /// Lets dispatchers have the chains below a number that seemed to be somebody else's.
+    /// Releases the held chains below `part`.
     func freeChains(below part: Int32) async throws {
         try await self.query(
             """

@@ -4,9 +4,9 @@
 import Core
 import Support
 
-/// The inbox in a browser's tab: what is seen of it, and where hands go.
+/// The inbox page in a browser tab.
 struct InboxPage {
-    /// The element's inside, for scripts.
+    /// The shadow root of the inbox element, as a script expression.
     static let root = "document.querySelector('carillon-inbox').shadowRoot"
 
     let browser: Browser
@@ -17,14 +17,14 @@ struct InboxPage {
         self.url = "http://127.0.0.1:\(gateway.port)"
     }
 
-    /// Opens it as a user, by a link that brings the token, and waits until it is connected.
+    /// Signs a user in by a link with a token, and waits until the inbox is online.
     func open(user: String) async throws {
         try await self.follow(user: user)
         try await self.browser.click("document.getElementById('take')")
         try await self.waitUntilOnline()
     }
 
-    /// Follows such a link up to the question whether it may sign in.
+    /// Opens a link with a token and waits until the page asks whether to sign in.
     func follow(user: String) async throws {
         try await self.browser.open("\(self.url)/#token=\(try await Stack.token(user: user))")
         try await self.browser.wait(for: "the page asks", "document.getElementById('take')")
@@ -36,16 +36,16 @@ struct InboxPage {
             "document.querySelector('carillon-inbox')?.shadowRoot.querySelector('.panel')?.dataset.state === 'online'")
     }
 
-    /// An entry by its title.
+    /// The list item with this title, as a script expression.
     static func item(_ title: String) -> String {
         "[...\(Self.root).querySelectorAll('.item')]"
             + ".find((item) => item.querySelector('.title').textContent === '\(title)')"
     }
 
-    /// A part of the inbox by its selector.
+    /// The element of the inbox that matches a selector, as a script expression.
     static func part(_ selector: String) -> String { "\(Self.root).querySelector(`\(selector)`)" }
 
-    /// The titles that are listed, the first one first.
+    /// The listed titles, from top to bottom.
     func titles() async throws -> [String] {
         try await self.browser.run(
             "return [...document.querySelector('carillon-inbox')?.shadowRoot?.querySelectorAll('.item .title') ?? []]"
@@ -54,12 +54,11 @@ struct InboxPage {
         .strings ?? []
     }
 
-    /// Waits until these titles are listed.
     func waitForTitles(_ titles: [String]) async throws {
         try await eventually("\(titles) are listed") { try await self.titles() == titles }
     }
 
-    /// Waits until the head says that many are unread; it says nothing of none.
+    /// Waits until the list and the header show this unread count; the header shows nothing for 0.
     func waitForUnread(_ count: Int) async throws {
         try await self.browser.wait(
             for: "\(count) are unread",
@@ -67,7 +66,7 @@ struct InboxPage {
                 + "&& \(Self.part(".filter .count")).textContent === '\(count == 0 ? "" : "\(count)")'")
     }
 
-    /// Nothing that the page's policy or its scripts complain of was logged.
+    /// Logged script errors and violations of the Content Security Policy.
     func complaints() async throws -> [String] {
         try await self.browser.log().filter { line in
             ["Content Security Policy", "Trusted", "Uncaught", "TypeError"].contains { line.contains($0) }
@@ -76,7 +75,7 @@ struct InboxPage {
 }
 
 extension Stack {
-    /// Runs `body` with both programs and a browser.
+    /// Runs `body` with a gateway, a dispatcher and a browser.
     static func withBrowser<Value>(
         environment: [String: String] = [:],
         _ body: (Stack, Gateway, Browser) async throws -> Value
@@ -90,7 +89,7 @@ extension Stack {
         }
     }
 
-    /// Appends a plain notification.
+    /// Appends a plain job.
     func notify(_ user: String, _ title: String, _ more: [(String, String)] = []) async throws {
         try await self.append([("user", user), ("type", "invoice_created"), ("title", title)] + more)
     }

@@ -5,10 +5,9 @@ import Foundation
 import Support
 import Testing
 
-/// The clock of a machine that a test sets: a library between a program and its calls for the time
-/// of day.
+/// A machine clock that a test sets, as a library preloaded between a program and the C library.
 ///
-/// Clocks that nobody sets go on as they are, as they do on a machine whose clock is put right.
+/// The monotonic clock stays right, as it does when an administrator sets the time.
 final class MachineClock: Sendable {
     private static let source = #"""
         #define _GNU_SOURCE
@@ -56,11 +55,11 @@ final class MachineClock: Sendable {
         }
         """#
 
-    /// The variables for a program that goes by this clock.
+    /// Variables for a program that uses this clock.
     let environment: [String: String]
     private let file: String
 
-    /// Compiles the library, with the C compiler that comes with Swift's.
+    /// Compiles the library with the C compiler of the Swift toolchain.
     init(in directory: TemporaryDirectory) async throws {
         let (source, library) = (directory.file("clock.c"), directory.file("clock.so"))
         self.file = directory.file("clock.ahead")
@@ -72,10 +71,10 @@ final class MachineClock: Sendable {
         try self.set(ahead: 0)
     }
 
-    /// Puts the clock that many seconds ahead of the right time.
+    /// Puts the clock ahead of the right time.
     func set(ahead seconds: Int64) throws {
         let bytes = withUnsafeBytes(of: seconds.littleEndian) { Data($0) }
-        // In place, as programs look at the file itself.
+        // Written in place, because the programs map this file.
         guard let handle = FileHandle(forUpdatingAtPath: self.file) else {
             try bytes.write(to: URL(fileURLWithPath: self.file))
             return

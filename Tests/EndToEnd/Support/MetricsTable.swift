@@ -6,17 +6,17 @@ import Support
 
 /// The table of metrics in `docs/monitoring.md`.
 struct MetricsTable {
-    /// A row, or what a service's page says of a metric.
+    /// A documented or exposed metric.
     struct Row: Equatable {
         let kind: String
         let labels: Set<String>
         let help: String
     }
 
-    /// Tests/EndToEnd/Support/MetricsTable.swift, so three folders up is the checkout.
+    /// This file is in Tests/EndToEnd/Support, four levels below the checkout.
     static let checkout = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../..").standardized
 
-    /// By service, then by name; what both print is in both.
+    /// Rows by service, then by metric name; a metric of both services is in both.
     let rows: [String: [String: Row]]
 
     init() throws {
@@ -40,7 +40,7 @@ struct MetricsTable {
         self.rows = rows
     }
 
-    /// All names, with those of a histogram's series.
+    /// All metric names, with the series of histograms.
     var names: Set<String> {
         var names: Set<String> = []
         for (name, row) in self.rows.values.joined() {

@@ -3,11 +3,11 @@
 
 import Testing
 
-/// A page of Prometheus' text format, taken apart.
+/// A parsed page of the Prometheus text format.
 struct MetricsText {
-    /// By name; the labels are those that occur, without `le`.
+    /// Metrics by name, with all labels that occur except `le`.
     private(set) var families: [String: MetricsTable.Row] = [:]
-    /// The samples by name and labels as they stand.
+    /// Samples by name and labels, as written.
     private(set) var samples: [String: Double] = [:]
 
     init(_ text: String) throws {

@@ -6,9 +6,9 @@ import Foundation
 import Support
 import Synchronization
 
-/// A client in Python, of those in `Tests/Programs`: what it says on its output.
+/// A Python client from `Tests/Programs`, read by its output.
 ///
-/// The interpreter is the one that `CARILLON_TEST_PYTHON` names, or `python3`.
+/// `CARILLON_TEST_PYTHON` names the interpreter; without it, `python3` from `PATH`.
 final class PythonClient: Sendable {
     private static let started = Atomic<Int>(0)
     let process: ChildProcess
@@ -23,9 +23,8 @@ final class PythonClient: Sendable {
         return folders.map { "\($0)/python3" }.first { FileManager.default.isExecutableFile(atPath: $0) } ?? "python3"
     }
 
-    /// Whether a module can be imported.
-    ///
-    /// Says on the error output if not, so that tests which are skipped for it are not skipped in silence.
+    /// Whether a module can be imported; reports a missing one on standard error, so no test is
+    /// skipped silently.
     static func has(_ module: String) -> Bool {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: Self.interpreter)
@@ -41,7 +40,8 @@ final class PythonClient: Sendable {
         return false
     }
 
-    /// A file that a package brings along, whether or not the package can be imported; nil, and said, if it is not there.
+    /// A file inside an installed package, importable or not; reports a missing one and returns
+    /// nil.
     static func file(_ package: String, _ path: String) -> String? {
         let script = "import importlib.util as u; print(u.find_spec('\(package)').submodule_search_locations[0])"
         let process = Process()
@@ -68,7 +68,7 @@ final class PythonClient: Sendable {
 
     /// Starts a script of `Tests/Programs`.
     static func start(_ script: String, _ arguments: [String], in directory: String) async throws -> PythonClient {
-        // Tests/EndToEnd/Support/PythonClient.swift, so two folders up is Tests.
+        // This file is in Tests/EndToEnd/Support, three levels below Tests.
         let path = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../Programs/\(script)").standardized
             .path
         return PythonClient(
@@ -83,7 +83,7 @@ final class PythonClient: Sendable {
 
     func wait(for prefix: String) async throws -> String { try await self.process.waitForLine(prefix) }
 
-    /// The arguments of the events of a name, in their order.
+    /// The arguments of the received events of a name, in order.
     func events(_ name: String) -> [JSONValue] {
         let prefix = "event \(name) "
         return self.lines.filter { $0.hasPrefix(prefix) }.compactMap { line in
@@ -91,10 +91,10 @@ final class PythonClient: Sendable {
         }
     }
 
-    /// The titles of the notifications that came as events, in order.
+    /// The titles of the received notifications, in order.
     var titles: [String] { self.events("notification").compactMap { $0["title"]?.string } }
 
-    /// The answer to an event that the client emitted.
+    /// Waits for the acknowledgement of an emitted event.
     func answer(_ name: String) async throws -> JSONValue {
         let line = try await self.wait(for: "ack \(name) ")
         return try JSONParser.parse(Array(line.utf8.dropFirst("ack \(name) ".utf8.count)))

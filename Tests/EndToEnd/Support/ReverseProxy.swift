@@ -5,7 +5,7 @@ import Clients
 import Foundation
 import Support
 
-/// A reverse proxy that runs one of the examples in `deploy/proxy`, without their TLS, before two gateways.
+/// A reverse proxy in front of two gateways, with an example of `deploy/proxy` without its TLS.
 struct ReverseProxy {
     enum Kind: String, CaseIterable, Sendable, CustomStringConvertible {
         case nginx, haproxy, caddy
@@ -17,7 +17,7 @@ struct ReverseProxy {
                 .first { FileManager.default.isExecutableFile(atPath: $0) }
         }
 
-        /// Those that this machine has; says on the error output which it has not.
+        /// The proxies that are installed; reports the others on standard error.
         static var installed: [Kind] {
             Self.allCases.filter { kind in
                 if kind.program != nil { return true }
@@ -26,13 +26,13 @@ struct ReverseProxy {
             }
         }
 
-        /// Cookies that keep clients on different gateways.
+        /// Cookie values that the proxy routes to different gateways.
         var cookies: [String] {
             switch self {
-            // Whatever it says is hashed.
+            // nginx hashes the cookie.
             case .nginx: (0..<6).map { "client-\($0)" }
             case .haproxy: ["one", "two"]
-            // It goes by the address alone.
+            // Caddy hashes the address only.
             case .caddy: []
             }
         }
@@ -88,7 +88,7 @@ struct ReverseProxy {
             if let exit = process.exit { throw FixtureError("\(kind) ended with \(exit): \(process.tail())") }
             let answer = await gateways[0].http.perform(.init(.get, url: "http://127.0.0.1:\(port)/v1/notifications"))
             guard case .answered(let response) = answer else { return false }
-            // From a gateway, and not from a proxy without one.
+            // 401 comes from a gateway; a proxy that reaches none answers 502 or 503.
             return response.status == 401
         }
         return proxy

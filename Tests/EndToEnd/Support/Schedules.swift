@@ -5,7 +5,7 @@ import Clients
 import Core
 import Foundation
 
-/// What tests of schedules ask.
+/// Times and queries for tests of schedules.
 enum Schedules {
     static func now() -> Timestamp {
         Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
@@ -13,23 +13,23 @@ enum Schedules {
 
     static func later(_ duration: Duration) -> String { (self.now() + duration).rfc3339 }
 
-    /// The moment of all that waits has come.
+    /// Makes everything that waits due.
     static func makeDue(_ stack: Stack) async throws {
         try await stack.query("UPDATE carillon.schedules SET due_at = now(), wake_at = now()")
     }
 
-    /// A minute ago, at whole minutes.
+    /// The start of the previous minute.
     static func lastMinute() -> Timestamp {
         Timestamp(seconds: (self.now().seconds / 60 - 1) * 60)
     }
 
-    /// The body of a call that makes a schedule: every day at that moment's time in UTC.
+    /// The body that creates a daily schedule at the UTC time of `moment`.
     static func daily(at moment: Timestamp, zone: String = "UTC", job: String) -> String {
         let minute = moment.seconds / 60 % 1_440
         return #"{"cron":"\#(minute % 60) \#(minute / 60) * * *","zone":"\#(zone)","job":\#(job)}"#
     }
 
-    /// The moment of all that waits has come; of what recurs, it is `daily`.
+    /// Makes everything that waits due; recurring schedules become due at `daily`.
     static func makeDue(_ stack: Stack, daily: Timestamp) async throws {
         try await stack.query(
             """

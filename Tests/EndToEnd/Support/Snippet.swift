@@ -3,9 +3,10 @@
 
 import Foundation
 
-/// A fenced block of a page, and what a comment right above it says of it.
+/// A fenced block of a page, with the instructions in the comment right above it.
 ///
-/// `<!-- run -->`, `<!-- run: prints "text"; notifies ada "title"; app -->` or `<!-- not run: why -->`; a reader does not see it.
+/// `<!-- run -->`, `<!-- run: prints "text"; notifies ada "title"; app -->` or `<!-- not run: why
+/// -->`; readers of the page do not see it.
 struct Snippet: Sendable {
     enum Fate: Equatable, Sendable {
         case run
@@ -13,7 +14,7 @@ struct Snippet: Sendable {
         case unsaid
     }
 
-    /// A notification that it brings about.
+    /// A notification that the block must cause.
     struct Notice: Equatable, Sendable {
         let user: String
         let title: String
@@ -21,15 +22,16 @@ struct Snippet: Sendable {
 
     let language: String
     let text: String
-    /// The line of its first fence, from 1.
+    /// The line of the opening fence, from 1.
     let line: Int
     let fate: Fate
-    /// What the page's programs print.
+    /// Lines that the program must print.
     let prints: [String]
     let notices: [Notice]
-    /// Whether there is a database of the app's own, with these tables if a file is named.
+    /// The block's own application database, if it has one, with tables from a file if one is
+    /// named.
     let app: App?
-    /// Files of the checkout whose text belongs before and after the page's blocks.
+    /// Files of the checkout that go before and after the block's text.
     let frame: Frame
 
     struct Frame: Equatable, Sendable {
@@ -71,7 +73,7 @@ struct Snippet: Sendable {
                 } else if let file = word.wholeMatch(of: #/after (\S+)/#) {
                     frame.after = String(file.output.1)
                 } else {
-                    throw SnippetFault(line: line, text: "means nothing: \(word)")
+                    throw SnippetFault(line: line, text: "unknown instruction: \(word)")
                 }
             }
         }
@@ -82,7 +84,7 @@ struct Snippet: Sendable {
 
     private static let names = ["bash": "sh", "js": "javascript", "mjs": "javascript", "py": "python"]
 
-    /// The languages of which each block says whether it is run.
+    /// Languages whose blocks must say whether they run.
     static let languages: Set<String> = ["sh", "sql", "python", "javascript", "go", "swift"]
 
     /// The blocks of a page, in order.
@@ -97,7 +99,7 @@ struct Snippet: Sendable {
             let language = String(lines[first].dropFirst(3))
             index += 1
             while index < lines.count, lines[index] != "```" { index += 1 }
-            guard index < lines.count else { throw SnippetFault(line: first + 1, text: "has no end") }
+            guard index < lines.count else { throw SnippetFault(line: first + 1, text: "has no closing fence") }
             snippets.append(
                 try Snippet(
                     language: language,
@@ -110,15 +112,14 @@ struct Snippet: Sendable {
     }
 }
 
-/// A block, or its comment, that is not as it should be.
+/// A fault in a block or in its comment.
 struct SnippetFault: Error {
     let line: Int
     let text: String
 }
 
-/// The pages of the documentation.
 enum Pages {
-    /// The paths of all of them, from the checkout.
+    /// The paths of all pages, relative to the checkout.
     static func all() throws -> [String] {
         let folders = try FileManager.default.subpathsOfDirectory(atPath: Stack.checkout.appending(path: "docs").path)
         return ["README.md"] + folders.filter { $0.hasSuffix(".md") }.map { "docs/\($0)" }.sorted()
@@ -128,7 +129,7 @@ enum Pages {
         try Snippet.all(of: try String(contentsOf: Stack.checkout.appending(path: path), encoding: .utf8))
     }
 
-    /// A page's blocks of a language as one program, in the order in which they are read.
+    /// The blocks of one language on a page, joined into one program in reading order.
     static func program(_ parts: [Snippet]) throws -> String {
         func text(_ path: String) throws -> String {
             try String(contentsOf: Stack.checkout.appending(path: path), encoding: .utf8)
@@ -138,7 +139,7 @@ enum Pages {
         return (before + parts.map(\.text) + after).joined(separator: "\n")
     }
 
-    /// Those with blocks that are run.
+    /// Pages with blocks that run.
     static func running() -> [String] {
         let pages = (try? Self.all()) ?? []
         return pages.filter { path in (try? Self.snippets(path))?.contains { $0.fate == .run } == true }

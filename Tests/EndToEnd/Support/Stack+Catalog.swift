@@ -6,7 +6,7 @@ import Foundation
 import Support
 
 extension Stack {
-    /// Writes the stack's own catalog, or writes over it, and returns the variable that names it.
+    /// Writes or replaces the stack's own catalog and returns the setting that names it.
     @discardableResult
     func catalog(_ text: String) throws -> [String: String] {
         let path = self.directory.file("catalog.yaml")
@@ -14,7 +14,7 @@ extension Stack {
         return ["CATALOG": path]
     }
 
-    /// A user's titles and bodies, the oldest first.
+    /// A user's titles and bodies, oldest first.
     func texts(user: String) async throws -> [[String]] {
         let rows = try await self.query(
             "SELECT title, body FROM carillon.notifications WHERE user_id = $1 ORDER BY id", .text(user))

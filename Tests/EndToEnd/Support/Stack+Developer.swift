@@ -10,7 +10,7 @@ extension Stack {
     /// The checkout that the tests were built from.
     static let checkout = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../..").standardized
 
-    /// What `deploy/up` writes for a developer's own programs: addresses and secrets.
+    /// The variables that `deploy/up` writes for a developer's own programs.
     func developerVariables(_ gateway: Gateway) async throws -> [String: String] {
         var variables = self.environment
         variables["GATEWAY_URL"] = "http://127.0.0.1:\(gateway.port)"
@@ -21,13 +21,13 @@ extension Stack {
         return variables
     }
 
-    /// Writes them as `deploy/up` does, into the file `env` of a folder.
+    /// Writes variables into the file `env` of a folder, as `deploy/up` does.
     static func write(_ variables: [String: String], into folder: String) throws {
         let lines = variables.map { "export \($0.key)='\($0.value.replacing("'", with: #"'\''"#))'\n" }.sorted()
         try Data(lines.joined().utf8).write(to: URL(filePath: "\(folder)/env"))
     }
 
-    /// Copies the catalog of the examples with one text replaced, and returns its variable.
+    /// Copies the example catalog with one text replaced and returns the setting that names it.
     func catalog(replacing text: String, with other: String) throws -> [String: String] {
         let source = Self.checkout.appending(path: "examples/catalog.d")
         let copy = self.directory.file("catalog.d")

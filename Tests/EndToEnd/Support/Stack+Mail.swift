@@ -6,17 +6,17 @@ import Core
 import Sandbox
 import Support
 
-/// A mail that the sandbox's relay took.
+/// A mail that the sandbox relay accepted.
 struct ReceivedMail: Sendable {
     let recipient: String
-    /// Header fields by name in lower case.
+    /// Header fields by lower-case name.
     let fields: [String: String]
     let sender: String
     let subject: String
     let text: String
     let html: String
 
-    /// The URL at which one click stops such mail.
+    /// The one-click unsubscribe URL.
     var unsubscribe: String? {
         self.fields["list-unsubscribe"].map { String($0.dropFirst().dropLast()) }
     }
@@ -25,14 +25,14 @@ struct ReceivedMail: Sendable {
 extension Stack {
     static let mailSender = "Carillon <notices@example.com>"
 
-    /// Settings by which the sandbox's relay is used; links lead to `gateway`.
+    /// Settings that send mail through the sandbox relay; links lead to `gateway`.
     func mailSettings(gateway: Gateway? = nil) -> [String: String] {
         var settings = ["SMTP_URL": self.sandbox.smtpURL, "SMTP_FROM": Self.mailSender]
         if let gateway { settings["PUBLIC_URL"] = "http://127.0.0.1:\(gateway.port)" }
         return settings
     }
 
-    /// The mails that arrived, the oldest first.
+    /// The received mails, oldest first.
     func mails() throws -> [ReceivedMail] {
         try self.sandbox.received().filter { $0.provider == .email }.map { message in
             let payload = try JSONParser.parse(message.payload)
@@ -47,7 +47,7 @@ extension Stack {
         }
     }
 
-    /// Sets a user's address, and preferences if there are any.
+    /// Sets a user's address, and switches e-mail on for `type` if given.
     func setAddress(
         _ address: String,
         of user: String,
@@ -57,14 +57,14 @@ extension Stack {
         let token = try await Self.token(user: user)
         let settings = try await gateway.call(
             .put, "/v1/settings", token: token, json: #"{"email":"\#(address)"}"#)
-        guard settings.status == 200 else { throw FixtureError("no address: \(settings.body)") }
+        guard settings.status == 200 else { throw FixtureError("address not set: \(settings.body)") }
         guard let type else { return }
         let wishes = try await gateway.call(
             .put, "/v1/preferences", token: token, json: #"{"types":[{"type":"\#(type)","email":true}]}"#)
-        guard wishes.status == 200 else { throw FixtureError("no preference: \(wishes.body)") }
+        guard wishes.status == 200 else { throw FixtureError("preference not set: \(wishes.body)") }
     }
 
-    /// Makes what waits for another try due.
+    /// Makes all waiting e-mail retries due.
     func hurryMail() async throws {
         for lane in ["critical", "normal", "bulk"] {
             let key = "carillon:{email}:retry:\(lane)"
@@ -74,7 +74,7 @@ extension Stack {
         }
     }
 
-    /// The reasons of a user's attempts by e-mail, the oldest first.
+    /// Outcomes and reasons of a user's e-mail attempts, oldest first.
     func mailAttempts(user: String) async throws -> [String] {
         let rows = try await self.query(
             "SELECT outcome, reason FROM carillon.delivery_attempts WHERE user_id = $1 AND kind = 'email' ORDER BY at",

@@ -7,13 +7,13 @@ import Foundation
 import Support
 
 extension Stack {
-    /// Ten minutes pass for what was stored: whatever has no owner may be handed on again.
+    /// Makes everything stored ten minutes older, so that the sweeper may hand it on again.
     func age() async throws {
         for statement in [
             "UPDATE carillon.notifications SET stored_at = stored_at - interval '10 minutes'",
             "UPDATE carillon.sweep SET swept_until = swept_until - interval '20 minutes'",
         ] {
-            // It takes the rows in another order than dispatchers do, and may be the one that gives way.
+            // The update locks rows in another order than dispatchers do and may lose a deadlock.
             try await eventually("time has passed") {
                 do {
                     _ = try await self.query(statement)
@@ -25,7 +25,7 @@ extension Stack {
         }
     }
 
-    /// Waits until the sweeper has passed all that is stored.
+    /// Waits until the sweep has passed everything stored.
     func waitForSweep() async throws {
         try await eventually("the sweeper has passed") {
             try await self.query(
@@ -34,12 +34,12 @@ extension Stack {
         }
     }
 
-    /// The windows of all digests are over.
+    /// Ends the windows of all digests.
     func closeDigests() async throws {
         try await self.query("UPDATE carillon.digests SET due_at = now()")
     }
 
-    /// Takes the focus from a user's only socket, as if that had been long ago.
+    /// Makes a user's only socket idle, and has been for 90 seconds.
     func leaveIdle(_ socket: TestSocket, user: String) async throws {
         try await socket.send(json: #"{"type":"focus","active":false,"ref":1}"#)
         _ = try await socket.first("done")
@@ -56,7 +56,7 @@ extension Stack {
         }
     }
 
-    /// Waits until nothing is left of the users' pushes to be sent.
+    /// Waits until no FCM delivery waits.
     func waitForPushes() async throws {
         try await eventually("nothing waits for a provider") {
             for lane in Lane.allCases {
@@ -68,9 +68,9 @@ extension Stack {
     }
 }
 
-/// Quiet hours of an hour before and after now.
+/// Quiet hours from an hour ago to an hour from now.
 enum QuietNow {
-    /// Settings with them, by the clocks of UTC.
+    /// Settings with these quiet hours in UTC.
     static let settings = Self.settings(zone: "UTC")
 
     /// Settings with the same clock times in another zone.
@@ -84,7 +84,7 @@ enum QuietNow {
             """#
     }
 
-    /// Settings without any.
+    /// Settings without quiet hours.
     static let over = #"{"quiet_hours":null}"#
 }
 

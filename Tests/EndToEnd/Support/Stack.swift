@@ -11,7 +11,7 @@ import Storage
 import Support
 import Synchronization
 
-/// Both programs on real parts: a Redis of its own, a fresh database, the provider sandbox.
+/// A gateway and a dispatcher with their own Redis, a fresh database and the provider sandbox.
 final class Stack: Sendable {
     static let secret = "end-to-end-secret-of-forty-characters-00"
     static let topic = "com.example.app"
@@ -22,7 +22,7 @@ final class Stack: Sendable {
     let directory: TemporaryDirectory
     let connection: RedisConnection
     let http: TransferClient
-    /// What the programs read.
+    /// The settings of both programs.
     let environment: [String: String]
     private let processes = Mutex<[ChildProcess]>([])
 
@@ -41,7 +41,7 @@ final class Stack: Sendable {
         var configuration = TransferConfiguration()
         configuration.allowPlainHTTP = true
         self.http = try TransferClient(configuration: configuration, logger: TestLog.logger)
-        // Tests/EndToEnd/Support/Stack.swift, so three folders up is the checkout.
+        // This file is in Tests/EndToEnd/Support, four levels below the checkout.
         let checkout = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../..").standardized
         let catalog = checkout.appendingPathComponent("examples/catalog.d").path
         self.environment = [
@@ -54,10 +54,10 @@ final class Stack: Sendable {
         ]
     }
 
-    /// More of them at once, on a machine of two cores, and servers do not answer in time.
+    /// With more stacks at once, servers on a machine of two cores miss their deadlines.
     private static let turns = Permits(14)
 
-    /// Runs `body` with a stack that is taken down whatever `body` does.
+    /// Runs `body` with a stack and takes the stack down afterwards.
     static func with<Value>(
         sandbox configuration: SandboxConfiguration = SandboxConfiguration(),
         _ body: (Stack) async throws -> Value
@@ -79,7 +79,7 @@ final class Stack: Sendable {
         }
     }
 
-    /// Runs `body` with a stack on a database server of the test's own.
+    /// Runs `body` with a stack that uses the test's own database server.
     static func with<Value>(database url: String, _ body: (Stack) async throws -> Value) async throws -> Value {
         await self.turns.acquire()
         defer { self.turns.release() }
@@ -123,7 +123,7 @@ final class Stack: Sendable {
         let process = try await self.spawn("gateway", ["serve"], name: name, environment: environment)
         let line = try await process.waitForLine("ready ")
         guard let url = line.split(separator: " ").last, let port = url.split(separator: ":").last.flatMap({ Int($0) })
-        else { throw FixtureError("gateway said \(line)") }
+        else { throw FixtureError("unexpected first line of the gateway: \(line)") }
         return Gateway(process: process, port: port, http: self.http)
     }
 
@@ -137,7 +137,7 @@ final class Stack: Sendable {
         return process
     }
 
-    /// Starts a program with the stack's environment.
+    /// Starts a program with the stack's settings.
     func spawn(
         _ product: String,
         _ arguments: [String],
@@ -151,12 +151,12 @@ final class Stack: Sendable {
             environment: self.environment.merging(environment) { $1 },
             directory: self.directory.path
         )
-        // A process ends with its object; those of a stack live as long as the stack.
+        // A process ends when its object is released, so keep it as long as the stack.
         self.processes.withLock { $0.append(process) }
         return process
     }
 
-    // MARK: What tests do
+    // MARK: Calls and queries
 
     static func token(user: String, scope: Caller.Scope? = nil, lifetime: Duration = .seconds(600)) async throws
         -> String
@@ -172,15 +172,15 @@ final class Stack: Sendable {
         )
     }
 
-    /// Opens something by a token that expires soon.
+    /// Opens something with a token that expires soon.
     ///
-    /// - Parameter open: Returns nil if the token expired too early for it; a token that lasts
-    ///   twice as long is tried then, so that it works however slow the machine is.
+    /// - Parameter open: returns nil if the token expired too early; a token that lasts twice as
+    ///   long is tried next, so this works on a slow machine.
     static func withExpiringToken<Opened>(
         user: String, _ open: (String) async throws -> Opened?
     ) async throws -> Opened {
         for seconds in [2, 4, 8, 16, 32, 64] {
-            // Tokens are accepted for 30 seconds after their end.
+            // Tokens are accepted for 30 seconds after they expire.
             let token = try await Self.token(user: user, lifetime: .seconds(seconds - 30))
             if let opened = try await open(token) { return opened }
         }
@@ -200,7 +200,7 @@ final class Stack: Sendable {
         return try await self.connection.send(arguments).string() ?? ""
     }
 
-    /// The reasons in the dead stream, by the entry's original id.
+    /// Reasons in the dead-letter stream, by the original entry id.
     func deadReasons() async throws -> [String: String] {
         let reply = try await self.connection.send("XRANGE", "carillon:dead", "-", "+")
         guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [:] }
@@ -218,7 +218,7 @@ final class Stack: Sendable {
         return reasons
     }
 
-    /// How a user's notifications stand, by title.
+    /// The status of each of a user's notifications, by title.
     func statuses(user: String) async throws -> [String: String] {
         let rows = try await self.query(
             "SELECT title, status FROM carillon.notifications WHERE user_id = $1",
@@ -229,7 +229,7 @@ final class Stack: Sendable {
         return statuses
     }
 
-    /// The titles that the sandbox got, by token.
+    /// The titles that the sandbox received, by device token.
     func pushed() -> [String: [String]] {
         var titles: [String: [String]] = [:]
         for message in self.sandbox.received() { titles[message.token, default: []].append(Self.title(message)) }
@@ -246,7 +246,7 @@ final class Stack: Sendable {
     }
 }
 
-/// A running gateway and calls to it.
+/// A running gateway.
 struct Gateway: Sendable {
     let process: ChildProcess
     let port: Int
@@ -261,7 +261,7 @@ struct Gateway: Sendable {
 
         func header(_ name: String) -> String? { self.response.header(name) }
 
-        /// The fields that a problem names.
+        /// The fields that a problem document names.
         var faults: Set<String> {
             Set(self.body["errors"]?.array?.compactMap { $0["field"]?.string } ?? [])
         }
@@ -270,9 +270,9 @@ struct Gateway: Sendable {
     /// Calls the API.
     ///
     /// - Parameters:
-    ///   - json: The body's text.
-    ///   - patience: How long the answer may take; longer than any wait of a test, so that a slow
-    ///     machine ends no call before its answer. A poll is parked for 90 s.
+    ///   - json: the body's text.
+    ///   - patience: the time limit. It exceeds every wait in a test, so that a slow machine ends
+    ///     no call early; the gateway parks a poll for 90 s.
     func call(
         _ method: TransferRequest.Method,
         _ path: String,

@@ -5,7 +5,7 @@ import Clients
 import Core
 import Support
 
-/// A polling client of Engine.IO that says exactly what a test tells it to.
+/// An Engine.IO polling client that sends exactly the packets a test gives it.
 struct TestEngine: Sendable {
     let port: Int
     let http: TransferClient
@@ -68,7 +68,7 @@ struct TestEngine: Sendable {
         return try await Self.send(.post, self.query, body: body, port: self.port, http: self.http)
     }
 
-    /// Polls until a packet with that beginning comes, and gives all that came.
+    /// Polls until a packet with this prefix comes and returns all packets received.
     func poll(until prefix: String) async throws -> [String] {
         var packets: [String] = []
         while !packets.contains(where: { $0.hasPrefix(prefix) }) {

@@ -6,7 +6,7 @@ import Core
 import Foundation
 import Support
 
-/// What a SignalR client says and reads, whatever its transport.
+/// SignalR messages that all transports share.
 enum TestSignalR {
     static let path = "/hubs/notifications"
 
@@ -18,7 +18,7 @@ enum TestSignalR {
         Self.record(#"{"type":1,"invocationId":"\#(id)","target":"\#(method)","arguments":[\#(arguments)]}"#)
     }
 
-    /// Negotiates and returns the connection's token.
+    /// Negotiates and returns the connection token.
     static func negotiate(_ gateway: Gateway, user: String, query: String = "?negotiateVersion=1") async throws
         -> String
     {
@@ -30,7 +30,7 @@ enum TestSignalR {
         return id
     }
 
-    /// Opens a WebSocket and shakes hands.
+    /// Opens a WebSocket and sends the handshake.
     static func open(
         _ gateway: Gateway,
         user: String,
@@ -49,30 +49,30 @@ enum TestSignalR {
         return socket
     }
 
-    /// Opens a WebSocket and waits until the hub has said how the inbox stands.
+    /// Opens a WebSocket and waits for the first unread count.
     static func synced(_ gateway: Gateway, user: String, query: String = "") async throws -> TestSocket {
         let socket = try await Self.open(gateway, user: user, query: query)
         try await eventually("the count comes") { !socket.messages.arguments("UnreadCountChanged").isEmpty }
         return socket
     }
 
-    /// The messages in bytes of records.
+    /// The messages in a sequence of records.
     static func messages(_ bytes: some Sequence<UInt8>) -> [JSONValue] {
         Array(bytes).split(separator: 0x1E).compactMap { try? JSONParser.parse(Array($0)) }
     }
 }
 
 extension [JSONValue] {
-    /// The first argument of each invocation of a client's method, in order.
+    /// The first argument of each invocation of a client method, in order.
     func arguments(_ target: String) -> [JSONValue] {
         self.filter { $0["type"]?.integer == 1 && $0["target"]?.string == target }
             .compactMap { $0["arguments"]?.array?.first }
     }
 
-    /// The titles of the notifications that came.
+    /// The titles of the received notifications.
     var receivedTitles: [String] { self.arguments("ReceiveNotification").compactMap { $0["title"]?.string } }
 
-    /// The unread counts that came.
+    /// The received unread counts.
     var counts: [Int64] { self.arguments("UnreadCountChanged").compactMap(\.integer) }
 
     /// The completion of an invocation.

@@ -9,13 +9,12 @@ import NIOSSL
 import Support
 import Synchronization
 
-/// A native client with its hands on every byte: it can keep silent, send nonsense, or stop reading.
+/// A native client that controls every byte: it can stay silent, send nonsense or stop reading.
 final class TestSocket: Sendable {
-    /// How a client behaves.
     struct Behaviour: Sendable {
         var answersPings = true
         var isReading = true
-        /// It goes on speaking when the server has said its last word.
+        /// Keeps its side open after the server has closed.
         var keepsHalfOpen = false
     }
 
@@ -37,7 +36,7 @@ final class TestSocket: Sendable {
         self.channel = channel
     }
 
-    /// Connects without a request.
+    /// Connects without sending a request.
     static func connect(
         port: Int,
         behaviour: Behaviour = Behaviour(),
@@ -66,7 +65,7 @@ final class TestSocket: Sendable {
         return socket
     }
 
-    /// Connects and asks for a socket; does not wait for the answer.
+    /// Connects and requests a socket without waiting for the answer.
     static func open(
         port: Int,
         token: String?,
@@ -105,15 +104,15 @@ final class TestSocket: Sendable {
         return socket
     }
 
-    /// Whether the server has read all that was sent, by the kernel's queues of both ends.
+    /// Whether the server has read everything sent, by the kernel's queues at both ends.
     var isRead: Bool {
         guard let own = self.channel.localAddress?.port, let server = self.channel.remoteAddress?.port,
             let file = FileHandle(forReadingAtPath: "/proc/net/tcp")
         else { return false }
-        // The kernel gives the table in parts and says that the file is empty.
+        // The kernel reports size 0 and hands the table out in parts.
         var table = Data()
         while let part = try? file.read(upToCount: 65_536), !part.isEmpty { table += part }
-        // A line's fields: number, own address, peer's address, state, bytes to send and to read.
+        // Fields of a line: number, local address, remote address, state, send and receive queue.
         var queues: [Int: [Substring]] = [:]
         for line in String(decoding: table, as: UTF8.self).split(separator: "\n").dropFirst() {
             let fields = line.split(separator: " ")
@@ -128,7 +127,7 @@ final class TestSocket: Sendable {
         try await self.channel.writeAndFlush(ByteBuffer(bytes: bytes)).get()
     }
 
-    /// Sends one frame; the mask is zero, which leaves the payload as it is.
+    /// Sends one frame; its mask is zero, so the payload stays readable.
     func send(opcode: UInt8, isFinal: Bool = true, payload: [UInt8]) async throws {
         try await self.send(raw: Self.frame(opcode: opcode, isFinal: isFinal, payload: payload))
     }
@@ -149,7 +148,7 @@ final class TestSocket: Sendable {
         try await self.send(opcode: 1, payload: Array(json.utf8))
     }
 
-    /// Stops reading what comes, or goes on.
+    /// Stops or resumes reading.
     func setReading(_ isReading: Bool) async throws {
         try await self.channel.setOption(.autoRead, value: isReading).get()
     }
@@ -158,18 +157,18 @@ final class TestSocket: Sendable {
         try? await self.channel.close().get()
     }
 
-    // MARK: What came
+    // MARK: Received messages
 
     var messages: [JSONValue] { self.state.withLock { $0.messages } }
-    /// The text messages as they came.
+    /// Text messages, unparsed.
     var texts: [String] { self.state.withLock { $0.texts } }
-    /// The binary messages as they came.
+    /// Binary messages.
     var binaries: [[UInt8]] { self.state.withLock { $0.binaries } }
     var closeCode: UInt16? { self.state.withLock { $0.closeCode } }
     var isClosed: Bool { self.state.withLock { $0.isClosed } }
     var status: Int? { self.state.withLock { $0.status } }
     var pings: Int { self.state.withLock { $0.pings } }
-    /// The response head and whatever followed it before an upgrade.
+    /// The response head, and the whole response if there was no upgrade.
     var head: String { self.state.withLock { $0.head } }
 
     /// The messages of a type.
@@ -177,7 +176,7 @@ final class TestSocket: Sendable {
         self.messages.filter { $0["type"]?.string == type }
     }
 
-    /// The titles of the notifications that came as frames, in order.
+    /// The titles of the received notifications, in order.
     var titles: [String] {
         self.all("notification").compactMap { $0["notification"]?["title"]?.string }
     }
@@ -187,7 +186,7 @@ final class TestSocket: Sendable {
         try await eventualValue("a message of type \(type) comes") { self.all(type).first }
     }
 
-    /// Waits until the server has closed, and tells with which code.
+    /// Waits until the server closes the socket and returns the close code.
     func waitForClose(within limit: Duration = .seconds(60)) async throws -> UInt16? {
         try await eventually("the socket is closed", within: limit) { self.isClosed || self.closeCode != nil }
         return self.closeCode
@@ -205,7 +204,7 @@ final class TestSocket: Sendable {
             switch opcode {
             case 1:
                 state.texts.append(String(decoding: payload, as: UTF8.self))
-                // SignalR ends each message with the byte 0x1E, which no JSON holds.
+                // SignalR ends each message with the byte 0x1E, which JSON text never contains.
                 for record in payload.split(separator: 0x1E) {
                     if let value = try? JSONParser.parse(Array(record)) { state.messages.append(value) }
                 }
@@ -222,7 +221,7 @@ final class TestSocket: Sendable {
     }
 }
 
-/// Holds the socket for its handler, which is made first.
+/// Holds the socket for its handler, which is created first.
 private final class NIOLoopBoundHandlerBox: Sendable {
     let socket = Mutex<TestSocket?>(nil)
 }

@@ -31,7 +31,7 @@ final class TestStream: Sendable {
         self.state = Mutex(state)
     }
 
-    /// Asks for the stream; does not wait for the answer.
+    /// Requests the stream without waiting for the answer.
     static func open(
         port: Int,
         user: String,
@@ -60,7 +60,7 @@ final class TestStream: Sendable {
     var text: String { self.state.withLock { $0.text } }
     var isOver: Bool { self.state.withLock { $0.isOver } }
 
-    /// What came, so far as it is complete.
+    /// The complete events received so far.
     var events: [Event] {
         self.state.withLock { $0.text }.components(separatedBy: "\n\n").dropLast().map { block in
             var event = Event()
@@ -78,7 +78,7 @@ final class TestStream: Sendable {
         }
     }
 
-    /// The titles of the notifications that came as events, in order.
+    /// The titles of the received notifications, in order.
     var titles: [String] {
         self.events.filter { $0.name == "notification" }.compactMap {
             try? JSONParser.parse(Array($0.data.utf8))["notification"]?["title"]?.string

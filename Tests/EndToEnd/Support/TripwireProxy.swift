@@ -6,32 +6,32 @@ import NIOPosix
 import Support
 import Synchronization
 
-/// Stands between a program and a server, and stops or loses what they say.
+/// A proxy between a program and a server that stops or drops their traffic.
 ///
-/// It stops everything at a chosen byte, so that the program can be killed at an exact boundary. Or
-/// it loses the server's replies, or all that is said, for a while.
+/// It stops everything at a chosen byte, so that a test can kill the program at an exact boundary.
+/// It can also drop the server's replies, or all traffic, for a while.
 final class TripwireProxy: Sendable {
-    /// On which side of the words the wire runs.
+    /// Where the traffic stops, seen from the trigger text.
     enum Side: Sendable {
-        /// The server gets what comes before the words, and nothing else.
+        /// The server gets the bytes before the text and nothing after.
         case before
-        /// The server gets them, and its answer goes nowhere.
+        /// The server gets the text, and its answer is dropped.
         case after
     }
 
-    /// The traffic that the proxy loses.
+    /// Traffic that the proxy drops.
     enum Loss: Sendable {
         case nothing
-        /// The server gets what it is sent, and its replies go nowhere.
+        /// The server gets the requests; its replies are dropped.
         case replies
         case everything
     }
 
     private struct Losses {
         var loss = Loss.nothing
-        /// Connections that lost something, by number, and those that lost some of what the server
-        /// is sent: nothing may come after a gap.
+        /// Connections that lost bytes, by number; nothing may follow a gap.
         var torn: [Int: any Channel] = [:]
+        /// Those that lost bytes towards the server.
         var tornToServer: Set<Int> = []
         var connections = 0
     }
@@ -80,16 +80,16 @@ final class TripwireProxy: Sendable {
         return proxy
     }
 
-    /// Sets the wire.
+    /// Stops traffic at `words`.
     ///
-    /// - Parameter skip: how many times the words pass first.
+    /// - Parameter skip: the number of occurrences that pass first.
     func arm(_ words: String, _ side: Side, skip: Int = 0) {
         self.state.withLock { $0 = (Wire(words: Array(words.utf8), side: side, skip: skip), false) }
     }
 
-    /// Loses something from now on.
+    /// Drops traffic from now on.
     ///
-    /// Connections that lost something are cut when nothing is lost any more.
+    /// With `.nothing`, cuts the connections that lost bytes.
     func lose(_ loss: Loss) {
         let torn = self.losses.withLock { losses -> [any Channel] in
             losses.loss = loss
@@ -105,7 +105,7 @@ final class TripwireProxy: Sendable {
         }
     }
 
-    /// Whether what goes that way is lost now.
+    /// Whether bytes in this direction are dropped now.
     fileprivate func loses(_ connection: Int, isToServer: Bool, _ channel: any Channel) -> Bool {
         self.losses.withLock { losses in
             let isLost =
@@ -126,7 +126,7 @@ final class TripwireProxy: Sendable {
 
     func close() async { try? await self.channel.close().get() }
 
-    /// What of `bytes` goes on to the server.
+    /// The part of `bytes` that still goes to the server.
     fileprivate func pass(_ bytes: [UInt8]) -> ArraySlice<UInt8> {
         self.state.withLock { state in
             if state.isTripped { return state.wire?.side == .before ? [] : bytes[...] }
@@ -146,7 +146,7 @@ final class TripwireProxy: Sendable {
         }
     }
 
-    /// The words lie in one piece: commands are written whole and are short.
+    /// Finds `words` in one buffer only: programs write short commands in one piece.
     private static func find(_ words: [UInt8], in bytes: [UInt8], from start: Int) -> Int? {
         guard bytes.count - start >= words.count, !words.isEmpty else { return nil }
         return (start...bytes.count - words.count).first { position in
@@ -154,7 +154,7 @@ final class TripwireProxy: Sendable {
         }
     }
 
-    /// Hands a proxy to handlers that are made before it is.
+    /// Hands the proxy to handlers that are created before it.
     private final class NIOLoopBoundHolder: Sendable {
         private let value = Mutex<TripwireProxy?>(nil)
 

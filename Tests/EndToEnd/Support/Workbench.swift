@@ -6,16 +6,17 @@ import Foundation
 import HTTP
 import Support
 
-/// A checkout as a developer has it after `deploy/up`, in which the commands of pages are run.
+/// A checkout as a developer has it after `deploy/up`, to run the commands of the pages in.
 struct Workbench {
     let stack: Stack
     let gateway: Gateway
     let directory: String
     private let variables: [String: String]
 
-    /// Starts both programs, and lays the folders of the checkout out beside `.local/env` and the programs.
+    /// Starts both programs and lays out the folders of the checkout, `.local/env` and the
+    /// programs.
     static func open(_ stack: Stack) async throws -> Workbench {
-        // Receivers of webhooks are on this machine.
+        // The webhook receivers run on this machine.
         let settings = stack.mailSettings().merging(["WEBHOOKS_PRIVATE": "on"]) { $1 }
         let gateway = try await stack.startGateway(environment: settings)
         _ = try await stack.startDispatcher(environment: settings)
@@ -37,14 +38,14 @@ struct Workbench {
         let path = ProcessInfo.processInfo.environment["PATH"] ?? ""
         variables["PATH"] = "\(TestProducts.directory):\(path)"
         variables["PYTHONUNBUFFERED"] = "1"
-        // Whom the pages notify is known, so that a broadcast finds somebody.
+        // Makes the user of the pages known, so that a broadcast has an audience.
         let answer = try await gateway.call(
             .put, "/v1/settings", token: try await Stack.token(user: "ada"), json: #"{"email":"ada@example.com"}"#)
-        guard answer.status == 200 else { throw FixtureError("no user: \(answer.body)") }
+        guard answer.status == 200 else { throw FixtureError("user not created: \(answer.body)") }
         return Workbench(stack: stack, gateway: gateway, directory: directory, variables: variables)
     }
 
-    /// Starts a program of a language; nil, with a word about it, where the machine does not have the language.
+    /// Starts a program in a language; returns nil and reports it if the language is not installed.
     func start(
         _ language: String,
         _ text: String,
@@ -52,7 +53,7 @@ struct Workbench {
         environment: [String: String] = [:]
     ) async throws -> ChildProcess? {
         let suffixes = ["sh": "sh", "sql": "sql", "python": "py", "javascript": "mjs", "go": "go", "swift": "swift"]
-        guard let suffix = suffixes[language] else { throw FixtureError("nobody runs \(language)") }
+        guard let suffix = suffixes[language] else { throw FixtureError("no command runs \(language)") }
         let file = "\(self.directory)/\(name).\(suffix)"
         try Data(text.utf8).write(to: URL(filePath: file))
         let database = self.variables["DATABASE_URL"] ?? ""
@@ -60,7 +61,7 @@ struct Workbench {
             "sh": ["bash", "-euo", "pipefail", file],
             "sql": ["psql", "-X", "-v", "ON_ERROR_STOP=1", "-f", file, database],
             "python": [PythonClient.interpreter, file],
-            // Browsers have WebSockets; node 20 has them if it is asked for them.
+            // Node 20 has WebSockets only with this option.
             "javascript": ["node", "--experimental-websocket", file],
             "go": ["go", "run", file],
             "swift": ["swiftc", "-typecheck", "-swift-version", "6", "-parse-as-library", file],
@@ -76,7 +77,8 @@ struct Workbench {
         )
     }
 
-    /// Whether a language, with what the pages import, is here; says on the error output if not.
+    /// Whether a language and the modules that the pages import are installed; reports what is
+    /// missing.
     private static func has(_ language: String) -> Bool {
         switch language {
         case "python": ["redis", "requests", "psycopg", "websockets", "socketio"].allSatisfy { PythonClient.has($0) }
@@ -88,7 +90,7 @@ struct Workbench {
         }
     }
 
-    /// Waits until a user has a notification of that title.
+    /// Waits until a user has a notification with this title.
     func waitForNotice(_ notice: Snippet.Notice) async throws {
         try await eventually("\(notice.user) is notified: \(notice.title)") {
             try await self.stack.statuses(user: notice.user)[notice.title] != nil

@@ -3,10 +3,9 @@
 
 import Testing
 
-/// The compose file.
-@Suite("The compose file", .timeLimit(.minutes(10)))
+@Suite("Compose file", .timeLimit(.minutes(10)))
 struct ComposeTests {
-    /// What the operator's `.env` must have.
+    /// Variables that an operator's `.env` must set.
     private static let secrets = [
         "AUTH_JWT_SECRET": String(repeating: "s", count: 64), "POSTGRES_PASSWORD": "p4ssword",
     ]
@@ -15,7 +14,7 @@ struct ComposeTests {
         try #require(try Deployment.documents("deploy/compose.yaml").first?["services"])
     }
 
-    /// A value with its variables put in, as compose does: the innermost first.
+    /// Substitutes the variables of a value as compose does, innermost first.
     private static func interpolated(_ text: String) -> String {
         var text = text
         let pattern = #/\$\{(\w+)(:-|:\?)?([^${}]*)\}/#
@@ -31,7 +30,7 @@ struct ComposeTests {
         try #require(try Self.services()[service]?["environment"]).variables.mapValues { Self.interpolated($0) }
     }
 
-    @Test("each service's variables are ones that it reads, and a configuration without fault")
+    @Test("gateway and dispatcher accept the variables that the compose file sets")
     func variables() throws {
         let known = try Deployment.knownVariables()
         for service in ["gateway", "dispatcher"] {
@@ -42,13 +41,13 @@ struct ComposeTests {
         #expect(try Self.variables("migrate")["DATABASE_URL"]?.contains("p4ssword@postgres:5432") == true)
     }
 
-    @Test("every setting of .env reaches every service, but for hosts and ports inside of the containers")
+    @Test("every setting of .env reaches every service, except hosts and ports inside the containers")
     func handedOn() throws {
         let fixed: Set<String> = ["GATEWAY_HOST", "GATEWAY_PORT", "METRICS_HOST", "METRICS_PORT"]
         for name in ["migrate", "gateway", "dispatcher"] {
             let service = try #require(try Self.services()[name])
             #expect(service["env_file"]?.array.compactMap { $0["path"]?.string } == [".env"], "\(name)")
-            // Values that are set here win over the file.
+            // Variables set in the compose file win over those in `.env`.
             for (key, value) in try #require(service["environment"]).variables where !fixed.contains(key) {
                 #expect(value.hasPrefix("${\(key):"), "\(name) drops \(key)")
             }
@@ -56,7 +55,7 @@ struct ComposeTests {
         #expect(fixed.isSubset(of: try Deployment.knownVariables()))
     }
 
-    @Test("images are named by an exact release")
+    @Test("images have an exact version")
     func images() throws {
         for (name, service) in [
             ("redis", try Self.services()["redis"]), ("postgres", try Self.services()["postgres"]),
@@ -67,7 +66,7 @@ struct ComposeTests {
         }
     }
 
-    @Test("what the file asks the operator for has no default, and everything else has one")
+    @Test("only the secrets that an operator must set have no default")
     func questions() throws {
         let known = try Deployment.knownVariables().union(Deployment.foreign)
         for match in try Deployment.text("deploy/compose.yaml").matches(of: #/\$\{(\w+)(:-|:\?)?/#) {
@@ -77,7 +76,7 @@ struct ComposeTests {
         }
     }
 
-    @Test("our services run without rights, on a disk that they cannot write, and have the time to end")
+    @Test("our services run unprivileged on a read-only disk and have time to drain")
     func services() throws {
         let services = try Self.services()
         for (name, drain) in [
@@ -98,7 +97,7 @@ struct ComposeTests {
         }
     }
 
-    @Test("Redis keeps what it was given, and both stores keep their data in volumes")
+    @Test("Redis persists and never evicts, and both stores keep their data in volumes")
     func stores() throws {
         let redis = try #require(try Self.services()["redis"])
         let words = redis["command"]?.strings ?? []

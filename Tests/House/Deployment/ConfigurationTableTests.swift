@@ -4,10 +4,9 @@
 import Foundation
 import Testing
 
-/// The tables of variables in `docs/configuration.md`.
-@Suite("The table of variables", .timeLimit(.minutes(10)))
+@Suite("Configuration reference", .timeLimit(.minutes(10)))
 struct ConfigurationTableTests {
-    @Test("it names every variable that the settings read, and no other")
+    @Test("docs/configuration.md lists the variables that the settings read, and no others")
     func table() throws {
         let text = try Deployment.text("docs/configuration.md")
         var listed: Set<String> = []
@@ -17,7 +16,7 @@ struct ConfigurationTableTests {
         }
         let known = try Deployment.knownVariables()
         #expect(known.count > 50)
-        #expect(known.subtracting(listed).isEmpty, "write these into docs/configuration.md")
-        #expect(listed.subtracting(known).isEmpty, "nobody reads these")
+        #expect(known.subtracting(listed).isEmpty, "add these to docs/configuration.md")
+        #expect(listed.subtracting(known).isEmpty, "no setting reads these")
     }
 }

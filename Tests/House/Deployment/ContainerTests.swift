@@ -4,8 +4,8 @@
 import Foundation
 import Testing
 
-/// The image's recipe, as far as it can be judged without building it.
-@Suite("The image", .timeLimit(.minutes(10)))
+/// The Dockerfile, checked without a build.
+@Suite("Container image", .timeLimit(.minutes(10)))
 struct ContainerTests {
     private struct Instruction {
         let name: String
@@ -13,7 +13,7 @@ struct ContainerTests {
         var text: String { self.words.joined(separator: " ") }
     }
 
-    /// The instructions by stage, in their order; a stage begins with its FROM.
+    /// The instructions by stage, in order; a stage begins with its FROM.
     private static func stages() throws -> [[Instruction]] {
         let lines = try Deployment.text("deploy/docker/Dockerfile").split(separator: "\n")
             .filter { !$0.hasPrefix("#") }.map { String($0) }
@@ -28,7 +28,7 @@ struct ContainerTests {
             let words = logical.split(separator: " ").map { String($0) }
             let instruction = Instruction(name: words.first ?? "", words: Array(words.dropFirst()))
             if instruction.name == "FROM" { stages.append([]) }
-            try #require(!stages.isEmpty, "nothing stands before the first FROM")
+            try #require(!stages.isEmpty, "an instruction before the first FROM")
             stages[stages.count - 1].append(instruction)
             logical = ""
         }
@@ -48,7 +48,7 @@ struct ContainerTests {
         return Set(match.output.1.split(separator: " ").map { String($0) })
     }
 
-    @Test("several stages on images whose exact release is said, the last one small")
+    @Test("the Dockerfile has several stages on images with exact versions, the last one slim")
     func bases() throws {
         let bases = try Self.stages().map { $0[0].words }
         #expect(bases.count >= 2)
@@ -60,7 +60,7 @@ struct ContainerTests {
         #expect(bases.last?.first?.hasSuffix("-slim") == true)
     }
 
-    @Test("what is copied is there, and in the build's context")
+    @Test("copied files exist and are part of the build context")
     func copies() throws {
         let context = try Deployment.text(".dockerignore").split(separator: "\n").filter { $0.hasPrefix("!") }
             .map { $0.dropFirst() }
@@ -75,13 +75,15 @@ struct ContainerTests {
             }
             for source in copy.words.dropLast() {
                 #expect(Deployment.exists(source), "\(source)")
-                #expect(context.contains { source == $0 || source.hasPrefix($0 + "/") }, "\(source) is left out")
+                #expect(
+                    context.contains { source == $0 || source.hasPrefix($0 + "/") },
+                    "\(source) is not in the build context")
             }
         }
         #expect(try Deployment.text(".dockerignore").split(separator: "\n").contains("*"))
     }
 
-    @Test("every step is one of deploy/docker/steps, and each of them is used")
+    @Test("every RUN calls a step of deploy/docker/steps, and every step is used")
     func steps() throws {
         let stages = try Self.stages()
         let runs = stages.joined().filter { $0.name == "RUN" }
@@ -89,7 +91,9 @@ struct ContainerTests {
         for run in runs {
             for command in run.text.split(separator: " && ") {
                 let words = command.split(separator: " ")
-                #expect(words.first?.hasSuffix("/steps") == true, "\(command) cannot be run outside of an image")
+                #expect(
+                    words.first?.hasSuffix("/steps") == true,
+                    "\(command) is not a step, so it cannot run without an image")
                 used.insert(String(words.dropFirst().first ?? ""))
             }
         }
@@ -97,7 +101,7 @@ struct ContainerTests {
         #expect(!stages.joined().contains { $0.name == "ADD" })
     }
 
-    @Test("the service is nobody's root, tells its health, and ends by SIGTERM")
+    @Test("the image runs unprivileged, has a health check and stops on SIGTERM")
     func service() throws {
         let last = try #require(try Self.stages().last)
         func words(_ name: String) -> [String] { last.last { $0.name == name }?.words ?? [] }
@@ -116,14 +120,14 @@ struct ContainerTests {
         }
     }
 
-    @Test("what the build installs is what deploy/up installs for it")
+    @Test("the image installs the packages that deploy/up installs, and every linked library")
     func packages() throws {
         let installer = try Deployment.text("deploy/lib/install.sh")
         for package in try Self.list("BUILD_PACKAGES") {
             #expect(installer.contains("    \(package) "), "\(package)")
         }
         let runtime = try Self.list("RUNTIME_PACKAGES")
-        // Each library that is linked has the package that holds it.
+        // The package of each linked library.
         let links = ["pq": "libpq5", "hiredis": "libhiredis0.14", "curl": "libcurl4", "crypto": "libssl3"]
         var linked: Set<String> = []
         for folder in ["CCurl", "CHiredis", "CLibpq", "COpenSSL", "CLinux"] {

@@ -6,12 +6,12 @@ import Operations
 import Testing
 import Yams
 
-/// The files that operators deploy.
+/// Files that operators deploy.
 enum Deployment {
     static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent()
 
-    /// Variables that are not ours: for the images of others, for Swift, and for the compose file itself.
+    /// Variables of other images, of Swift and of the compose file itself.
     static let foreign: Set<String> = [
         "POSTGRES_PASSWORD", "REDIS_MAXMEMORY", "GATEWAY_ADDRESS", "SWIFT_BACKTRACE", "CARILLON_VERSION",
     ]
@@ -29,7 +29,7 @@ enum Deployment {
         try Yams.load_all(yaml: try Self.text(path)).map { YAMLValue($0) }
     }
 
-    /// The variables that the services read, as the sources of the settings name them.
+    /// The variables that the services read, taken from the source of the settings.
     static func knownVariables() throws -> Set<String> {
         let folder = "Sources/Shared/Operations/Settings"
         var names: Set<String> = ["TZDIR"]
@@ -41,7 +41,7 @@ enum Deployment {
         return names
     }
 
-    /// What is wrong with variables as a service's configuration; files that they name are not looked at.
+    /// Faults of a service's configuration; does not read the files that the variables name.
     static func faults(_ variables: [String: String], of service: String) -> [String] {
         let reader = SettingsReader.variables(variables)
         if service == "gateway" { _ = GatewaySettings(reader) } else { _ = DispatcherSettings(reader) }
@@ -53,7 +53,7 @@ enum Deployment {
         }
     }
 
-    /// How many seconds a service takes at most to end.
+    /// The seconds that a service takes at most to stop.
     static func drain(_ service: String) throws -> Int {
         let name = service.prefix(1).uppercased() + service.dropFirst()
         let text = try Self.text("Sources/\(name)/Command/\(name)Composition.swift")
@@ -62,7 +62,7 @@ enum Deployment {
     }
 }
 
-/// A value of a YAML document, which may be looked into.
+/// A value of a YAML document.
 struct YAMLValue {
     let any: Any
 
@@ -74,7 +74,7 @@ struct YAMLValue {
     var keys: Set<String> { Set((self.any as? [String: Any])?.keys.map { $0 } ?? []) }
     var int: Int? { self.any as? Int }
     var bool: Bool? { self.any as? Bool }
-    /// As text; numbers and truths too, as variables are text in the end.
+    /// The value as text; numbers and booleans too, because variables are text.
     var string: String? {
         switch self.any {
         case let text as String: text
@@ -84,7 +84,7 @@ struct YAMLValue {
         }
     }
     var strings: [String] { self.array.compactMap(\.string) }
-    /// The entries as text.
+    /// The members as text.
     var variables: [String: String] {
         (self.any as? [String: Any] ?? [:]).compactMapValues { YAMLValue($0).string }
     }

@@ -4,12 +4,12 @@
 import Foundation
 import Testing
 
-/// What `deploy/up` does with its caller's environment and with processes that end.
+/// How `deploy/up` treats its caller's environment and processes that end.
 @Suite("deploy/up", .timeLimit(.minutes(10)))
 struct DeveloperStackTests {
-    /// Runs a script after the libraries of `deploy/up`, with a data folder of its own.
+    /// Runs a script after the libraries of `deploy/up`, with its own data folder.
     ///
-    /// - Returns: what it said on both outputs.
+    /// - Returns: standard output and standard error.
     private static func run(_ script: String, environment: [String: String] = [:]) throws -> String {
         let data = FileManager.default.temporaryDirectory.appending(path: "carillon-up-\(UUID().uuidString)")
         for folder in ["pids", "logs", "sandbox"] {
@@ -61,7 +61,7 @@ struct DeveloperStackTests {
         return variables
     }
 
-    @Test("the sandbox stands in for every provider that the caller brings none for")
+    @Test("the sandbox replaces every provider that the caller has not configured")
     func sandbox() throws {
         let variables = try Self.variables(given: [:])
         #expect(variables["OWN"] == "")
@@ -74,7 +74,7 @@ struct DeveloperStackTests {
         #expect(variables["WEBPUSH_PRIVATE"] == "on")
     }
 
-    @Test("what the caller has set of a provider is used as it is, and real endpoints with it")
+    @Test("a provider that the caller configured keeps its settings and its real endpoint")
     func own() throws {
         let given = [
             "FCM_CREDENTIALS": "/mine/fcm.json", "APNS_KEY": "/mine/apns.p8", "APNS_KEY_ID": "ID",
@@ -100,7 +100,7 @@ struct DeveloperStackTests {
         #expect(text.contains("Apache License") && text.hasSuffix("the authority of the sandbox\n"))
     }
 
-    @Test("what a shell has from an earlier start is not the caller's own, unless it was changed there")
+    @Test("variables of an earlier start do not count as the caller's own unless they were changed")
     func earlier() throws {
         let text = try Self.run(
             Self.setUp + """
@@ -118,7 +118,7 @@ struct DeveloperStackTests {
             ])
     }
 
-    @Test("a process that dies is started again after pauses that double, and is told of")
+    @Test("a process that dies restarts after doubling pauses, and each restart is reported")
     func restarts() throws {
         let text = try Self.run(
             """
@@ -130,7 +130,7 @@ struct DeveloperStackTests {
         #expect(text.components(separatedBy: "restarting dispatcher-2").count == 3)
     }
 
-    @Test("of processes that are killed at the same moment each is started again")
+    @Test("processes killed at the same moment all restart")
     func together() throws {
         let text = try Self.run(
             """
@@ -148,7 +148,7 @@ struct DeveloperStackTests {
         }
     }
 
-    @Test("a process whose configuration is at fault is not started again")
+    @Test("a process with a faulty configuration does not restart")
     func faulty() throws {
         let text = try Self.run(
             """

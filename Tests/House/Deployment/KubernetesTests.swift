@@ -6,7 +6,6 @@ import Foundation
 import Storage
 import Testing
 
-/// The manifests for Kubernetes.
 @Suite("Kubernetes", .timeLimit(.minutes(10)))
 struct KubernetesTests {
     private static let folder = "deploy/kubernetes"
@@ -33,7 +32,7 @@ struct KubernetesTests {
         try #require(try Self.object("Deployment", "carillon-\(service)")["spec"]?["template"]?["spec"])
     }
 
-    @Test("every manifest stands in its kustomization, has no namespace, and holds no secret")
+    @Test("every manifest is listed in its kustomization, sets no namespace and holds no secret")
     func files() throws {
         for folder in [Self.folder, "\(Self.folder)/httproute", "\(Self.folder)/keda", "\(Self.folder)/monitoring"] {
             let listed = try #require(try Deployment.documents("\(folder)/kustomization.yaml").first?["resources"])
@@ -54,7 +53,7 @@ struct KubernetesTests {
         }
     }
 
-    @Test("settings and secrets are variables that the services read, without fault")
+    @Test("gateway and dispatcher accept the settings and secrets of the manifests")
     func variables() throws {
         var variables = try #require(try Self.object("ConfigMap", "carillon-settings")["data"]).variables
         let secret = try #require(try Deployment.documents("\(Self.folder)/secret.example.yaml").first)
@@ -74,7 +73,7 @@ struct KubernetesTests {
         #expect(try CatalogLoader.load(path: types).all.count == 2)
     }
 
-    @Test("a pod is nobody's root, is probed, and has the time to end", arguments: ["gateway", "dispatcher"])
+    @Test("a pod runs unprivileged, is probed and has time to drain", arguments: ["gateway", "dispatcher"])
     func pods(service: String) throws {
         let pod = try Self.pod(service)
         let container = try #require(pod["containers"]?.array.first)
@@ -104,7 +103,7 @@ struct KubernetesTests {
         #expect(!spread.isEmpty)
     }
 
-    @Test("selectors, budgets, policies and the ingress find what they are for")
+    @Test("selectors, budgets, policies and the ingress match their targets")
     func selectors() throws {
         for service in ["gateway", "dispatcher"] {
             let name = "carillon-\(service)"
@@ -136,7 +135,7 @@ struct KubernetesTests {
         }
     }
 
-    @Test("the Gateway API leads in the same paths as the ingress, to the same service")
+    @Test("the Gateway API routes the same paths to the same service as the ingress")
     func gatewayAPI() throws {
         let route = try #require(
             try Deployment.documents("\(Self.folder)/httproute/httproute.yaml").first {
@@ -152,7 +151,7 @@ struct KubernetesTests {
         let port = service["ports"]?.array.first?["port"]?.int
         for rule in try #require(route["spec"]?["rules"]).array {
             let matches = rule["matches"]?.array ?? []
-            #expect((1...8).contains(matches.count), "older releases of the API take eight")
+            #expect((1...8).contains(matches.count), "older releases of the API allow eight matches")
             paths += matches.map {
                 "\($0["path"]?["type"]?.string ?? "?") \($0["path"]?["value"]?.string ?? "?")"
             }
@@ -160,13 +159,13 @@ struct KubernetesTests {
             #expect(backends.map { $0["name"]?.string } == ["carillon-gateway"])
             #expect(backends.map { $0["port"]?.int } == [port])
             if matches.contains(where: { $0["path"]?["value"]?.string == "/socket.io" }) {
-                #expect(rule["timeouts"]?["request"]?.string == "0s", "sockets outlive any bound")
+                #expect(rule["timeouts"]?["request"]?.string == "0s", "sockets must have no time limit")
             }
         }
         #expect(paths.sorted() == known.sorted())
     }
 
-    @Test("each pod may go to the names and the stores, and to the internet by what it calls, past no private network")
+    @Test("pods reach DNS, the stores and the internet ports they need, but no private network")
     func egress() throws {
         let outside: [String: Set<Int>] = ["gateway": [443], "dispatcher": [25, 443, 465, 587], "migrate": []]
         for (name, ports) in outside {
@@ -184,22 +183,24 @@ struct KubernetesTests {
                     open.formUnion(numbers)
                     let except = block["except"]?.strings ?? []
                     let isFour = block["cidr"]?.string == "0.0.0.0/0"
-                    #expect(except.contains(isFour ? "169.254.0.0/16" : "fe80::/10"), "the cloud's metadata")
+                    #expect(
+                        except.contains(isFour ? "169.254.0.0/16" : "fe80::/10"),
+                        "the cloud's metadata service must be out of reach")
                     #expect(except.contains(isFour ? "10.0.0.0/8" : "fc00::/7"))
                 }
             }
             #expect(open == ports, "\(name)")
-            #expect(isNamed, "\(name) finds no name")
+            #expect(isNamed, "\(name) cannot resolve names")
         }
     }
 
-    @Test("a pod that waits for the longest migration is not killed, nor is the job that makes it")
+    @Test("neither a pod that waits for the longest migration nor the migration job is killed")
     func migrations() throws {
         let text = try Deployment.text("Sources/Shared/Storage/Stores/Migrations.swift")
         let patience = try #require(text.firstMatch(of: #/patience: Duration = \.seconds\(([\d_]+)\)/#))
         let lockWait = try #require(Int(patience.output.1.filter { $0 != "_" }))
         let deadline = try #require(try Self.object("Job", "carillon-migrate")["spec"]?["activeDeadlineSeconds"]?.int)
-        #expect(deadline > 2 * lockWait, "it may wait that long for a lock, and then it has to be made")
+        #expect(deadline > 2 * lockWait, "the job must have time to wait for the lock and then to migrate")
         for service in ["gateway", "dispatcher"] {
             let container = try #require(try Self.pod(service)["containers"]?.array.first)
             let probe = try #require(container["startupProbe"])
@@ -208,7 +209,7 @@ struct KubernetesTests {
         }
     }
 
-    @Test("the image is named by its release")
+    @Test("the image has an exact version")
     func image() throws {
         let images = try #require(try Deployment.documents("\(Self.folder)/kustomization.yaml").first?["images"]).array
         #expect(images.map { $0["name"]?.string } == ["carillon"])
@@ -218,8 +219,7 @@ struct KubernetesTests {
         }
     }
 
-    @Test(
-        "dispatchers are scaled by the streams that are always there, and by those of the providers that are taken in")
+    @Test("dispatchers scale by the streams that always exist and by those of the enabled providers")
     func scaling() throws {
         let scaler = try #require(
             try Deployment.documents("\(Self.folder)/keda/scaledobject.yaml").first {

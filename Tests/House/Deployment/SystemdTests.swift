@@ -4,7 +4,6 @@
 import Operations
 import Testing
 
-/// The units for systemd.
 @Suite("systemd", .timeLimit(.minutes(10)))
 struct SystemdTests {
     private static func lines(_ service: String) throws -> [String] {
@@ -12,7 +11,7 @@ struct SystemdTests {
     }
 
     @Test(
-        "a unit drains, starts again, and gives up where the configuration is at fault",
+        "a unit drains and restarts, but gives up on a faulty configuration",
         arguments: ["gateway", "dispatcher"])
     func unit(service: String) throws {
         let lines = try Self.lines(service)
@@ -38,7 +37,7 @@ struct SystemdTests {
         ] { #expect(lines.contains(guardian), "\(guardian)") }
     }
 
-    @Test("the example's variables are ones that the services read, also those that are commented out, without fault")
+    @Test("gateway and dispatcher accept the example's variables, including those commented out")
     func environment() throws {
         let known = try Deployment.knownVariables()
         var all: [String: String] = [:]
