@@ -230,7 +230,7 @@ struct CrashTests {
             first.send(SIGKILL)
             let gone = Set(try await group.consumers().map(\.name))
             _ = try await stack.startDispatcher(name: "second")
-            try await eventually("another has claimed all of them", within: .seconds(30)) {
+            try await eventually("another has claimed all of them", within: .seconds(45)) {
                 try await group.consumers().allSatisfy { !gone.contains($0.name) || $0.pending == 0 }
             }
             try await eventually("all are on record") {

@@ -14,7 +14,7 @@ import Testing
 struct DigestTests {
     private static let catalog = """
         types:
-          comment: {severity: info, delivery: push, digest: {window: 3s, singles: 2}}
+          comment: {severity: info, delivery: push, digest: {window: 10s, singles: 2}}
           score: {severity: info, delivery: push}
           reply:
             severity: info

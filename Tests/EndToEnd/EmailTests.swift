@@ -24,7 +24,7 @@ struct EmailTests {
                 body: "Invoice {{number}}"
                 email_subject: "You got {{amount}}"
                 email_html: "<p>From {{name}}</p>"
-          reminder: {channels: [in_app, email], email_after: 2s}
+          reminder: {channels: [in_app, email], email_after: 10s}
           security: {channels: [in_app, email], required: true}
         """
 
