@@ -101,7 +101,7 @@ struct MailClientTests {
             let bad = Self.mail(to: Self.address("ada"), from: Self.address("badsender"))
             #expect(
                 await client.send(bad)
-                    == .answered(MailReply(stage: .sender, code: 550, text: "5.7.1 Not your address")))
+                    == .answered(MailReply(stage: .sender, code: 550, text: "5.7.1 Sender not allowed")))
         }
     }
 

@@ -11,58 +11,58 @@ import UnixSignals
 struct ProviderSandboxCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "provider-sandbox",
-        abstract: "Stands in for FCM, APNs, Web Push, Google's token endpoint and a mail relay, as strict as they are.",
+        abstract: "Stands in for FCM, APNs, Web Push, webhooks and a mail relay, and is as strict as they are.",
         discussion: """
-            Writes into the directory, at the first start, all that a client needs: ca.pem (to trust), \
+            The first start writes the files that a client needs into the directory: ca.pem (to trust), \
             service-account.json, apns.p8, apns.json (key_id, team_id) and vapid.pem. Prints "ready TLS-URL CONTROL-URL \
-            SMTP-URL SMTPS-URL" when it listens.
+            SMTP-URL SMTPS-URL" once it listens.
 
-            Control calls, on the TLS port and without TLS on the control port:
+            Control calls, over TLS on the main port and without TLS on the control port:
             \(ProviderSandbox.controlHelp)
 
             \(ProviderSandbox.faultHelp)
             """)
 
-    @Option(help: "The address to listen on.")
+    @Option(help: "Address to listen on.")
     var host = "127.0.0.1"
 
-    @Option(help: "The TLS port; 0 takes any.")
+    @Option(help: "TLS port; 0 for any free port.")
     var port = 0
 
-    @Option(help: "The control port, HTTP/1.1 without TLS; 0 takes any.")
+    @Option(help: "Control port, HTTP/1.1 without TLS; 0 for any free port.")
     var controlPort = 0
 
-    @Option(help: "The port for e-mail with STARTTLS; 0 takes any.")
+    @Option(help: "SMTP port with STARTTLS; 0 for any free port.")
     var smtpPort = 0
 
-    @Option(help: "The port for e-mail over TLS; 0 takes any.")
+    @Option(help: "SMTP port with implicit TLS; 0 for any free port.")
     var smtpsPort = 0
 
-    @Option(help: "Where the keys and certificates are, made there if missing.")
+    @Option(help: "Directory of the keys and certificates; created if missing.")
     var directory: String
 
-    @Option(help: "Event loops.")
+    @Option(help: "Number of event loops.")
     var threads = 1
 
-    @Option(help: "Accepted messages that are kept; beyond that the oldest is dropped and counted.")
+    @Option(help: "Number of accepted messages to keep; the oldest are dropped and counted.")
     var logLimit = 200_000
 
-    @Flag(help: "Only count accepted messages, keep none.")
+    @Flag(help: "Count accepted messages without keeping them.")
     var noRecord = false
 
-    @Option(help: "Retry-After of FCM's 429 and 503 answers, in seconds.")
+    @Option(help: "Retry-After of FCM's 429 and 503 responses, in seconds.")
     var retryAfter = 1
 
-    @Option(help: "How long a slow answer takes, in milliseconds.")
+    @Option(help: "Delay of a slow answer, in milliseconds.")
     var slowMilliseconds = 2000
 
     func validate() throws {
         guard [self.port, self.controlPort, self.smtpPort, self.smtpsPort].allSatisfy((0...65535).contains) else {
-            throw ValidationError("A port is a number from 0 to 65535.")
+            throw ValidationError("ports: outside 0 to 65535")
         }
         guard (1...64).contains(self.threads), self.logLimit >= 0, self.retryAfter >= 0, self.slowMilliseconds >= 0
         else {
-            throw ValidationError("Counts and times are not negative; threads are 1 to 64.")
+            throw ValidationError("--threads: 1 to 64; --log-limit, --retry-after and --slow-milliseconds: 0 or more")
         }
     }
 

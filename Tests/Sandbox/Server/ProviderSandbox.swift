@@ -4,25 +4,26 @@
 import Foundation
 import Logging
 
-/// A server that stands in for Google's, Apple's and browsers' push services, for a mail relay and for an app's own receiver,
-/// as strict as they are.
+/// A server that stands in for FCM, APNs, Web Push, Google's token endpoint, a mail relay and an
+/// app's webhook receiver, and is as strict as they are.
 ///
-/// Serves OAuth's token endpoint, FCM HTTP v1, APNs, Web Push and webhooks over TLS, and SMTP; device tokens and addresses
-/// choose its faults, see ``faultHelp``.
+/// It serves HTTP over TLS and SMTP. Device tokens and addresses choose faults, see ``faultHelp``.
 package final class ProviderSandbox: Sendable {
-    /// `https://HOST:PORT`: stands for oauth2.googleapis.com, fcm.googleapis.com and api.push.apple.com.
+    /// `https://HOST:PORT`: replaces oauth2.googleapis.com, fcm.googleapis.com and
+    /// api.push.apple.com.
     package let url: String
     /// `http://HOST:PORT`: the control calls, without TLS.
     package let controlURL: String
-    /// `smtp://USER:PASSWORD@HOST:PORT`, percent-encoded: the relay, which wants STARTTLS and a login.
+    /// `smtp://USER:PASSWORD@HOST:PORT`, percent-encoded: the relay, which requires STARTTLS and a
+    /// login.
     package let smtpURL: String
-    /// The same over TLS from the start.
+    /// The same relay over implicit TLS.
     package let smtpsURL: String
-    /// Where webhooks are taken whose signature is by ``webhookSecret``.
+    /// The URL of the webhook receiver; signatures use ``webhookSecret``.
     package var webhookURL: String { self.url + WebhookEndpoint.path }
-    /// The secret of webhooks' signatures.
+    /// The secret for the signatures of webhooks.
     package var webhookSecret: String { WebhookEndpoint.secret }
-    /// The service account's project, which must be in FCM's path with its tokens.
+    /// The service account's project, required in FCM's path.
     package let projectID: String
     /// APNs' key id, for the provider token's `kid`.
     package let apnsKeyID: String
@@ -36,35 +37,37 @@ package final class ProviderSandbox: Sendable {
     private let accessTokens: AccessTokens
     private let temporaryDirectory: URL?
 
-    /// The certificate that clients must trust, PEM.
+    /// The CA certificate that clients must trust, PEM.
     package var caPath: String { self.credentials.path(of: .authority) }
-    /// The FCM service account, JSON; its token_uri points here.
+    /// The FCM service account, JSON; its `token_uri` points to the sandbox.
     package var serviceAccountPath: String { self.credentials.path(of: .serviceAccount) }
-    /// That of the other project, if there is one.
+    /// The service account of the second project, if there is one.
     package var otherServiceAccountPath: String { self.credentials.path(of: .otherServiceAccount) }
     /// The APNs signing key, PKCS#8 PEM.
     package var apnsKeyPath: String { self.credentials.path(of: .apnsKey) }
 
-    /// A key to send Web Push with, PKCS#8 PEM: that of ``subscription(_:)``.
+    /// The VAPID key of ``subscription(_:)``, PKCS#8 PEM.
     package var vapidKeyPath: String { self.credentials.path(of: .vapidKey) }
 
-    /// What a browser would get that subscribes here with the key at ``vapidKeyPath``.
+    /// Returns the subscription that a browser would get here for the key at ``vapidKeyPath``.
     ///
-    /// - Parameter id: a name of letters, digits, hyphens and underscores, which has the same keys each time.
+    /// - Parameter id: a name of letters, digits, hyphens and underscores; the same name has the
+    ///   same keys.
     package func subscription(_ id: String) -> SandboxSubscription {
         SandboxSubscription(id: id, origin: self.url, applicationServerKey: self.credentials.applicationServerKey)
     }
 
-    /// The table of device tokens and addresses that make faults, as text.
+    /// The table of device tokens and addresses that cause faults, as text.
     package static var faultHelp: String { FaultTable.help + "\n\n" + MailFaults.help }
 
     /// The table of control calls, as text.
     package static var controlHelp: String { ControlEndpoint.help }
 
-    /// Listens, having written the credentials into the directory at its first use.
+    /// Starts a sandbox; the first start in a directory creates the credentials.
     ///
-    /// Without a directory a temporary one is made, and removed by ``stop()``. Running sandboxes must not share one:
-    /// the service account names the port. Throws ``SandboxError`` or the socket's error.
+    /// Without a directory it uses a temporary one, which ``stop()`` removes. Running sandboxes
+    /// must not share a directory, because the service account contains the port. Throws
+    /// ``SandboxError`` or the socket's error.
     package static func start(
         directory: String? = nil,
         configuration: SandboxConfiguration = SandboxConfiguration(),
@@ -99,7 +102,7 @@ package final class ProviderSandbox: Sendable {
         return sandbox
     }
 
-    /// Runs the body with a sandbox of its own, which is stopped whatever the body does.
+    /// Runs `body` with a sandbox, which is stopped afterwards.
     package static func with<Result>(
         directory: String? = nil,
         configuration: SandboxConfiguration = SandboxConfiguration(),
@@ -137,46 +140,98 @@ package final class ProviderSandbox: Sendable {
         self.temporaryDirectory = temporaryDirectory
     }
 
-    /// The accepted messages that are kept, oldest first.
+    /// Returns the recorded messages, oldest first.
     package func received() -> [ReceivedMessage] {
         self.log.messages(since: 0, limit: .max)
     }
 
-    /// The valid requests whose connection was cut in place of an answer, oldest first; no mails.
+    /// Returns valid requests whose connection was cut instead of an answer, oldest first; no
+    /// e-mails.
     package func cut() -> [ReceivedMessage] { self.log.cutMessages }
 
-    /// How often each device token and address with a fault was tried since the last reset.
+    /// Returns the attempts for each device token and address with a fault since the last reset.
     package func faultAttempts() -> [String: Int] {
         self.attempts.counts
     }
 
-    /// Forgets the accepted messages and the tries.
+    /// Clears the recorded messages and the attempts.
     package func reset() {
         self.log.reset()
         self.attempts.reset()
     }
 
-    /// Makes every access token that was given out invalid, so that FCM answers 401 to it.
+    /// Revokes every access token, so that FCM answers 401.
     package func revokeAccessTokens() {
         self.accessTokens.revokeAll()
     }
 
-    /// What the token endpoint does from now on with valid requests; nil lets it hand out tokens.
+    /// Sets the fault that valid token requests get; nil for none.
     package func failTokens(_ fault: TokenFault?) {
         self.accessTokens.fault = fault
     }
 
-    /// How often an access token was asked for with all that it takes, and how many were given out.
+    /// The number of valid requests for an access token, and of issued tokens.
     package var accessTokenCounts: (asked: Int, issued: Int) { self.accessTokens.counts }
 
-    /// Closes the listeners and every connection; what it received can still be asked.
+    /// Closes the listeners and all connections; recorded messages stay available.
     package func stopListening() async throws {
         try await self.server.stop()
     }
 
-    /// Closes every connection, and removes a temporary directory.
+    /// Stops the server and removes a temporary directory.
     package func stop() async throws {
         try await self.server.stop()
         if let temporaryDirectory { try FileManager.default.removeItem(at: temporaryDirectory) }
     }
+}
+
+/// The settings of a sandbox.
+package struct SandboxConfiguration: Sendable {
+    /// Variants of the mail relay.
+    package enum Relay: Sendable {
+        case usual
+        /// No STARTTLS, as when an attacker strips it.
+        case withoutTLS
+        /// Offers only a login mechanism that no client knows.
+        case strangeLogin
+        /// Greets with 554 and accepts nothing.
+        case withoutService
+        /// Offers STARTTLS but refuses it with 502.
+        case refusedTLS
+        /// Offers STARTTLS but refuses it temporarily with 454.
+        case busyTLS
+        /// Refuses every login temporarily with 454.
+        case busyLogin
+    }
+
+    /// The address to listen on; the certificate covers only localhost and 127.0.0.1.
+    package var host = "127.0.0.1"
+    /// The TLS port; 0 for any free port.
+    package var port = 0
+    /// The plain HTTP port for the control calls; 0 for any free port.
+    package var controlPort = 0
+    /// The SMTP port with STARTTLS; 0 for any free port.
+    package var smtpPort = 0
+    /// The SMTP port with implicit TLS; 0 for any free port.
+    package var smtpsPort = 0
+    /// Whether only HTTP/1.1 is offered, as by an old proxy.
+    package var speaksHTTP1Only = false
+    package var relay = Relay.usual
+    /// The number of event loops.
+    package var threads = 1
+    /// The number of messages to record; the oldest is then dropped and counted.
+    package var logLimit = 200_000
+    /// Whether accepted messages are recorded or only counted.
+    package var recordsMessages = true
+    /// A second Firebase project with its own service account; nil for none.
+    package var otherProject: String?
+    /// `Retry-After` of FCM's 429 and 503 responses, in seconds.
+    package var retryAfter = 1
+    /// The delay of the `slow` fault.
+    package var slowDelay: Duration = .seconds(2)
+    /// The clock for credentials and time stamps.
+    package var clock: @Sendable () -> Date = { Date() }
+
+    /// A configuration with the default values.
+    package init() {}
 }

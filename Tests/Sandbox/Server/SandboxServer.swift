@@ -6,21 +6,23 @@ import NIOHTTP1
 import NIOHTTP2
 import NIOPosix
 import NIOSSL
+import Synchronization
 
-/// The listeners: TLS with ALPN for the providers' faces, plain HTTP/1.1 for the control calls, SMTP for e-mail.
+/// The listeners: TLS with ALPN for the providers, plain HTTP/1.1 for the control calls, SMTP for
+/// e-mail.
 struct SandboxServer: Sendable {
     private let group: MultiThreadedEventLoopGroup
 
-    /// The TLS listener's port.
+    /// The port of the TLS listener.
     let port: Int
-    /// The control listener's port.
+    /// The port of the control listener.
     let controlPort: Int
-    /// The port of e-mail with STARTTLS.
+    /// The port for SMTP with STARTTLS.
     let smtpPort: Int
-    /// The port of e-mail over TLS.
+    /// The port for SMTP over implicit TLS.
     let smtpsPort: Int
 
-    /// Listens on all ports.
+    /// Starts all listeners.
     static func start(
         _ configuration: SandboxConfiguration, credentials: SandboxCredentials, service: SandboxService,
         mail: MailEndpoint
@@ -72,7 +74,7 @@ struct SandboxServer: Sendable {
         }
     }
 
-    /// Closes the listeners and every connection.
+    /// Closes the listeners and all connections.
     func stop() async throws {
         try await self.group.shutdownGracefully()
     }
@@ -83,7 +85,7 @@ struct SandboxServer: Sendable {
         var tls = TLSConfiguration.makeServerConfiguration(
             certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
         tls.minimumTLSVersion = .tlsv12
-        tls.shutdownTimeout = .milliseconds(100)  // a peer that never says goodbye must not delay stop()
+        tls.shutdownTimeout = .milliseconds(100)  // a peer without close_notify must not delay stop()
         tls.applicationProtocols = protocols
         return tls
     }
@@ -99,7 +101,8 @@ struct SandboxServer: Sendable {
         channel.eventLoop.makeCompletedFuture {
             var configuration = NIOHTTP2Handler.ConnectionConfiguration()
             configuration.initialSettings = HTTP2ConnectionHandler.initialSettings
-            // A client that gives up on silent streams resets many of them, and is no attacker.
+            // Clients legitimately reset many streams after timeouts, so raise the limits against
+            // rapid resets.
             configuration.maximumConnectionGlitches = 100_000
             var streams = NIOHTTP2Handler.StreamConfiguration()
             streams.streamResetFrameRateLimit.maximumCount = 100_000
@@ -118,5 +121,50 @@ struct SandboxServer: Sendable {
             let handler = HTTP1ConnectionHandler(service: service, transport: transport)
             try channel.pipeline.syncOperations.addHandler(handler)
         }
+    }
+}
+
+/// The address of a sandbox, known once it listens.
+final class SandboxLocation: Sendable {
+    private let text = Mutex("")
+
+    /// The TLS address, such as `https://127.0.0.1:40001`.
+    var url: String {
+        get { self.text.withLock { $0 } }
+        set { self.text.withLock { $0 = newValue } }
+    }
+}
+
+/// Routes each request to its endpoint.
+final class SandboxService: Sendable {
+    private let tokens: TokenEndpoint
+    private let fcm: FCMEndpoint
+    private let apns: APNSEndpoint
+    private let webPush: WebPushEndpoint
+    private let webhook: WebhookEndpoint
+    private let control: ControlEndpoint
+
+    init(
+        tokens: TokenEndpoint, fcm: FCMEndpoint, apns: APNSEndpoint, webPush: WebPushEndpoint,
+        webhook: WebhookEndpoint, control: ControlEndpoint
+    ) {
+        self.tokens = tokens
+        self.fcm = fcm
+        self.apns = apns
+        self.webPush = webPush
+        self.webhook = webhook
+        self.control = control
+    }
+
+    /// Answers a request; runs on the connection's event loop and never blocks.
+    func answer(_ request: SandboxRequest, on connection: inout SandboxConnection) -> SandboxAnswer {
+        if request.transport == .plain { return .respond(self.control.respond(to: request)) }
+        if request.path.hasPrefix("/3/") { return self.apns.answer(request, on: &connection) }
+        connection.isTrusted = true
+        if request.path.hasPrefix("/v1/projects/") { return self.fcm.answer(request) }
+        if request.path.hasPrefix(SandboxSubscription.path) { return self.webPush.answer(request) }
+        if request.path == WebhookEndpoint.path { return self.webhook.answer(request) }
+        if request.path == "/token" { return self.tokens.answer(request) }
+        return .respond(self.control.respond(to: request))
     }
 }

@@ -5,14 +5,14 @@ import Crypto
 import Foundation
 import _CryptoExtras
 
-/// A signed token in compact form (RFC 7515), taken apart but not trusted.
+/// A parsed but unverified JWS in compact form (RFC 7515).
 struct JSONWebToken {
     let header: JSONValue
     let claims: JSONValue
     private let signedPart: Data
     private let signature: Data
 
-    /// Fails unless there are three base64url parts, the first two JSON objects.
+    /// Fails unless the text has three base64url parts, the first two JSON objects.
     init?(_ text: some StringProtocol) {
         let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard parts.count == 3, let header = Self.decode(parts[0]), let claims = Self.decode(parts[1]),
@@ -25,7 +25,7 @@ struct JSONWebToken {
         self.signature = Data(signature)
     }
 
-    /// RS256 (RFC 7518 section 3.3).
+    /// Verifies RS256 (RFC 7518 section 3.3).
     func isSigned(by key: _RSA.Signing.PublicKey) -> Bool {
         guard self.header.member("alg")?.text == "RS256" else { return false }
         let signature = _RSA.Signing.RSASignature(rawRepresentation: self.signature)
@@ -33,7 +33,7 @@ struct JSONWebToken {
             signature, for: SHA256.hash(data: self.signedPart), padding: .insecurePKCS1v1_5)
     }
 
-    /// ES256 (RFC 7518 section 3.4): the signature is r and s, 32 bytes each.
+    /// Verifies ES256 (RFC 7518 section 3.4): the signature is r and s, 32 bytes each.
     func isSigned(by key: P256.Signing.PublicKey) -> Bool {
         guard self.header.member("alg")?.text == "ES256",
             let signature = try? P256.Signing.ECDSASignature(rawRepresentation: self.signature)
@@ -41,7 +41,7 @@ struct JSONWebToken {
         return key.isValidSignature(signature, for: SHA256.hash(data: self.signedPart))
     }
 
-    /// base64url without padding (RFC 7515 section 2).
+    /// Decodes base64url without padding (RFC 7515 section 2).
     static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.count * 3 / 4)

@@ -20,7 +20,7 @@ struct SandboxCredentials: Sendable {
         case vapidKey = "vapid.pem"
     }
 
-    /// What the token endpoint knows of a service account.
+    /// A service account, as the token endpoint knows it.
     struct Account: Sendable {
         let projectID: String
         let clientEmail: String
@@ -28,7 +28,7 @@ struct SandboxCredentials: Sendable {
         let publicKey: _RSA.Signing.PublicKey
     }
 
-    /// What APNs knows of the provider.
+    /// The provider, as APNs knows it.
     struct Provider: Sendable {
         let keyID: String
         let teamID: String
@@ -52,19 +52,19 @@ struct SandboxCredentials: Sendable {
     }
 
     let account: Account
-    /// That of the other project; nil if there is none.
+    /// The service account of the second project; nil if there is none.
     let otherAccount: Account?
     let apns: Provider
-    /// Public half of the key in `vapid.pem`: 65 bytes.
+    /// The public half of the key in `vapid.pem`: 65 bytes.
     let applicationServerKey: [UInt8]
     private let directory: URL
 
-    /// Of all projects.
+    /// The accounts of all projects.
     var accounts: [Account] { [self.account, self.otherAccount].compactMap(\.self) }
 
-    /// Reads the directory's files, making them first if any is missing.
+    /// Reads the files in the directory; creates them first if any is missing.
     static func prepare(in directory: URL, otherProject: String? = nil) async throws -> SandboxCredentials {
-        // Off the cooperative pool: it waits for a lock and for processes.
+        // Not on the cooperative pool, because this waits for a lock and for processes.
         try await NIOThreadPool.singleton.runIfActive {
             try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
             try Self.locked(directory) {
@@ -94,7 +94,7 @@ struct SandboxCredentials: Sendable {
             let publicKey = try P256.Signing.PrivateKey(pemRepresentation: vapid).publicKey
             self.applicationServerKey = Array(publicKey.x963Representation)
         } catch {
-            throw SandboxError(.credentials, "unreadable keys in \(directory.path): remove it to make new ones")
+            throw SandboxError(.credentials, "cannot read the keys in \(directory.path); delete it to create new ones")
         }
     }
 
@@ -102,7 +102,7 @@ struct SandboxCredentials: Sendable {
         self.directory.appendingPathComponent(file.rawValue).path
     }
 
-    /// Rewrites the service accounts to name the sandbox's own token endpoint.
+    /// Writes the URL of the sandbox's token endpoint into the service accounts.
     func writeServiceAccounts(tokenURI: String) throws {
         var files = [File.serviceAccount]
         if self.otherAccount != nil { files.append(.otherServiceAccount) }
@@ -121,7 +121,8 @@ struct SandboxCredentials: Sendable {
             publicKey: try _RSA.Signing.PrivateKey(pemRepresentation: account.private_key).publicKey)
     }
 
-    /// Holds the directory's lock file, against another sandbox that starts in it at the same moment.
+    /// Runs `body` with the directory's lock file held, so that sandboxes do not initialise it at
+    /// the same time.
     private static func locked(_ directory: URL, _ body: () throws -> Void) throws {
         let lock = open(directory.appendingPathComponent(".lock").path, O_CREAT | O_RDWR | O_CLOEXEC, 0o600)
         guard lock >= 0 else { throw SandboxError(.credentials, "cannot write to \(directory.path)") }
@@ -154,7 +155,7 @@ struct SandboxCredentials: Sendable {
             ProviderFile(key_id: Self.randomName(10, of: "ABCDEFGHJKLMNPQRSTUVWXYZ23456789")), .apns, in: directory)
     }
 
-    /// Makes a project's service account, with a key of its own.
+    /// Creates a project's service account with its own key.
     private static func makeAccount(_ project: String, _ file: File, in directory: URL) throws {
         try OpenSSLTool(directory: directory)(
             ["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", "account.key"])
@@ -184,4 +185,63 @@ struct SandboxCredentials: Sendable {
         try encoder.encode(content).write(to: place, options: .atomic)
         try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: place.path)
     }
+}
+
+/// Runs the `openssl` program in a directory.
+///
+/// Blocks in `waitpid`. Foundation's `Process` reports the exit on another thread of the same pool
+/// and deadlocks when all its threads start one at once.
+struct OpenSSLTool {
+    let directory: URL
+
+    func callAsFunction(_ arguments: [String]) throws {
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] {
+            posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", O_RDWR, 0)
+        }
+        // `posix_spawnp` reads these copies only during the call.
+        var words: [UnsafeMutablePointer<CChar>?] = (["env", "-C", self.directory.path, "openssl"] + arguments)
+            .map { strdup($0) }
+        var variables: [UnsafeMutablePointer<CChar>?] = ProcessInfo.processInfo.environment.map {
+            strdup("\($0.key)=\($0.value)")
+        }
+        defer { for word in words + variables { free(word) } }
+        words.append(nil)
+        variables.append(nil)
+        var identifier = pid_t()
+        guard posix_spawnp(&identifier, "env", &actions, nil, words, variables) == 0 else {
+            throw SandboxError(.openssl, "cannot start openssl; install it")
+        }
+        var status: CInt = 0
+        while waitpid(identifier, &status, 0) < 0, errno == EINTR {}
+        guard status == 0 else {
+            throw SandboxError(.openssl, "openssl \(arguments.first ?? "") failed with status \(status)")
+        }
+    }
+}
+
+/// A reason why a sandbox cannot start.
+package struct SandboxError: Error, CustomStringConvertible {
+    package enum Code: String, Sendable {
+        /// `openssl` is not installed or failed.
+        case openssl
+        /// A file in the directory cannot be read, written or parsed.
+        case credentials
+    }
+
+    package let code: Code
+    /// The failure in words; may name files but never holds their contents.
+    package let message: String
+    /// File and line of the failure.
+    package let place: String
+
+    init(_ code: Code, _ message: String, file: String = #fileID, line: Int = #line) {
+        self.code = code
+        self.message = message
+        self.place = "\(file):\(line)"
+    }
+
+    package var description: String { "provider sandbox: \(self.code), \(self.message), at \(self.place)" }
 }

@@ -3,8 +3,10 @@
 
 import Foundation
 import NIOHPACK
+import Synchronization
 
-/// Google's `POST /token`: a service account's signed assertion for an access token (RFC 7523).
+/// Google's `POST /token`: exchanges a service account's signed assertion for an access token (RFC
+/// 7523).
 struct TokenEndpoint: Sendable {
     private struct Refusal: Error {
         let error: String
@@ -49,7 +51,7 @@ struct TokenEndpoint: Sendable {
         }
     }
 
-    /// Whose request it is, if it is a good one.
+    /// Checks the request and returns the account that signed it.
     private func account(_ request: SandboxRequest, at now: Date) throws(Refusal) -> SandboxCredentials.Account {
         guard request.method == "POST" else {
             throw Refusal(error: "invalid_request", description: "Only POST is allowed.")
@@ -88,7 +90,7 @@ struct TokenEndpoint: Sendable {
         else {
             throw Refusal(error: "invalid_grant", description: "Invalid JWT Signature.")
         }
-        // google-auth names Google's endpoint whatever the account's token_uri says.
+        // google-auth always uses Google's endpoint as the audience, whatever `token_uri` says.
         let audience = token.claims.member("aud")?.text
         guard audience == "https://oauth2.googleapis.com/token" || audience == ownURL else {
             throw Refusal(error: "invalid_grant", description: "Invalid JWT: Failed audience check.")
@@ -117,5 +119,95 @@ struct TokenEndpoint: Sendable {
             if parts.count == 2 { fields[parts[0]] = parts[1] }
         }
         return fields
+    }
+}
+
+/// A fault for all valid token requests, until it is reset.
+package enum TokenFault: String, Sendable, CaseIterable {
+    /// 502 with an HTML page.
+    case unavailable
+    /// 429.
+    case limited
+    /// 200 that breaks off within the token.
+    case torn
+    /// No answer at all.
+    case silent
+    /// 400 invalid_grant, as for an account whose key was revoked.
+    case refused
+}
+
+/// The OAuth access tokens that the sandbox issued.
+///
+/// Keeps at most 10,000; the one that expires first is dropped.
+final class AccessTokens: Sendable {
+    /// The lifetime of a token in seconds, as Google grants it.
+    static let lifetime = 3599
+    private static let limit = 10_000
+
+    private struct Desk {
+        var asked = 0
+        var issued = 0
+        var fault: TokenFault?
+    }
+
+    private struct Grant {
+        let project: String
+        let end: Date
+    }
+
+    /// The grants by `Authorization` value.
+    private let live = Mutex<[String: Grant]>([:])
+    private let desk = Mutex(Desk())
+
+    /// The fault that token requests get; nil for none.
+    var fault: TokenFault? {
+        get { self.desk.withLock { $0.fault } }
+        set { self.desk.withLock { $0.fault = newValue } }
+    }
+
+    /// The number of valid token requests, and of issued tokens.
+    var counts: (asked: Int, issued: Int) { self.desk.withLock { ($0.asked, $0.issued) } }
+
+    /// Counts a valid request and returns its fault, if any.
+    func ask() -> TokenFault? {
+        self.desk.withLock { desk in
+            desk.asked += 1
+            return desk.fault
+        }
+    }
+
+    /// Issues a token for a project.
+    func issue(for project: String, at now: Date) -> String {
+        let random = (0..<8).map { _ in String(UInt64.random(in: .min ... .max), radix: 36) }
+        let token = "ya29.c." + random.joined(separator: "-")
+        self.desk.withLock { $0.issued += 1 }
+        self.live.withLock { live in
+            if live.count >= Self.limit {
+                live = live.filter { $0.value.end > now }
+                if live.count >= Self.limit, let first = live.min(by: { $0.value.end < $1.value.end }) {
+                    live.removeValue(forKey: first.key)
+                }
+            }
+            live["Bearer " + token] = Grant(project: project, end: now.addingTimeInterval(Double(Self.lifetime)))
+        }
+        return token
+    }
+
+    /// Returns the project of the token in an `Authorization` value; nil if it has no valid token.
+    func project(of authorization: String, at now: Date) -> String? {
+        let key: String
+        if authorization.hasPrefix("Bearer ") {
+            key = authorization
+        } else if authorization.prefix(7).lowercased() == "bearer " {
+            key = "Bearer " + authorization.dropFirst(7)
+        } else {
+            return nil
+        }
+        return self.live.withLock { live in live[key].flatMap { $0.end > now ? $0.project : nil } }
+    }
+
+    /// Revokes all tokens.
+    func revokeAll() {
+        self.live.withLock { $0.removeAll() }
     }
 }

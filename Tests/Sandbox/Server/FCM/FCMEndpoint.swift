@@ -43,7 +43,7 @@ struct FCMEndpoint: Sendable {
         }
     }
 
-    /// The project of the access token, which must be that of the path.
+    /// Returns the project of the access token, which must match the path.
     private func authorize(_ request: SandboxRequest, at now: Date) throws(FCMRefusal) -> String {
         guard let authorization = request.headers.first(name: "authorization") else { throw .missingCredential }
         guard let project = self.tokens.project(of: authorization, at: now) else { throw .unauthenticated }

@@ -1,7 +1,7 @@
 // Carillon · FCMRefusal.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// An error answer of FCM: `google.rpc.Status` with its details.
+/// An error response of FCM: `google.rpc.Status` with its details.
 struct FCMRefusal: Error {
     /// A `fieldViolations` entry of `google.rpc.BadRequest`.
     struct Violation {
@@ -12,17 +12,17 @@ struct FCMRefusal: Error {
     let httpStatus: Int
     /// `google.rpc.Code`.
     let status: String
-    /// The `FcmError` detail's code; `nil` where FCM itself was not reached.
+    /// The code of the `FcmError` detail; `nil` if the request did not reach FCM itself.
     let errorCode: String?
     let message: String
     var violation: Violation?
-    /// The `google.rpc.ErrorInfo` detail's reason.
+    /// The reason of the `google.rpc.ErrorInfo` detail.
     var reason: String?
 
-    /// Whether the answer names a `Retry-After`.
+    /// Whether the response has a `Retry-After`.
     var isTemporary: Bool { self.httpStatus == 429 || self.httpStatus == 503 }
 
-    /// What the answer is counted by.
+    /// The key under which the response is counted.
     var name: String { self.errorCode ?? self.status }
 
     /// The error body, as FCM writes it.
@@ -48,14 +48,14 @@ struct FCMRefusal: Error {
 }
 
 extension FCMRefusal {
-    /// Google's front end could not turn the text into the message: BadRequest alone.
+    /// Google's front end could not parse the message: only BadRequest.
     static func unreadable(_ description: String, field: String?) -> FCMRefusal {
         let violation = field.map { Violation(field: $0, description: description) }
         return FCMRefusal(
             httpStatus: 400, status: "INVALID_ARGUMENT", errorCode: nil, message: description, violation: violation)
     }
 
-    /// FCM did not like a field's value: FcmError, and BadRequest where a field is to blame.
+    /// FCM rejected a value: FcmError, plus BadRequest when a field is known.
     static func invalid(_ description: String, field: String?) -> FCMRefusal {
         let violation = field.map { Violation(field: $0, description: description) }
         return FCMRefusal(
@@ -111,9 +111,9 @@ extension FCMRefusal {
         httpStatus: 429, status: "RESOURCE_EXHAUSTED", errorCode: "QUOTA_EXCEEDED",
         message: "Topic message rate exceeded.")
 
-    /// A word that no list of FCM's has.
+    /// An error code that FCM does not document.
     static func newReason(_ httpStatus: Int, _ status: String) -> FCMRefusal {
-        FCMRefusal(httpStatus: httpStatus, status: status, errorCode: "NEW_REASON", message: "Something new.")
+        FCMRefusal(httpStatus: httpStatus, status: status, errorCode: "NEW_REASON", message: "An unknown error.")
     }
 
     static let unspecified = FCMRefusal(

@@ -1,9 +1,11 @@
 // Carillon · FCMSchema.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// The fields of one of FCM's message types, under both spellings that proto3 JSON accepts.
+import Foundation
+
+/// The fields of one of FCM's message types, in both spellings that proto3 JSON accepts.
 ///
-/// From the reference of `projects.messages`, with the installation id as a target beside the token.
+/// From the reference of `projects.messages`, plus the installation id as a target.
 struct FCMSchema: Sendable {
     let fields: [String: FCMField]
 
@@ -103,4 +105,190 @@ struct FCMSchema: Sendable {
         "fcm_options": .message(FCMSchema(["analytics_label": .string, "image": .string])),
         "live_activity_token": .string,
     ])
+}
+
+/// The type of a field in FCM's messages, with the proto3 JSON rules for reading it.
+indirect enum FCMField: Sendable {
+    case string
+    case bool
+    case int32
+    case float
+    /// Names in any case, or their numbers, as proto3 allows.
+    case enumeration([String])
+    /// Seconds with at most nine decimals, then `s`.
+    case duration
+    /// RFC 3339.
+    case timestamp
+    /// `map<string, string>`.
+    case stringMap
+    /// `google.protobuf.Struct`: any object.
+    case structure
+    case list(FCMField)
+    case message(FCMSchema)
+
+    /// A value that does not fit its type.
+    struct Mismatch: Error {
+        enum Kind {
+            case unknownName(String)
+            case wrongType(String, shown: String)
+        }
+
+        let kind: Kind
+        /// The path from the checked value down.
+        var path = ""
+
+        /// The message in Google's wording.
+        var description: String {
+            switch self.kind {
+            case .unknownName(let name):
+                let place = self.path.isEmpty ? "" : " at '\(self.path)'"
+                return "Invalid JSON payload received. Unknown name \"\(name)\"\(place): Cannot find field."
+            case .wrongType(let type, let shown):
+                return "Invalid value at '\(self.path)' (\(type))\(shown)"
+            }
+        }
+
+        fileprivate func inside(_ step: String) -> Mismatch {
+            let isIndexed = self.path.isEmpty || self.path.hasPrefix("[")
+            return Mismatch(kind: self.kind, path: isIndexed ? step + self.path : "\(step).\(self.path)")
+        }
+    }
+
+    /// Checks a value that is not null.
+    func check(_ value: JSONValue) throws(Mismatch) {
+        switch self {
+        case .string:
+            guard value.text != nil else { throw Self.mismatch("TYPE_STRING", value) }
+        case .bool:
+            guard case .bool = value else { throw Self.mismatch("TYPE_BOOL", value) }
+        case .int32:
+            guard let number = value.double ?? value.text.flatMap(Double.init), Int32(exactly: number) != nil else {
+                throw Self.mismatch("TYPE_INT32", value)
+            }
+        case .float:
+            guard value.double != nil || value.text.flatMap(Double.init) != nil else {
+                throw Self.mismatch("TYPE_FLOAT", value)
+            }
+        case .enumeration(let names):
+            let isKnown =
+                value.text.map { names.contains($0.uppercased()) }
+                ?? value.double.map { Int(exactly: $0).map(names.indices.contains) ?? false } ?? false
+            guard isKnown else { throw Self.mismatch("TYPE_ENUM", value) }
+        case .duration:
+            guard let text = value.text, FCMText.seconds(ofDuration: text) != nil else {
+                throw Self.mismatch("type.googleapis.com/google.protobuf.Duration", value)
+            }
+        case .timestamp:
+            guard let text = value.text, FCMText.isTimestamp(text) else {
+                throw Self.mismatch("type.googleapis.com/google.protobuf.Timestamp", value)
+            }
+        case .stringMap:
+            try Self.checkStrings(value)
+        case .structure:
+            guard value.members != nil else { throw Self.mismatch("TYPE_MESSAGE", value) }
+        case .list(let field):
+            try Self.checkList(value, of: field)
+        case .message(let schema):
+            try Self.checkMessage(value, schema)
+        }
+    }
+
+    private static func checkStrings(_ value: JSONValue) throws(Mismatch) {
+        guard let members = value.members else { throw self.mismatch("TYPE_MESSAGE", value) }
+        for (index, member) in members.enumerated() where member.value.text == nil {
+            throw self.mismatch("TYPE_STRING", member.value).inside("[\(index)].value")
+        }
+    }
+
+    private static func checkList(_ value: JSONValue, of field: FCMField) throws(Mismatch) {
+        guard case .array(let elements) = value else { throw self.mismatch("TYPE_LIST", value) }
+        for (index, element) in elements.enumerated() {
+            do throws(Mismatch) {
+                try field.check(element)
+            } catch {
+                throw error.inside("[\(index)]")
+            }
+        }
+    }
+
+    private static func checkMessage(_ value: JSONValue, _ schema: FCMSchema) throws(Mismatch) {
+        guard let members = value.members else { throw self.mismatch("TYPE_MESSAGE", value) }
+        for member in members {
+            guard let field = schema.fields[member.name] else {
+                throw Mismatch(kind: .unknownName(member.name))
+            }
+            if member.value.isNull { continue }
+            do throws(Mismatch) {
+                try field.check(member.value)
+            } catch {
+                throw error.inside(member.name)
+            }
+        }
+    }
+
+    private static func mismatch(_ type: String, _ value: JSONValue) -> Mismatch {
+        Mismatch(kind: .wrongType(type, shown: FCMText.shown(value)))
+    }
+}
+
+/// Text formats of FCM's fields.
+enum FCMText {
+    /// Returns the seconds of a proto3 duration such as `3.5s`; `nil` if it is invalid.
+    static func seconds(ofDuration text: String) -> Double? {
+        guard text.utf8.last == UInt8(ascii: "s") else { return nil }
+        let number = text.dropLast()
+        let parts = number.split(separator: ".", omittingEmptySubsequences: false)
+        let digits = parts.first?.hasPrefix("-") == true ? parts[0].dropFirst() : parts.first ?? ""
+        guard parts.count <= 2, Self.isDigits(digits), parts.count == 1 || Self.isDigits(parts[1]),
+            parts.count == 1 || parts[1].utf8.count <= 9
+        else { return nil }
+        return Double(number)
+    }
+
+    /// Whether the text is RFC 3339 in UTC, with or without fractions.
+    static func isTimestamp(_ text: String) -> Bool {
+        (try? Date.ISO8601FormatStyle(includingFractionalSeconds: true).parse(text)) != nil
+            || (try? Date.ISO8601FormatStyle().parse(text)) != nil
+    }
+
+    /// Whether the text matches `[a-zA-Z0-9-_.~%]+`, as topics and labels do; callers check the
+    /// length.
+    static func isLabel(_ text: some StringProtocol) -> Bool {
+        !text.isEmpty && text.utf8.allSatisfy { Self.isAlphanumeric($0) || "-_.~%".utf8.contains($0) }
+    }
+
+    /// Whether the text has the characters and length of a registration token or installation id.
+    static func isToken(_ text: String) -> Bool {
+        !text.isEmpty && text.utf8.count <= 4096
+            && text.utf8.allSatisfy { Self.isAlphanumeric($0) || "-_:.".utf8.contains($0) }
+    }
+
+    /// Whether the text is `#rrggbb`.
+    static func isColor(_ text: String) -> Bool {
+        text.utf8.count == 7 && text.utf8.first == UInt8(ascii: "#") && text.dropFirst().allSatisfy(\.isHexDigit)
+    }
+
+    /// Returns a wrong value the way Google's errors repeat it.
+    static func shown(_ value: JSONValue) -> String {
+        switch value {
+        case .null: ", null"
+        case .bool(let flag): ", \(flag)"
+        case .number(let number): ", \(Int(exactly: number).map(String.init) ?? String(number))"
+        case .string(let text): ", \"\(text)\""
+        case .array, .object: ""
+        }
+    }
+
+    private static func isDigits(_ text: some StringProtocol) -> Bool {
+        !text.isEmpty && text.utf8.allSatisfy { $0 >= UInt8(ascii: "0") && $0 <= UInt8(ascii: "9") }
+    }
+
+    private static func isAlphanumeric(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            true
+        default: false
+        }
+    }
 }

@@ -5,7 +5,7 @@ import NIOCore
 import NIOHPACK
 import NIOHTTP1
 
-/// One HTTP/1.1 connection, one request at a time (the pipeline handler before it sees to that).
+/// An HTTP/1.1 connection with one request at a time, which the pipeline handler before it ensures.
 final class HTTP1ConnectionHandler: ChannelInboundHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundOut = HTTPServerResponsePart
@@ -75,7 +75,7 @@ final class HTTP1ConnectionHandler: ChannelInboundHandler {
         case .sever:
             context.cutConnection(isReset: true)
         case .cut, .goAway, .refuse, .reset:
-            // HTTP/1.1 has no word for the last three.
+            // HTTP/1.1 cannot express the last three.
             context.cutConnection()
         }
     }

@@ -7,10 +7,10 @@ import NIOHPACK
 import NIOHTTP2
 import NIOSSL
 
-/// One HTTP/2 connection: gathers each stream's frames into a request and writes the answer's frames.
+/// An HTTP/2 connection: collects the frames of each stream into a request and writes the response.
 ///
-/// Works on the connection's frames, without a child channel for each stream: bodies are small, so a stream needs no
-/// flow control of its own, and a request costs a fraction of what a channel would.
+/// Works on the connection's frames without a child channel for each stream, because bodies are
+/// small and a channel costs several times as much.
 final class HTTP2ConnectionHandler: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
@@ -19,7 +19,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
     private static let streamWindow = 1 << 20
     private static let maximumStreams = 1000
 
-    /// As strict as APNs: one stream, until the connection is trusted.
+    /// As strict as APNs: one stream until the connection is trusted.
     static var initialSettings: HTTP2Settings {
         [
             HTTP2Setting(parameter: .maxConcurrentStreams, value: 1),
@@ -54,7 +54,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
-        // The connection's window cannot be set by SETTINGS (RFC 9113 section 6.9.2).
+        // SETTINGS cannot change the connection's window (RFC 9113 section 6.9.2).
         self.write(.windowUpdate(windowSizeIncrement: Self.connectionWindow - 65535), on: .rootStream, context: context)
         context.flush()
     }
@@ -71,7 +71,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        // Nothing behind this handler listens, and there are several events a stream.
+        // No later handler needs these events, of which every stream causes several.
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -79,7 +79,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         let frame = self.unwrapInboundIn(data)
         switch frame.payload {
         case .headers(let payload):
-            // A second block of a stream is trailers.
+            // A second block of headers is trailers.
             let request = self.gathering.removeValue(forKey: frame.streamID) ?? Gathering(headers: payload.headers)
             self.advance(frame.streamID, request, isComplete: payload.endStream, context: context)
         case .data(let payload):
@@ -105,7 +105,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
     private func advance(
         _ stream: HTTP2StreamID, _ request: Gathering, isComplete: Bool, context: ChannelHandlerContext
     ) {
-        // Beyond half of its window a stream is answered early, since nothing would widen the window.
+        // Answer early at half the window: this handler never enlarges a stream's window.
         guard isComplete || request.received > Self.streamWindow / 2 else {
             self.gathering[stream] = request
             return
@@ -129,7 +129,8 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         }
         self.perform(answer, on: stream, context: context)
         if !isComplete {
-            // Answered before the end of the request: tell the client to stop sending (RFC 9113 section 8.1).
+            // Answered before the end of the request: tell the client to stop (RFC 9113 section
+            // 8.1).
             self.write(.rstStream(.noError), on: stream, context: context)
         }
     }
@@ -198,9 +199,9 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
 }
 
 extension ChannelHandlerContext {
-    /// Closes the socket beneath TLS, so that the peer sees no close_notify.
+    /// Closes the socket below TLS, so that the peer gets no close_notify.
     ///
-    /// - Parameter isReset: whether the peer gets TCP's RST in place of its FIN.
+    /// - Parameter isReset: whether to send a TCP RST instead of a FIN.
     func cutConnection(isReset: Bool = false) {
         if isReset, let socket = self.channel as? any SocketOptionProvider {
             _ = socket.setSoLinger(linger(l_onoff: 1, l_linger: 0))

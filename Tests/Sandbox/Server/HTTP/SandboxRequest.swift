@@ -1,9 +1,10 @@
 // Carillon · SandboxRequest.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import NIOCore
 import NIOHPACK
 
-/// One whole request, however it came in.
+/// A complete request over any transport.
 struct SandboxRequest {
     enum Transport {
         /// Over TLS, chosen by ALPN.
@@ -12,7 +13,7 @@ struct SandboxRequest {
         case plain
     }
 
-    /// The most bytes of a body that are kept; the rest is thrown away and `isTruncated` set.
+    /// The largest body that is kept, in bytes; the rest is discarded and `isTruncated` is set.
     static let maximumBody = 65536
 
     let transport: Transport
@@ -23,7 +24,7 @@ struct SandboxRequest {
     let body: [UInt8]
     let isTruncated: Bool
 
-    /// `target` is the path with its query, as on the wire.
+    /// - Parameter target: the path with its query, as on the wire.
     init(
         transport: Transport, method: String, target: String, headers: HPACKHeaders, body: [UInt8], isTruncated: Bool
     ) {
@@ -41,14 +42,97 @@ struct SandboxRequest {
         self.isTruncated = isTruncated
     }
 
-    /// A number in the query, as `since` of `?since=5`.
+    /// Returns a number from the query, such as `since` of `?since=5`.
     func number(inQuery name: String) -> Int? { self.text(inQuery: name).flatMap { Int($0) } }
 
-    /// A text in the query, as it is written there.
+    /// Returns a raw text from the query.
     func text(inQuery name: String) -> String? {
         for field in self.query.split(separator: "&") where field.hasPrefix(name + "=") {
             return String(field.dropFirst(name.count + 1))
         }
         return nil
+    }
+}
+
+/// State of one connection that outlives its requests.
+struct SandboxConnection {
+    /// Whether the client may open many streams: it sent a valid provider token, or does not use
+    /// APNs.
+    var isTrusted = false
+    /// The last accepted APNs provider token.
+    var providerToken: ProviderToken?
+}
+
+/// The server's reaction to a request.
+enum SandboxAnswer {
+    /// The delay before a partial response breaks off, so that the client has read its beginning.
+    static let breakDelay: TimeAmount = .milliseconds(100)
+
+    case respond(SandboxResponse)
+    /// Responds after a delay.
+    case respondLater(SandboxResponse, after: TimeAmount)
+    /// Writes an unfinished response and breaks the stream a moment later.
+    case respondInPart(SandboxResponse)
+    /// Never answers; the stream stays open.
+    case silence
+    /// Closes the TCP connection without an answer or a TLS close_notify.
+    case cut
+    /// Like `cut`, but with a TCP RST, which also discards data in flight.
+    case sever
+    /// Sends GOAWAY with the previous stream as the last one and closes the connection (RFC 9113
+    /// section 6.8).
+    case goAway
+    /// RST_STREAM with REFUSED_STREAM (RFC 9113 section 8.7).
+    case refuse
+    /// RST_STREAM with INTERNAL_ERROR, which leaves the outcome of the request open.
+    case reset
+}
+
+/// A complete response.
+struct SandboxResponse {
+    let status: Int
+    var headers: [(String, String)]
+    let body: ByteBuffer
+
+    init(status: Int, headers: [(String, String)] = [], body: ByteBuffer = ByteBuffer()) {
+        self.status = status
+        self.headers = headers
+        self.body = body
+    }
+
+    /// Returns a JSON response with Google's content type.
+    static func json(_ status: Int, _ text: String, headers: [(String, String)] = []) -> SandboxResponse {
+        let type = ("content-type", "application/json; charset=UTF-8")
+        return SandboxResponse(status: status, headers: [type] + headers, body: ByteBuffer(string: text))
+    }
+
+    /// A response with a truncated body; 429 and 503 get a `Retry-After`.
+    init(_ status: Int, unfinished text: String) {
+        let delay = status == 429 || status == 503 ? [("retry-after", "5")] : []
+        self = .json(status, text, headers: delay)
+    }
+
+    /// Returns a response with a line of text.
+    static func plain(_ status: Int, _ text: String) -> SandboxResponse {
+        let type = ("content-type", "text/plain; charset=UTF-8")
+        return SandboxResponse(status: status, headers: [type], body: ByteBuffer(string: text + "\n"))
+    }
+
+    /// A response that no provider should send but some proxies do.
+    init(_ nonsense: Fault.Nonsense, to request: SandboxRequest) {
+        let (status, text) =
+            switch nonsense {
+            case .html: (502, "<html><body><h1>502 Bad Gateway</h1></body></html>")
+            case .half: (503, #"{"error":{"code":503,"status":"UNAVAIL"#)
+            case .empty: (500, "")
+            case .huge: (200, String(repeating: "x", count: 1_000_000))
+            case .echo: (502, request.headers.map { "\($0.name): \($0.value)\n" }.joined())
+            case .lost: (404, "<html><body><h1>404 Not Found</h1></body></html>")
+            case .page: (200, "<html><body><h1>Please log in</h1></body></html>")
+            case .blank: (200, "")
+            case .torn: (200, #"{"name":"projects/p/mess"#)
+            }
+        let type = text.hasPrefix("<html>") ? [("content-type", "text/html; charset=UTF-8")] : []
+        self.init(status: status, headers: type, body: ByteBuffer(string: text))
     }
 }

@@ -3,7 +3,7 @@
 
 import Foundation
 
-/// A message taken apart, as strictly as RFC 5322 and RFC 2045 are meant.
+/// A parsed e-mail; enforces RFC 5322 and RFC 2045 strictly.
 struct ParsedMail {
     struct Fault: Error {
         let reason: String
@@ -16,7 +16,7 @@ struct ParsedMail {
 
     private static let required = ["from", "to", "date", "message-id", "subject", "mime-version", "content-type"]
 
-    /// Header fields in their order, unfolded.
+    /// The header fields in order, unfolded.
     let fields: [(name: String, value: String)]
     private let parts: [Part]
 
@@ -25,7 +25,7 @@ struct ParsedMail {
         let (fields, body) = try Self.split(content[...])
         for name in Self.required {
             let count = fields.count { $0.name.lowercased() == name }
-            guard count == 1 else { throw Fault(reason: "\(count) fields \(name)") }
+            guard count == 1 else { throw Fault(reason: "\(count) \(name) fields") }
         }
         self.fields = fields
         let type = Self.value("content-type", in: fields)
@@ -39,10 +39,10 @@ struct ParsedMail {
         self.parts = try Self.parts(body, boundary: boundary)
     }
 
-    /// The subject in characters.
+    /// The decoded subject.
     var subject: String { Self.decodeWords(Self.value("subject", in: self.fields)) }
 
-    /// The text of the part of that type; nil if there is none.
+    /// Returns the text of the part with this type; nil if there is none.
     func part(_ type: String) -> String? { self.parts.first { $0.type == type }?.text }
 
     // MARK: Structure
@@ -65,7 +65,7 @@ struct ParsedMail {
             }
             guard let colon = text.firstIndex(of: ":"), colon > text.startIndex,
                 text[..<colon].utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F })
-            else { throw Fault(reason: "A header line is no field") }
+            else { throw Fault(reason: "A header line is not a field") }
             let value = text[text.index(after: colon)...].drop { $0 == " " }
             fields.append((String(text[..<colon]), String(value)))
         }
@@ -138,16 +138,17 @@ struct ParsedMail {
                     decoded.append(code)
                     rest = rest.dropFirst(2)
                 } else {
-                    throw Fault(reason: "A = stands for nothing")
+                    throw Fault(reason: "A = without two hexadecimal digits")
                 }
             }
             if !isSoft { decoded += "\r\n".utf8 }
         }
-        // The last line has no end of its own.
+        // The last line has no line ending.
         return Array(decoded.dropLast(2))
     }
 
-    /// Encoded-words of base64 in UTF-8; blanks between two of them are none of the text's.
+    /// Decodes base64 encoded-words in UTF-8; drops the space between two of them (RFC 2047 section
+    /// 6.2).
     private static func decodeWords(_ value: String) -> String {
         var text = ""
         var isAfterEncoded = false

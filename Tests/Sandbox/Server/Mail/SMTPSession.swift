@@ -2,15 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Foundation
+import NIOCore
+import NIOSSL
 
-/// A client's session with a relay: bytes in, actions out (RFC 5321, RFC 3207, RFC 4954).
+/// A mail relay's SMTP session: bytes in, actions out (RFC 5321, RFC 3207, RFC 4954).
 ///
-/// Takes no mail before TLS and a login, and no liberties: lines end with CRLF and are as short as the RFC has them.
+/// It requires TLS and a login, CRLF line ends and the RFC's line lengths.
 struct SMTPSession {
     enum Action: Equatable {
         case reply(String)
         case replyLate(String)
-        /// After what was replied before; what has come and was not read is thrown away.
+        /// Starts TLS after the earlier replies; unread input is discarded.
         case startTLS
         case close
         case closeLate
@@ -35,12 +37,12 @@ struct SMTPSession {
         self.isSecure = isSecure
     }
 
-    /// What a relay says first.
+    /// The relay's first reply.
     var greeting: Action {
         .reply(self.isClosed ? "554 5.3.2 No service here" : "220 sandbox.carillon.example ESMTP")
     }
 
-    /// Whether all that is left to say is QUIT (RFC 5321 section 3.1).
+    /// Whether only QUIT is allowed (RFC 5321 section 3.1).
     private var isClosed: Bool { self.endpoint.relay == .withoutService }
 
     mutating func receive(_ bytes: some Sequence<UInt8>) -> [Action] {
@@ -52,7 +54,7 @@ struct SMTPSession {
             start = end + 1
             actions += self.take(line)
             if actions.contains(.startTLS) || actions.contains(.close) {
-                // Whatever came with STARTTLS came in the clear (RFC 3207 section 4).
+                // Discard input sent before TLS (RFC 3207 section 4).
                 self.buffer = []
                 return actions
             }
@@ -68,7 +70,7 @@ struct SMTPSession {
     private mutating func take(_ line: ArraySlice<UInt8>) -> [Action] {
         let isWellEnded = line.last == UInt8(ascii: "\r") && !line.dropLast().contains(UInt8(ascii: "\r"))
         if self.content != nil { return self.takeText(line, isWellEnded) }
-        guard isWellEnded else { return [.reply("500 5.5.2 Lines end with CRLF")] }
+        guard isWellEnded else { return [.reply("500 5.5.2 Lines must end with CRLF")] }
         guard line.count < Self.commandLength else { return [.reply("500 5.5.2 Line too long")] }
         let text = String(decoding: line.dropLast(), as: UTF8.self)
         if self.expectsLogin {
@@ -86,7 +88,7 @@ struct SMTPSession {
         if self.isClosed, verb != "QUIT" { return [.reply("503 5.5.1 No service here")] }
         switch verb {
         case "EHLO":
-            guard !argument.isEmpty else { return [.reply("501 5.5.4 EHLO takes a name")] }
+            guard !argument.isEmpty else { return [.reply("501 5.5.4 EHLO requires a name")] }
             self.isGreeted = true
             self.forget()
             let more =
@@ -111,12 +113,12 @@ struct SMTPSession {
         }
         switch verb {
         case "STARTTLS":
-            guard !self.isSecure else { return [.reply("503 5.5.1 TLS is there")] }
+            guard !self.isSecure else { return [.reply("503 5.5.1 TLS already active")] }
             if self.endpoint.relay == .refusedTLS { return [.reply("502 5.5.1 No TLS here")] }
-            if self.endpoint.relay == .busyTLS { return [.reply("454 4.7.0 No TLS for now")] }
+            if self.endpoint.relay == .busyTLS { return [.reply("454 4.7.0 TLS temporarily unavailable")] }
             self.isSecure = true
             self.isGreeted = false
-            return [.reply("220 2.0.0 Go on"), .startTLS]
+            return [.reply("220 2.0.0 Ready to start TLS"), .startTLS]
         case _ where !self.isSecure: return [.reply("530 5.7.0 STARTTLS first")]
         case "AUTH": return self.authenticate(argument)
         case _ where !self.isLoggedIn: return [.reply("530 5.7.0 Authentication required")]
@@ -128,7 +130,7 @@ struct SMTPSession {
 
     private mutating func authenticate(_ argument: String) -> [Action] {
         let words = argument.split(separator: " ")
-        guard !self.isLoggedIn else { return [.reply("503 5.5.1 You are logged in")] }
+        guard !self.isLoggedIn else { return [.reply("503 5.5.1 Already authenticated")] }
         guard words.first?.uppercased() == "PLAIN" else { return [.reply("504 5.5.4 Only PLAIN")] }
         if words.count > 1 { return self.logIn(String(words[1])) }
         self.expectsLogin = true
@@ -136,7 +138,7 @@ struct SMTPSession {
     }
 
     private mutating func logIn(_ text: String) -> [Action] {
-        if self.endpoint.relay == .busyLogin { return [.reply("454 4.7.0 No login for now")] }
+        if self.endpoint.relay == .busyLogin { return [.reply("454 4.7.0 Authentication temporarily unavailable")] }
         let parts = Data(base64Encoded: text).map { Array($0).split(separator: 0, omittingEmptySubsequences: false) }
         guard let parts, parts.count == 3,
             self.endpoint.mayLogIn(
@@ -147,7 +149,7 @@ struct SMTPSession {
     }
 
     private mutating func mail(_ argument: String) -> [Action] {
-        guard self.sender == nil else { return [.reply("503 5.5.1 There is a sender")] }
+        guard self.sender == nil else { return [.reply("503 5.5.1 Sender already given")] }
         guard let (address, parameters) = Self.path(argument, after: "FROM:") else {
             return [.reply("501 5.5.4 MAIL FROM:<address>")]
         }
@@ -165,7 +167,7 @@ struct SMTPSession {
 
     private mutating func rcpt(_ argument: String) -> [Action] {
         guard self.sender != nil else { return [.reply("503 5.5.1 MAIL first")] }
-        guard self.recipient == nil else { return [.reply("452 4.5.3 One recipient")] }
+        guard self.recipient == nil else { return [.reply("452 4.5.3 Too many recipients")] }
         guard let (address, parameters) = Self.path(argument, after: "TO:"), parameters.isEmpty else {
             return [.reply("501 5.5.4 RCPT TO:<address>")]
         }
@@ -178,10 +180,10 @@ struct SMTPSession {
         guard self.recipient != nil else { return [.reply("503 5.5.1 RCPT first")] }
         self.content = []
         self.contentFault = nil
-        return [.reply("354 End with a line with a dot alone")]
+        return [.reply("354 End data with <CR><LF>.<CR><LF>")]
     }
 
-    /// `<address>` and the parameters behind it, as MAIL and RCPT have them.
+    /// Parses `<address>` and the parameters after it, as in MAIL and RCPT.
     private static func path(_ argument: String, after word: String) -> (address: String, parameters: [Substring])? {
         guard argument.uppercased().hasPrefix(word) else { return nil }
         let rest = argument.dropFirst(word.count)
@@ -229,5 +231,66 @@ struct SMTPSession {
         case .cut: [.close]
         case .cutLate: [.closeLate]
         }
+    }
+}
+
+/// A client's connection to the mail relay.
+final class SMTPConnectionHandler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private let tls: NIOSSLContext
+    private let slowDelay: TimeAmount
+    private var session: SMTPSession
+
+    /// - Parameter isSecure: whether the connection starts with TLS.
+    init(_ endpoint: MailEndpoint, tls: NIOSSLContext, isSecure: Bool, slowDelay: TimeAmount) {
+        self.tls = tls
+        self.slowDelay = slowDelay
+        self.session = SMTPSession(endpoint, isSecure: isSecure)
+    }
+
+    func channelActive(context: ChannelHandlerContext) {
+        self.perform(self.session.greeting, context)
+        context.flush()
+        context.fireChannelActive()
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let buffer = self.unwrapInboundIn(data)
+        for action in self.session.receive(buffer.readableBytesView) { self.perform(action, context) }
+        context.flush()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        context.close(promise: nil)
+    }
+
+    private func perform(_ action: SMTPSession.Action, _ context: ChannelHandlerContext) {
+        switch action {
+        case .reply(let text): self.write(text, context)
+        case .replyLate(let text):
+            context.eventLoop.assumeIsolated().scheduleTask(in: self.slowDelay) {
+                self.write(text, context)
+                context.flush()
+            }
+        case .closeLate:
+            context.eventLoop.assumeIsolated().scheduleTask(in: self.slowDelay) { context.close(promise: nil) }
+        case .startTLS:
+            // The reply to STARTTLS must leave in plain text first.
+            context.flush()
+            do {
+                try context.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: self.tls), position: .first)
+            } catch {
+                context.close(promise: nil)
+            }
+        case .close:
+            context.flush()
+            context.close(promise: nil)
+        }
+    }
+
+    private func write(_ text: String, _ context: ChannelHandlerContext) {
+        context.write(self.wrapOutboundOut(ByteBuffer(string: text + "\r\n")), promise: nil)
     }
 }

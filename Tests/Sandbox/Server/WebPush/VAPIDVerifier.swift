@@ -5,30 +5,30 @@ import Crypto
 import Foundation
 import Synchronization
 
-/// Verifies who sends to a subscription (RFC 8292), each value of the header once; the cache holds 1,000 and starts again
-/// when full.
+/// Verifies VAPID credentials (RFC 8292), each header value once; the cache holds 1,000 and is
+/// cleared when full.
 final class VAPIDVerifier: Sendable {
     private static let cacheLimit = 1_000
-    /// No token may be good for longer (RFC 8292 section 2).
+    /// The longest lifetime of a token in seconds (RFC 8292 section 2).
     private static let longestLife = 86_400.0
 
     private struct Sender {
         let audience: String
         let expiry: Double
-        /// What a subscription's endpoint says of the key.
+        /// The hash of the key, as in the subscription's endpoint.
         let mark: String
     }
 
     private let verified = Mutex<[String: Sender]>([:])
 
-    /// Checks what a request shows against the service's own origin and the subscription's key.
+    /// Checks the credential of a request against the service's origin and the subscription's key.
     func check(_ authorization: String?, origin: String, mark: String, at now: Date) throws(WebPushRefusal) {
         guard let authorization else { throw .unauthorized("Missing Authorization") }
         let sender = try self.sender(authorization)
         let time = now.timeIntervalSince1970
         guard sender.audience == origin else { throw .unauthorized("VAPID: aud is not \(origin)") }
         guard sender.expiry > time else { throw .unauthorized("VAPID: the token has expired") }
-        guard sender.expiry <= time + Self.longestLife else { throw .unauthorized("VAPID: exp is a day ahead") }
+        guard sender.expiry <= time + Self.longestLife else { throw .unauthorized("VAPID: exp is over a day ahead") }
         guard sender.mark == mark else { throw .forbidden }
     }
 
@@ -37,14 +37,14 @@ final class VAPIDVerifier: Sendable {
         let (text, key) = try Self.parameters(authorization)
         guard let bytes = JSONWebToken.decode(key.utf8), bytes.count == 65,
             let publicKey = try? P256.Signing.PublicKey(x963Representation: bytes)
-        else { throw .unauthorized("VAPID: k is no point of P-256") }
+        else { throw .unauthorized("VAPID: k is not a P-256 point") }
         guard let token = JSONWebToken(text), token.header.member("typ")?.text == "JWT",
             token.isSigned(by: publicKey)
-        else { throw .unauthorized("VAPID: t is not signed with k by ES256") }
+        else { throw .unauthorized("VAPID: t has no valid ES256 signature by k") }
         guard let audience = token.claims.member("aud")?.text, let expiry = token.claims.member("exp")?.double else {
             throw .unauthorized("VAPID: aud and exp are required")
         }
-        // As Apple wants it.
+        // Apple requires this claim.
         guard let subject = token.claims.member("sub")?.text,
             ["mailto:", "https:"].contains(where: { subject.hasPrefix($0) && subject.count > $0.count })
         else { throw .unauthorized("VAPID: sub must be mailto: or https:") }
@@ -56,7 +56,7 @@ final class VAPIDVerifier: Sendable {
         return sender
     }
 
-    /// `vapid t=…, k=…` in any order.
+    /// Parses `vapid t=…, k=…` in any order.
     private static func parameters(_ text: String) throws(WebPushRefusal) -> (token: Substring, key: Substring) {
         guard text.prefix(6).lowercased() == "vapid " else { throw .unauthorized("The scheme must be vapid") }
         var values: [Substring: Substring] = [:]

@@ -5,7 +5,7 @@ import Foundation
 import NIOCore
 import NIOHPACK
 
-/// A push service's `POST /push/<id>/<mark of the key>` (RFC 8030, 8188, 8291, 8292).
+/// A push service's `POST /push/<id>/<hash of the key>` (RFC 8030, 8188, 8291, 8292).
 struct WebPushEndpoint: Sendable {
     private static let longestBody = 4_096
     private static let longestTimeToLive = 2_419_200
@@ -39,7 +39,7 @@ struct WebPushEndpoint: Sendable {
         }
     }
 
-    /// Every rule; returns the subscription's name and our own origin.
+    /// Checks a request and returns the subscription's name and the sandbox's origin.
     private func check(
         _ request: SandboxRequest, at now: Date
     ) throws(WebPushRefusal) -> (id: String, origin: String) {
@@ -63,26 +63,26 @@ struct WebPushEndpoint: Sendable {
         }
         guard let text = headers.first(name: "ttl"), text.utf8.allSatisfy({ (0x30...0x39).contains($0) }),
             let seconds = Int(text), seconds <= Self.longestTimeToLive
-        else { throw .badRequest("TTL must be whole seconds of four weeks at most") }
+        else { throw .badRequest("TTL must be 0 to 2419200 seconds") }
         if let urgency = headers.first(name: "urgency"), !Self.urgencies.contains(urgency) {
             throw .badRequest("Urgency must be one of \(Self.urgencies.joined(separator: ", "))")
         }
         if let topic = headers.first(name: "topic") {
             guard (1...32).contains(topic.utf8.count), topic.utf8.allSatisfy(SandboxSubscription.isBase64URL) else {
-                throw .badRequest("Topic must be 32 characters of base64url at most")
+                throw .badRequest("Topic must be 1 to 32 base64url characters")
             }
         }
     }
 
     private static func checkBody(_ request: SandboxRequest) throws(WebPushRefusal) {
-        // A message without a body wakes the page up, and says nothing.
+        // A message without a body is allowed: it only wakes the page.
         if request.body.isEmpty { return }
         guard request.headers.first(name: "content-encoding") == "aes128gcm" else {
             throw .badRequest("Content-Encoding must be aes128gcm")
         }
         guard let content = try? EncryptedContent(request.body), content.keyID.count == 65, content.keyID.first == 4,
             content.recordCount == 1
-        else { throw .badRequest("The body is no message of aes128gcm") }
+        else { throw .badRequest("The body is not aes128gcm content") }
     }
 
     private func accept(_ id: String, _ request: SandboxRequest, _ origin: String, at now: Date) -> SandboxResponse {
@@ -91,9 +91,82 @@ struct WebPushEndpoint: Sendable {
             status: 201,
             headers: [
                 ("location", "\(origin)/message/\(UUID().uuidString.lowercased())"),
-                // As Google's has it, on a body without a byte.
+                // Google sends this type even with an empty body.
                 ("content-type", "text/html; charset=UTF-8"),
                 ("ttl", request.headers.first(name: "ttl") ?? "0"),
             ])
+    }
+}
+
+/// An error response of a push service, in Mozilla's format.
+struct WebPushRefusal: Error {
+    /// The format of Retry-After (RFC 9110 section 10.2.3).
+    enum Delay {
+        case seconds, date
+    }
+
+    let status: Int
+    let number: Int
+    let name: String
+    let message: String
+    var delay: Delay?
+    var location: String?
+    /// Apple's reason, which replaces Mozilla's format.
+    var reason: String?
+
+    init(_ status: Int, _ number: Int, _ name: String, _ message: String, delay: Delay? = nil, location: String? = nil)
+    {
+        self.status = status
+        self.number = number
+        self.name = name
+        self.message = message
+        self.delay = delay
+        self.location = location
+    }
+
+    static func badRequest(_ message: String) -> WebPushRefusal { .init(400, 111, "Bad Request", message) }
+    static func unauthorized(_ message: String) -> WebPushRefusal { .init(401, 109, "Unauthorized", message) }
+
+    static let keyMismatch: WebPushRefusal = {
+        var refusal = WebPushRefusal(400, 0, "Bad Request", "VapidPkHashMismatch")
+        refusal.reason = "VapidPkHashMismatch"
+        return refusal
+    }()
+    static let timeout = WebPushRefusal(408, 0, "Request Timeout", "The request took too long")
+    static let notFound = WebPushRefusal(404, 102, "Not Found", "No such subscription")
+    static let gone = WebPushRefusal(410, 106, "Gone", "Request did not validate: no such subscriber")
+    static let forbidden = WebPushRefusal(403, 109, "Forbidden", "The key does not match the subscription")
+    static let tooLarge = WebPushRefusal(413, 104, "Payload Too Large", "The body has more than 4096 bytes")
+    static let limited = WebPushRefusal(429, 0, "Too Many Requests", "Slow down", delay: .seconds)
+    static let crowded = WebPushRefusal(429, 0, "Too Many Requests", "Slow down")
+    static let conflict = WebPushRefusal(409, 0, "Conflict", "Conflict")
+    static let badGateway = WebPushRefusal(502, 0, "Bad Gateway", "Bad gateway")
+    static let limitedByDate = WebPushRefusal(429, 0, "Too Many Requests", "Slow down", delay: .date)
+    static let internalError = WebPushRefusal(500, 999, "Internal Server Error", "An unknown error occurred")
+    static let unavailable = WebPushRefusal(503, 201, "Service Unavailable", "Come back later", delay: .seconds)
+    static let moved = WebPushRefusal(307, 0, "Temporary Redirect", "Moved", location: "/elsewhere")
+
+    /// Returns the response with the configured delay.
+    func response(retryAfter: Int, now: Date) -> SandboxResponse {
+        var headers: [(String, String)] = []
+        switch self.delay {
+        case nil: break
+        case .seconds: headers.append(("retry-after", String(retryAfter)))
+        case .date: headers.append(("retry-after", Self.httpDate(now.addingTimeInterval(Double(retryAfter)))))
+        }
+        if let location { headers.append(("location", location)) }
+        if let reason { return .json(self.status, JSONText.object([("reason", reason)]), headers: headers) }
+        let body =
+            #"{"code":\#(self.status),"errno":\#(self.number),"error":\#(JSONText.quoted(self.name)),"#
+            + #""message":\#(JSONText.quoted(self.message))}"#
+        return .json(self.status, body, headers: headers)
+    }
+
+    private static func httpDate(_ date: Date) -> String {
+        let formatter = DateFormatter()
+        formatter.locale = Locale(identifier: "en_US_POSIX")
+        formatter.timeZone = TimeZone(secondsFromGMT: 0)
+        formatter.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
+        return formatter.string(from: date)
     }
 }

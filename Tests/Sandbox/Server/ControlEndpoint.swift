@@ -4,25 +4,25 @@
 import Foundation
 import NIOCore
 
-/// The calls that tests make about the sandbox itself.
+/// The control calls, with which tests inspect and steer the sandbox.
 struct ControlEndpoint: Sendable {
     /// The calls, for `--help`.
     static let help = """
-          GET /healthz         200 once it listens
-          GET /received        the accepted messages, oldest first: provider, project
+          GET /healthz         200 once the sandbox listens
+          GET /received        accepted messages, oldest first: provider, project
                                (of FCM's path and access token), token, headers,
-                               payload, at, sequence; with ?since=N from that
-                               sequence on, with ?limit=N at most so many
-          GET /received/count  accepted and refused by kind, kept, dropped, next
-          DELETE /received     forgets messages, counts and tries
-          GET /attempts        the tries of each token with a fault
-          GET /subscriptions   the subscription of a browser, JSON: ?id=NAME, of letters,
-                               digits, - and _, and &key=PUBLIC-KEY, the VAPID key in
-                               base64url; the same name has the same keys each time
-          DELETE /tokens       revokes the access tokens: FCM answers 401 to them
-          PUT /tokens          hands out none from now on: ?fault=unavailable (502),
+                               payload, at, sequence; ?since=N starts at a
+                               sequence, ?limit=N returns at most N
+          GET /received/count  counts: accepted, refused, kept, dropped; and next
+          DELETE /received     clears messages, counts and attempts
+          GET /attempts        the attempts for each token with a fault
+          GET /subscriptions   a browser's subscription as JSON: ?id=NAME (letters,
+                               digits, - and _) and &key=PUBLIC-KEY (VAPID,
+                               base64url); the same name has the same keys
+          DELETE /tokens       revokes all access tokens: FCM then answers 401
+          PUT /tokens          makes token requests fail: ?fault=unavailable (502),
                                limited (429), torn (half a 200), silent or refused
-                               (400 invalid_grant); without fault it does again
+                               (400 invalid_grant); without fault they work again
         """
 
     private let log: ReceivedLog
@@ -60,7 +60,7 @@ struct ControlEndpoint: Sendable {
         case ("GET", "/subscriptions"):
             guard let id = request.text(inQuery: "id"), SandboxSubscription.isID(id),
                 let key = request.text(inQuery: "key").flatMap({ JSONWebToken.decode($0.utf8) }), key.count == 65
-            else { return .plain(400, "id is a name of a subscription, key a VAPID key in base64url.") }
+            else { return .plain(400, "id: letters, digits, - and _; key: a VAPID public key in base64url") }
             let subscription = SandboxSubscription(id: id, origin: self.location.url, applicationServerKey: key)
             return .json(200, subscription.json)
         case ("DELETE", "/tokens"):
@@ -69,7 +69,7 @@ struct ControlEndpoint: Sendable {
         case ("PUT", "/tokens"):
             let word = request.text(inQuery: "fault")
             let fault = word.flatMap { TokenFault(rawValue: $0) }
-            guard word == nil || fault != nil else { return .plain(400, "There is no such fault.") }
+            guard word == nil || fault != nil else { return .plain(400, "fault: unknown; see --help") }
             self.tokens.fault = fault
             return SandboxResponse(status: 204)
         default:

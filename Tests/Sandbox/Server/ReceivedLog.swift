@@ -6,7 +6,36 @@ import Logging
 import NIOHPACK
 import Synchronization
 
-/// The accepted messages, the newest `logLimit` of them, and counts of everything.
+/// A message that the sandbox accepted.
+package struct ReceivedMessage: Sendable {
+    /// The provider that accepted it.
+    package enum Provider: String, Sendable, CaseIterable {
+        case fcm, apns, webpush, email, webhook
+    }
+
+    package let provider: Provider
+    /// FCM: the project of the path and of the access token.
+    package let project: String?
+    /// The target: the device token; FCM's topic, condition or installation id; the subscription's
+    /// name (Web Push); the address (e-mail); the token (webhook).
+    package let token: String
+    /// The request's headers in lowercase, without the credential; for e-mail the unfolded header
+    /// fields.
+    package let headers: [String: String]
+    /// The body as JSON.
+    ///
+    /// Web Push: decrypted, a JSON string if it is not JSON, `null` if it cannot be decrypted.
+    /// E-mail: sender, subject, text and HTML.
+    package let payload: [UInt8]
+    /// The raw body of the request.
+    package let body: [UInt8]
+    /// The time of receipt.
+    package let at: Date
+    /// Its number since the start, from 0.
+    package let sequence: Int
+}
+
+/// The newest `logLimit` accepted messages, and counts of all requests.
 final class ReceivedLog: Sendable {
     private struct Entry {
         let provider: ReceivedMessage.Provider
@@ -17,7 +46,7 @@ final class ReceivedLog: Sendable {
         let at: Date
     }
 
-    /// What was accepted, kept, lost and refused.
+    /// Counts of messages; `next` is the next sequence.
     struct Counts {
         var accepted: [String: Int] = [:]
         var refused: [String: Int] = [:]
@@ -27,14 +56,14 @@ final class ReceivedLog: Sendable {
     }
 
     private struct State {
-        /// A ring once it is full: the entry of sequence n lies at (n - base) % limit.
+        /// A ring buffer once full: the entry with sequence n is at (n - base) % limit.
         var ring: [Entry] = []
         var base = 0
         var next = 0
         var accepted: [ReceivedMessage.Provider: Int] = [:]
         var dropped = 0
         var refused: [String: Int] = [:]
-        /// Valid requests whose connection was cut in place of an answer, the oldest first.
+        /// Valid requests whose connection was cut instead of an answer, oldest first.
         var cut: [Entry] = []
     }
 
@@ -78,7 +107,7 @@ final class ReceivedLog: Sendable {
         }
         if isFirstLoss {
             self.logger.warning(
-                "log of accepted messages is full, dropping the oldest", metadata: ["limit": "\(self.limit)"])
+                "message log is full; dropping the oldest messages", metadata: ["limit": "\(self.limit)"])
         }
     }
 
@@ -86,7 +115,7 @@ final class ReceivedLog: Sendable {
         self.state.withLock { $0.refused["\(provider) \(name)", default: 0] += 1 }
     }
 
-    /// Keeps a valid request that gets no answer as its connection is cut.
+    /// Records a valid request whose connection is cut instead of an answer.
     func cut(
         _ provider: ReceivedMessage.Provider, project: String? = nil, token: String, request: SandboxRequest,
         at now: Date
@@ -101,12 +130,12 @@ final class ReceivedLog: Sendable {
         }
     }
 
-    /// The requests that were cut, oldest first; their sequences are their own.
+    /// The requests whose connection was cut, oldest first, with sequences of their own.
     var cutMessages: [ReceivedMessage] {
         self.state.withLock { $0.cut }.enumerated().map { Self.message($0.offset, $0.element) }
     }
 
-    /// The kept messages from a sequence on, oldest first.
+    /// Returns the recorded messages from a sequence on, oldest first.
     func messages(since sequence: Int, limit: Int) -> [ReceivedMessage] {
         let entries = self.state.withLock { state in
             let first = max(sequence, state.next - state.ring.count)
@@ -128,10 +157,9 @@ final class ReceivedLog: Sendable {
             at: entry.at, sequence: number)
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     ///
-    /// A push service cannot read what it takes; the list shows it decrypted, as a JSON string if
-    /// it is no JSON.
+    /// A Web Push body is decrypted; text that is not JSON becomes a JSON string.
     private static func payload(_ entry: Entry) -> [UInt8] {
         guard entry.provider == .webpush else { return entry.body }
         guard let text = try? SandboxSubscription.Keys(id: entry.token).open(entry.body) else {
@@ -150,7 +178,7 @@ final class ReceivedLog: Sendable {
         }
     }
 
-    /// Empties the log and zeroes the counts; sequences go on.
+    /// Empties the log and resets the counts; sequences continue.
     func reset() {
         self.state.withLock { state in
             state = State(base: state.next, next: state.next)

@@ -1,11 +1,60 @@
-// Carillon · JSONReader.swift
+// Carillon · JSON.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// Reads one JSON text in a single pass.
+/// A parsed JSON value (RFC 8259); members keep their order.
+enum JSONValue {
+    struct Member {
+        let name: String
+        let value: JSONValue
+    }
+
+    case null
+    case bool(Bool)
+    case number(Double)
+    case string(String)
+    case array([JSONValue])
+    case object([Member])
+
+    /// The text, if this is a string.
+    var text: String? {
+        guard case .string(let text) = self else { return nil }
+        return text
+    }
+
+    /// The number, if this is one.
+    var double: Double? {
+        guard case .number(let number) = self else { return nil }
+        return number
+    }
+
+    /// The members, if this is an object.
+    var members: [Member]? {
+        guard case .object(let members) = self else { return nil }
+        return members
+    }
+
+    /// Whether this is JSON's `null`.
+    var isNull: Bool {
+        guard case .null = self else { return false }
+        return true
+    }
+
+    /// Returns a member's value, found by either spelling; `nil` if it is absent or null.
+    func member(_ name: String, or camelCase: String? = nil) -> JSONValue? {
+        guard case .object(let members) = self else { return nil }
+        for member in members where member.name == name || member.name == camelCase {
+            return member.value.isNull ? nil : member.value
+        }
+        return nil
+    }
+}
+
+/// A single-pass JSON parser.
 ///
-/// A reader of its own, because the sandbox shares two cores with the system it measures and looks at every body.
+/// It is hand-written for speed: the sandbox parses every body and shares two cores with the system
+/// under test.
 struct JSONReader {
-    /// The text is not JSON; `offset` is the byte at which that shows.
+    /// The text is not JSON; `offset` is the offending byte.
     struct Fault: Error {
         let offset: Int
     }
@@ -19,7 +68,7 @@ struct JSONReader {
         self.bytes = bytes
     }
 
-    /// Parses a whole text: UTF-8, no trailing bytes, 64 levels at most.
+    /// Parses a whole text: UTF-8, no trailing bytes, at most 64 levels.
     static func parse(_ bytes: [UInt8]) throws(Fault) -> JSONValue {
         var reader = JSONReader(bytes)
         let value = try reader.value(depth: 0)
@@ -197,5 +246,38 @@ struct JSONReader {
         guard let code = UInt32(String(decoding: digits, as: UTF8.self), radix: 16) else { throw self.fault }
         self.position = end
         return code
+    }
+}
+
+/// Writes JSON where the order of members and the exact bytes matter.
+enum JSONText {
+    /// Returns the text as a JSON string (RFC 8259 section 7).
+    static func quoted(_ text: String) -> String {
+        var quoted = "\""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"": quoted += "\\\""
+            case "\\": quoted += "\\\\"
+            case "\n": quoted += "\\n"
+            case "\r": quoted += "\\r"
+            case "\t": quoted += "\\t"
+            case "\u{0}"..<"\u{20}":
+                let code = String(scalar.value, radix: 16)
+                quoted += "\\u" + String(repeating: "0", count: 4 - code.count) + code
+            default: quoted.unicodeScalars.append(scalar)
+            }
+        }
+        return quoted + "\""
+    }
+
+    /// Returns an object of strings, in the given order.
+    static func object(_ members: some Sequence<(String, String)>) -> String {
+        "{" + members.map { Self.quoted($0.0) + ":" + Self.quoted($0.1) }.joined(separator: ",") + "}"
+    }
+
+    /// Returns an object of counts, sorted by name.
+    static func object(_ counts: [String: Int]) -> String {
+        let members = counts.sorted { $0.key < $1.key }.map { "\(Self.quoted($0.key)):\($0.value)" }
+        return "{" + members.joined(separator: ",") + "}"
     }
 }

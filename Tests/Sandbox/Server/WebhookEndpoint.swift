@@ -6,12 +6,12 @@ import Foundation
 import NIOCore
 import NIOHPACK
 
-/// An app's own receiver of notifications, as its documentation asks for it.
+/// An app's webhook receiver that follows the documentation.
 struct WebhookEndpoint: Sendable {
     static let path = "/webhook"
-    /// The key of signatures, which a receiver and its sender share.
+    /// The secret that receiver and sender share.
     static let secret = "a secret that the sandbox shares"
-    /// Older signatures may be somebody's who repeats what was overheard.
+    /// The largest age of a signature in seconds, against replays.
     private static let tolerance = 300.0
     private static let signature = "carillon-signature"
     private static let delivery = "carillon-delivery"
@@ -43,7 +43,7 @@ struct WebhookEndpoint: Sendable {
         }
     }
 
-    /// Every rule; returns the token.
+    /// Checks a request and returns its token.
     private func check(_ request: SandboxRequest, at now: Date) throws(WebhookRefusal) -> String {
         guard request.method == "POST" else { throw WebhookRefusal(405, "only POST") }
         guard !request.isTruncated else { throw WebhookRefusal(413, "the body is too large") }
@@ -54,15 +54,15 @@ struct WebhookEndpoint: Sendable {
         guard request.headers.first(name: "content-type") == "application/json" else {
             throw WebhookRefusal(415, "the body must be application/json")
         }
-        guard let body = try? JSONReader.parse(request.body) else { throw WebhookRefusal(400, "the body is no JSON") }
+        guard let body = try? JSONReader.parse(request.body) else { throw WebhookRefusal(400, "the body is not JSON") }
         for name in ["user", "device", "token", "app", "tag"] where body.member(name)?.text?.isEmpty != false {
             throw WebhookRefusal(400, "\(name) must be text")
         }
         guard let delivery = body.member("delivery")?.text, UUID(uuidString: delivery) != nil,
             delivery == request.headers.first(name: Self.delivery)
-        else { throw WebhookRefusal(400, "delivery must be a UUID, and that of the header") }
+        else { throw WebhookRefusal(400, "delivery must be the UUID of the \(Self.delivery) header") }
         guard (body.member("notification") == nil) != (body.member("retract") == nil) else {
-            throw WebhookRefusal(400, "either notification or retract")
+            throw WebhookRefusal(400, "exactly one of notification and retract is required")
         }
         if let notification = body.member("notification") {
             for name in ["id", "type", "severity", "title", "body", "created_at"]
@@ -73,20 +73,41 @@ struct WebhookEndpoint: Sendable {
         return body.member("token")?.text ?? ""
     }
 
-    /// `t=<seconds>,v1=<hexadecimal>`.
+    /// Checks the header `t=<seconds>,v1=<hexadecimal>`.
     private static func checkSignature(_ text: String, of body: [UInt8], at now: Date) throws(WebhookRefusal) {
         let parts = text.split(separator: ",").map { $0.split(separator: "=", maxSplits: 1) }
         guard parts.count == 2, parts.allSatisfy({ $0.count == 2 }), parts[0][0] == "t", parts[1][0] == "v1",
             let seconds = Int(parts[0][1]), abs(now.timeIntervalSince1970 - Double(seconds)) <= Self.tolerance
-        else { throw WebhookRefusal(401, "the signature's form or time is wrong") }
+        else { throw WebhookRefusal(401, "the signature is malformed or too old") }
         let key = SymmetricKey(data: Data(Self.secret.utf8))
         let code = HMAC<SHA256>.authenticationCode(for: Data("\(parts[0][1]).".utf8) + Data(body), using: key)
         let digits = code.map { String(format: "%02x", $0) }.joined()
-        guard digits == parts[1][1] else { throw WebhookRefusal(401, "the signature is not by our secret") }
+        guard digits == parts[1][1] else { throw WebhookRefusal(401, "the signature does not match") }
     }
 
     private func accept(_ token: String, _ request: SandboxRequest, at now: Date) -> SandboxResponse {
         self.log.accept(.webhook, token: token, request: request, at: now)
         return .json(200, JSONText.object([("id", UUID().uuidString.lowercased())]))
+    }
+}
+
+/// An error response of a webhook receiver.
+struct WebhookRefusal: Error {
+    let status: Int
+    let message: String
+    /// Whether the response has a `Retry-After`.
+    let isTemporary: Bool
+
+    init(_ status: Int, _ message: String, isTemporary: Bool = false) {
+        self.status = status
+        self.message = message
+        self.isTemporary = isTemporary
+    }
+
+    /// Returns the response with the configured delay.
+    func response(retryAfter: Int) -> SandboxResponse {
+        var headers = self.isTemporary ? [("retry-after", String(retryAfter))] : []
+        if (300..<400).contains(self.status) { headers.append(("location", "/elsewhere")) }
+        return .json(self.status, JSONText.object([("error", self.message)]), headers: headers)
     }
 }
