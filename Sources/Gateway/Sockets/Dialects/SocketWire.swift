@@ -4,38 +4,41 @@
 import Core
 import NIOCore
 
-/// A session's words in its client's dialect, over its client's transport; confined to the session's event loop.
+/// Writes a session's messages in its client's dialect over its transport; confined to the
+/// session's event loop.
 ///
-/// What is said gathers until ``flush()``.
+/// Messages gather until ``flush()``.
 protocol SocketWire: AnyObject {
-    /// Whose frames of a change the wire can share with other sockets.
+    /// Decides which encoded changes the wire shares with other sockets.
     var dialect: Dialect { get }
 
     /// The session is open: presence is registered and the inbox was read.
     func welcome(connection: String, version: Int64)
-    /// What brings the client up to date; with the reference of the message that asked for it, if one did.
+    /// Brings the client up to date; `reference` is that of the message that asked, if there is
+    /// one.
     func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?)
-    /// A change of the inbox, or an event.
+    /// Sends a change of the inbox or an event.
     func change(_ change: LoopChange)
-    /// An answer to a client's message; not given where the client asked for none.
+    /// Answers a client's message, if the client asked for an answer.
     func answer(_ answer: SocketAnswer, to reference: [UInt8]?)
-    /// Whether ``requestProof(_:)`` is ever answered.
+    /// Whether the client ever answers ``requestProof(_:)``.
     var provesReceipt: Bool { get }
-    /// Whether messages to the client are held back and not written yet.
+    /// Whether messages to the client are held back and not yet written.
     var hasUnwritten: Bool { get }
-    /// Has the transport prove that the client has all that was said so far; ``SocketSession/proven(_:)`` tells it.
+    /// Asks the client to prove that it has everything sent so far; ``SocketSession/proven(_:)``
+    /// takes the proof.
     func requestProof(_ sequence: UInt64)
     func flush()
-    /// Says why, and ends the connection.
+    /// Tells the client why and ends the connection.
     func close(_ end: SocketEnd)
     /// Ends the connection at once.
     func drop()
     /// The token has expired.
     ///
-    /// - Returns: Whether the connection may wait for a request with a fresh one; if not, it is
+    /// - Returns: Whether the connection may wait for a request with a fresh token; otherwise it is
     ///   closed.
     func awaitsFreshToken() -> Bool
-    /// What time alone brings about on the wire: its pings and timeouts. Called once a second.
+    /// Handles pings and timeouts of the wire. Called once a second.
     func tick(now: NIODeadline)
 }
 
@@ -46,28 +49,48 @@ extension SocketWire {
     func awaitsFreshToken() -> Bool { false }
 }
 
-/// What a client's message is answered with.
+/// The answer to a client's message.
 enum SocketAnswer: Equatable {
     case done
-    /// Notifications were marked read; the unread count after it.
+    /// Notifications were marked read; carries the unread count after it.
     case read(unread: Int32)
     case unread(Int32)
     case error(String)
-    /// Nothing is wrong with the message, but it cannot be obeyed now.
+    /// The message is valid but cannot be handled now.
     case busy(String)
 }
 
-/// Why a socket is closed.
+/// The reason why a socket is closed.
 enum SocketEnd: Equatable {
     case unauthorized(String)
-    /// The token was good and has expired; its client may come back with a fresh one.
+    /// The token has expired; the client may return with a fresh one.
     case expired
     case policyViolation(String)
     case unsupportedData(String)
     case tooSlow
-    /// The user has opened so many that this one, the oldest, is over.
+    /// The user opened too many sockets, and this is the oldest.
     case tooManyConnections
     case tryAgainLater
-    /// The node ends; the client may come back to another after a while.
+    /// The node shuts down; the client may connect to another after a delay.
     case restart(reconnectAfter: Duration)
+}
+
+/// A client's message in any dialect.
+enum ClientMessage: Equatable {
+    case auth(token: String)
+    case resume(version: Int64)
+    /// Requests the newest unread notifications, whatever the client has.
+    case resync
+    /// Nil means all; `isBulk` if the client sent a list.
+    case read(ids: [NotificationID]?, isBulk: Bool = false)
+    case unread
+    case acknowledge(ids: [NotificationID])
+    case focus(isActive: Bool)
+}
+
+/// A client's message that was not understood.
+struct ClientFault: Error, Equatable {
+    let reason: String
+    /// Returned with the answer, in JSON.
+    let reference: [UInt8]?
 }

@@ -7,7 +7,7 @@ import NIOCore
 
 /// The sockets of one event loop.
 ///
-/// Owned by that loop: no lock, and every call is on it.
+/// Confined to that loop: no lock, and every call runs on it.
 final class HubShard {
     let eventLoop: any EventLoop
     let configuration: SocketConfiguration
@@ -55,7 +55,8 @@ final class HubShard {
     func identified(_ socket: SocketSession, identity: SocketIdentity) {
         let key = ExactText(identity.user)
         self.byUser[key, default: []].append(socket)
-        // If a user has too many over all loops, then it has more than a loop's share of them on one, and is watched.
+        // A user over the limit has more than one loop's share of sockets on some loop, so only
+        // those users are counted across loops.
         if let count = self.byUser[key]?.count, count > self.hub.loopShare || self.hub.isWatched(key) {
             self.hub.suspectCrowd(identity.user)
         }
@@ -75,12 +76,12 @@ final class HubShard {
 
     func note(_ bookmark: SocketBookmark) { self.hub.note(bookmark) }
 
-    /// Has the presence of a socket that is gone removed.
+    /// Removes the presence of a socket that has gone.
     func departed(_ socket: SocketSession, user: String) {
         self.hub.disconnected(user: user, connection: socket.connection)
     }
 
-    /// Registers a socket and brings it up to date.
+    /// Registers a socket's presence and reads its inbox.
     func open(_ socket: SocketSession, identity: SocketIdentity, since: Int64?) {
         let opening = SocketOpening(
             user: identity.user,
@@ -92,14 +93,15 @@ final class HubShard {
         if !self.hub.open(opening, self.reference(socket)) { socket.failed() }
     }
 
-    /// What a socket wants of the backend.
     enum Request {
         case authenticate(SocketSession, token: String, reference: [UInt8]?)
         case markRead(SocketSession, Reading, reference: [UInt8]?)
         case unread(SocketSession, user: String, reference: [UInt8]?)
     }
 
-    /// Hands a request on; false if too many wait already.
+    /// Hands a request to the hub.
+    ///
+    /// - Returns: False if the queue is full.
     func request(_ request: Request) -> Bool {
         switch request {
         case .authenticate(let socket, let token, let reference):
@@ -111,9 +113,10 @@ final class HubShard {
         }
     }
 
-    /// Has the inbox read from a version on; false if too many wait already.
+    /// Reads a socket's inbox from a version on.
     ///
-    /// - Parameter resumption: The client's wish that it answers, if it is one.
+    /// - Parameter resumption: The client's request that this answers, if there is one.
+    /// - Returns: False if the queue is full.
     func requestChanges(
         _ socket: SocketSession,
         user: String,
@@ -141,9 +144,9 @@ final class HubShard {
 
     // MARK: Frames
 
-    /// Delivers changes in their order, then flushes every socket that got some, once.
+    /// Delivers changes in order, then flushes each socket that got one, once.
     ///
-    /// - Returns: the users of whom this loop has no socket.
+    /// - Returns: The users without a socket on this loop.
     func deliver(_ changes: [NodeChange]) -> Set<ExactText> {
         var touched: [SocketSession] = []
         var missing: Set<ExactText> = []
@@ -167,12 +170,13 @@ final class HubShard {
                 if socket.isHolding { self.holding[ObjectIdentifier(socket)] = socket }
             }
         }
-        // A socket that was flushed has nothing left to write, so a second call is cheap.
+        // A second flush of the same socket has nothing to write, so it is cheap.
         for socket in touched { socket.flush() }
         return missing
     }
 
-    /// Closes sockets of users whose tokens were made before a moment, or do not say when.
+    /// Closes the sockets whose token was issued before the moment, or does not say when it was
+    /// issued.
     func revoke(_ revocations: [(user: String, before: Timestamp)]) {
         for (user, before) in revocations {
             for socket in self.byUser[ExactText(user)] ?? [] { socket.revoke(before: before) }
@@ -195,20 +199,20 @@ final class HubShard {
         }
     }
 
-    /// The connections of a user on this loop.
+    /// The ids of a user's connections on this loop.
     func connections(of user: String) -> [String] {
         self.byUser[ExactText(user)]?.map(\.connection) ?? []
     }
 
-    /// A user's sockets on this loop, with when they were opened.
+    /// A user's sockets on this loop, each with the time at which it opened.
     func crowd(of user: String) -> [(openedAt: NIODeadline, reference: LoopReference<SocketSession>)] {
         self.byUser[ExactText(user)]?.map { ($0.openedAt, self.reference($0)) } ?? []
     }
 
-    /// All sockets that are up.
+    /// All open sockets.
     var connected: [ObjectIdentifier] { Array(self.sockets.keys) }
 
-    /// Those of some sockets that are still up and have a user, as they are now.
+    /// The current entries of the given sockets; skips those that closed or have no user.
     func roster(of sockets: [ObjectIdentifier]) -> [HubRoster.Entry] {
         sockets.compactMap { socket in self.sockets[socket].flatMap { self.entry($0) } }
     }
@@ -225,17 +229,18 @@ final class HubShard {
         )
     }
 
-    /// Sockets were registered again, as active: says so where they are not, and takes back those that have left.
+    /// Corrects presence after sockets were registered again as active: reports those that are idle
+    /// and removes those that left.
     ///
-    /// - Returns: those that are still up.
+    /// - Returns: The sockets that are still open.
     func registered(_ roster: [HubRoster.Entry]) -> [HubRoster.Entry] {
         roster.compactMap { entry in
             guard let socket = self.sockets[entry.socket], socket.connection == entry.connection else {
-                // Its departure may have been recorded before it was registered.
+                // The departure may have been recorded before the registration.
                 self.hub.disconnected(user: entry.user, connection: entry.connection)
                 return nil
             }
-            // From here, so that it comes before what the client says next.
+            // Queued on the loop, so it precedes any later message of the client.
             if socket.state != .active { self.presence(socket, user: entry.user) }
             return self.entry(socket)
         }
@@ -243,7 +248,7 @@ final class HubShard {
 
     // MARK: End
 
-    /// A moment to come back that spreads the clients of a node over ten seconds.
+    /// A reconnect delay that spreads a node's clients over ten seconds.
     func spreadDelay() -> Duration {
         .milliseconds(Int.random(in: 500...10_000))
     }
@@ -263,8 +268,20 @@ final class HubShard {
         }
     }
 
-    /// Drops what has not left by itself.
+    /// Drops the sockets that did not leave.
     func dropAll() {
         for socket in self.sockets.values { socket.drop() }
+    }
+}
+
+/// The open sockets of a node, as presence should name them.
+struct HubRoster: Sendable {
+    struct Entry: Sendable {
+        let socket: ObjectIdentifier
+        let user: String
+        let connection: String
+        let dialect: Dialect
+        let lastVersion: Int64?
+        let reference: LoopReference<SocketSession>
     }
 }

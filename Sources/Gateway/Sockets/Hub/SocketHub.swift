@@ -8,7 +8,7 @@ import NIOCore
 import ServiceLifecycle
 import Synchronization
 
-/// All sockets of a node: a shard for each event loop, and the tasks that talk to the backend for them.
+/// All sockets of a node: one shard per event loop, and the tasks that call the backend for them.
 package final class SocketHub: Service {
     enum Request: Sendable {
         case authenticate(LoopReference<SocketSession>, token: String, reference: [UInt8]?)
@@ -24,32 +24,33 @@ package final class SocketHub: Service {
     let now: @Sendable () -> Timestamp
     let backend: any SocketBackend
     private let logger: Logger
-    // Each shard is confined to its loop by the bound; made once, in `init`.
+    // The bound confines each shard to its loop; set once, in `init`.
     private let shards: Mutex<[ObjectIdentifier: NIOLoopBoundBox<HubShard?>]>
     let eventLoops: [any EventLoop]
-    /// Changes that wait for each loop.
+    /// One per loop.
     private let backlogs: [LoopBacklog]
     private let openCount = Atomic<Int>(0)
 
     private let openings: BatchQueue<(SocketOpening, LoopReference<SocketSession>)>
     private let requests = BatchQueue<Request>(capacity: 10_000)
-    /// Apart from the other requests: a database that stalls must keep nobody from being known.
+    /// Apart from other requests, so that a stalled database does not block authentication.
     private let logins = BatchQueue<Request>(capacity: 10_000)
     private let holes = BatchQueue<
         (question: InboxQuestion, reference: LoopReference<SocketSession>, resumption: Resumption?)
     >(capacity: 100_000)
     private let departures = BatchQueue<(user: String, connection: String)>(capacity: 200_000)
-    /// At the bound, a client that comes back is told some of what it has already.
+    /// When it is full, a returning client gets some changes twice.
     private let bookmarks = BatchQueue<SocketBookmark>(capacity: 200_000)
     private let proofs = BatchQueue<ReceiptProof>(capacity: 200_000)
     private let repairs = BatchQueue<Void>(capacity: 1)
-    /// Users whose frames came here although no socket of theirs is here; at the bound, the next frame tells again.
+    /// Users who got frames but have no socket here; when it is full, the next frame reports them
+    /// again.
     let ghosts = BatchQueue<String>(capacity: 10_000)
-    /// Users who may have too many sockets; at the bound, their next one tells again.
+    /// Users who may have too many sockets; when it is full, their next socket reports them again.
     let crowds = BatchQueue<String>(capacity: 10_000)
-    /// Users with more than a loop's share of sockets on one; at the bound, all are forgotten until their next one there.
+    /// Users with more than one loop's share of sockets; cleared when it reaches its limit.
     let watched = Mutex<Set<ExactText>>([])
-    /// At the bound, what a client says of its focus is lost until it says it again.
+    /// When it is full, a focus message is lost until the client sends the next.
     let presences = BatchQueue<PresenceChange>(capacity: 50_000)
 
     package init(
@@ -80,7 +81,7 @@ package final class SocketHub: Service {
 
     package var count: Int { self.openCount.load(ordering: .relaxed) }
 
-    /// The shard of a loop, to be used on it; nil for a loop of another group.
+    /// Returns the shard of a loop, for use on that loop; nil for a loop of another group.
     func shard(on eventLoop: any EventLoop) -> HubShard? {
         self.shards.withLock { $0[ObjectIdentifier(eventLoop)] }?.value
     }
@@ -115,7 +116,8 @@ package final class SocketHub: Service {
         self.counted(self.holes.offer((question, reference, resumption)))
     }
 
-    /// A departure that is lost here leaves a presence behind; frames for it find nobody, and that mends it.
+    /// A lost departure leaves stale presence behind; the next frame for it finds no socket and
+    /// removes it.
     func disconnected(user: String, connection: String) {
         _ = self.counted(self.departures.offer((user, connection)))
     }
@@ -124,13 +126,13 @@ package final class SocketHub: Service {
         _ = self.counted(self.bookmarks.offer(bookmark))
     }
 
-    /// A proof that is lost here lets its deadline lapse, and push goes out.
+    /// A lost proof lets the deadline pass, and push goes out.
     func prove(_ user: String, _ id: NotificationID, lane: Lane?) {
         SocketMetrics.proofs.increment()
         _ = self.counted(self.proofs.offer(ReceiptProof(user: user, id: id, awaitingLane: lane, at: self.now())))
     }
 
-    /// How many sockets of a user on one loop are no reason to count those on the others.
+    /// One loop's share of the sockets that a user may have.
     var loopShare: Int { self.configuration.connectionsPerUser / self.eventLoops.count }
 
     func isWatched(_ user: ExactText) -> Bool { self.watched.withLock { $0.contains(user) } }
@@ -154,15 +156,15 @@ package final class SocketHub: Service {
 
     /// Delivers changes to this node's sockets.
     ///
-    /// A loop that falls too far behind gets none until it has caught up; then all sockets are brought up to date from
-    /// their inboxes.
+    /// A loop that falls too far behind gets no changes until it has caught up; then all sockets
+    /// catch up from their inboxes.
     package func deliver(_ changes: [NodeChange]) {
         SocketMetrics.frames.increment(by: changes.count)
         let tally = MissTally(shards: self.eventLoops.count)
         for (eventLoop, backlog) in zip(self.eventLoops, self.backlogs) {
             guard backlog.take(changes.count) else {
                 SocketMetrics.shed.increment(by: changes.count)
-                // As if it had a socket of each: nobody is taken for a ghost.
+                // Reports no misses, so that presence on this loop is not taken for stale.
                 _ = tally.note([])
                 continue
             }
@@ -174,13 +176,13 @@ package final class SocketHub: Service {
         }
     }
 
-    /// Counts changes that came too late to be shown; the next repair sends what sockets miss.
+    /// Counts changes that came too late to be shown; the next repair sends them.
     package func passOver(_ count: Int) {
         SocketMetrics.frames.increment(by: count)
         SocketMetrics.shed.increment(by: count)
     }
 
-    /// Closes the sockets of users whose tokens were made before a moment.
+    /// Closes the sockets of users whose tokens were issued before a moment.
     package func revoke(_ revocations: [(user: String, before: Timestamp)]) {
         guard !revocations.isEmpty, self.count > 0 else { return }
         for eventLoop in self.eventLoops {
@@ -188,7 +190,7 @@ package final class SocketHub: Service {
         }
     }
 
-    /// The node was out of reach for a while: registers every socket again and sends what each is missing.
+    /// Registers every socket again and sends what each has missed, after the node was cut off.
     package func repair() {
         _ = self.repairs.offer(())
     }
@@ -263,7 +265,7 @@ package final class SocketHub: Service {
         }
     }
 
-    /// A socket left while it was being registered: its departure may have been recorded before.
+    /// Removes presence again: the departure may have been recorded before the registration.
     private func departed(_ opening: SocketOpening) {
         self.disconnected(user: opening.user, connection: opening.connection)
     }
@@ -313,18 +315,18 @@ package final class SocketHub: Service {
                 }
             } catch {
                 self.logger.warning("holes cannot be filled", metadata: ["error": "\(error)"])
-                // The sockets that still hold something ask again.
+                // Sockets that still hold changes ask again.
                 for hole in batch {
                     let resumption = hole.resumption
                     hole.reference.call { $0.fillFailed(resumption) }
                 }
-                // They ask at once, so a database that is out of reach is spared a storm.
+                // They ask at once, so pause before the database gets them again.
                 try? await Task.sleep(for: .milliseconds(200))
             }
         }
     }
 
-    /// What cannot be recorded in the end lets its deadline lapse, and push goes out.
+    /// A proof that is not recorded lets the deadline pass, and push goes out.
     private func serveProofs() async {
         while let batch = await self.proofs.next(limit: 512) {
             await self.persist("proofs cannot be recorded", tries: 20, count: batch.count) {
@@ -333,7 +335,7 @@ package final class SocketHub: Service {
         }
     }
 
-    /// What cannot be removed in the end is a presence that stays behind; frames for it find nobody, and that mends it.
+    /// A departure that is not recorded leaves stale presence; the next frame for it removes it.
     private func serveDepartures() async {
         while let batch = await self.departures.next(limit: 512) {
             await self.persist("departures cannot be recorded", tries: 10, count: batch.count) {
@@ -350,7 +352,7 @@ package final class SocketHub: Service {
         }
     }
 
-    /// Tries a step several times, then counts what it was for as lost.
+    /// Runs a step with retries, then counts its items as lost.
     func persist(
         _ failure: Logger.Message,
         tries: Int,
@@ -364,7 +366,7 @@ package final class SocketHub: Service {
             } catch {
                 if attempt == 0 { self.logger.warning(failure, metadata: ["error": "\(error)"]) }
             }
-            // With jitter, so that gateways that failed together do not come back together.
+            // With jitter, so that gateways that failed together do not return together.
             try? await Task.sleep(for: backoff.delay(attempt: attempt))
         }
         SocketMetrics.overflows.increment(by: count)
@@ -380,7 +382,7 @@ package final class SocketHub: Service {
                     if await self.repair(batch, on: eventLoop) {
                         rest = rest.dropFirst(batch.count)
                     } else {
-                        // Redis is out of reach again; the same batch is registered when it is back.
+                        // Redis is down again; retry the same batch.
                         try? await Task.sleep(for: .milliseconds(200))
                     }
                 }
@@ -388,9 +390,10 @@ package final class SocketHub: Service {
         }
     }
 
-    /// Registers sockets of a loop again, as they are now, and asks for what they are missing.
+    /// Registers a loop's sockets again in their current state and queues reads of what they
+    /// missed.
     ///
-    /// - Returns: false if they could not be registered.
+    /// - Returns: False if registration failed.
     private func repair(_ sockets: [ObjectIdentifier], on eventLoop: any EventLoop) async -> Bool {
         let roster = await self.ask(eventLoop) { $0.roster(of: sockets) } ?? []
         guard !roster.isEmpty else { return true }
@@ -399,7 +402,7 @@ package final class SocketHub: Service {
         } catch {
             return false
         }
-        // Some may have left meanwhile, or said something of their focus that the registration has overwritten.
+        // Some may have left meanwhile or changed focus, which the registration has overwritten.
         for entry in await self.ask(eventLoop, { $0.registered(roster) }) ?? [] {
             guard let version = entry.lastVersion else { continue }
             let question = InboxQuestion(user: entry.user, dialect: entry.dialect, since: version)
@@ -408,10 +411,11 @@ package final class SocketHub: Service {
         return true
     }
 
-    /// Checks now and then that presence names every socket; without that, a socket gets nothing.
+    /// Checks at intervals that presence names every socket; a socket without presence gets no
+    /// frames.
     private func auditPresence() async {
         while true {
-            // Nothing tells that a registration is gone.
+            // Redis does not signal a lost registration, so poll.
             await cancelWhenGracefulShutdown { try? await Task.sleep(for: self.configuration.audit) }
             if Task.isCancelled || Task.isShuttingDownGracefully { return }
             for eventLoop in self.eventLoops {
@@ -423,18 +427,18 @@ package final class SocketHub: Service {
         }
     }
 
-    /// Registers again those of some sockets that presence does not name.
+    /// Registers sockets again that presence does not name.
     ///
-    /// Where presence is out of reach, the next round sees.
+    /// If presence cannot be read, the next round checks.
     private func audit(_ sockets: [ObjectIdentifier], on eventLoop: any EventLoop) async {
-        // A socket that is being opened is registered soon.
+        // Skips sockets that are still opening; their registration is under way.
         let roster = (await self.ask(eventLoop) { $0.roster(of: sockets) } ?? []).filter { $0.lastVersion != nil }
         guard !roster.isEmpty,
             let areThere = try? await self.backend.areRegistered(roster.map { ($0.user, $0.connection) })
         else { return }
         let missing = zip(roster, areThere).filter { !$1 }.map(\.0.socket)
         guard !missing.isEmpty else { return }
-        // Not those that have left meanwhile.
+        // Skips those that have left meanwhile.
         let lost = await self.ask(eventLoop) { $0.roster(of: missing) } ?? []
         guard !lost.isEmpty else { return }
         self.logger.warning(
@@ -442,11 +446,80 @@ package final class SocketHub: Service {
         _ = await self.repair(lost.map(\.socket), on: eventLoop)
     }
 
-    /// Asks a loop's shard; nil if the loop has ended.
+    /// Runs a query on a loop's shard; nil if the loop has ended.
     private func ask<Answer: Sendable>(
         _ eventLoop: any EventLoop,
         _ question: @escaping @Sendable (HubShard) -> Answer
     ) async -> Answer? {
         try? await eventLoop.submit { self.shard(on: eventLoop).map(question) }.get()
+    }
+}
+
+/// Work for all sockets of one user on this node.
+extension SocketHub {
+    private static let mostWatched = 10_000
+
+    /// Removes stale presence.
+    ///
+    /// Reads presence before it counts sockets, so a socket that opens meanwhile is not removed.
+    func serveGhosts() async {
+        while let batch = await self.ghosts.next(limit: Self.batchSize) {
+            for user in ExactText.distinct(batch) {
+                guard let registered = try? await self.backend.registered(user: user), !registered.isEmpty else {
+                    continue
+                }
+                var here: Set<String> = []
+                for eventLoop in self.eventLoops {
+                    here.formUnion(
+                        (try? await eventLoop.submit { self.shard(on: eventLoop)?.connections(of: user) ?? [] }.get())
+                            ?? []
+                    )
+                }
+                let ghosts = registered.filter { !here.contains($0) }
+                guard !ghosts.isEmpty else { continue }
+                SocketMetrics.ghosts.increment(by: ghosts.count)
+                try? await self.backend.close(ghosts.map { (user, $0) })
+            }
+        }
+    }
+
+    /// Closes the oldest sockets of users who have too many.
+    ///
+    /// The user is at the newest one; an old one is often a connection whose client has gone.
+    func serveCrowds() async {
+        while let batch = await self.crowds.next(limit: Self.batchSize) {
+            for user in ExactText.distinct(batch) {
+                var crowd: [(openedAt: NIODeadline, reference: LoopReference<SocketSession>)] = []
+                for eventLoop in self.eventLoops {
+                    crowd +=
+                        (try? await eventLoop.submit { self.shard(on: eventLoop)?.crowd(of: user) ?? [] }.get()) ?? []
+                }
+                self.watch(user, isCrowd: crowd.count > self.loopShare)
+                let excess = crowd.count - self.configuration.connectionsPerUser
+                guard excess > 0 else { continue }
+                SocketMetrics.crowded.increment(by: excess)
+                for (_, reference) in crowd.sorted(by: { $0.openedAt < $1.openedAt }).prefix(excess) {
+                    reference.call { socket in
+                        socket.close(.tooManyConnections)
+                        socket.flush()
+                    }
+                }
+            }
+        }
+    }
+
+    private func watch(_ user: String, isCrowd: Bool) {
+        self.watched.withLock { watched in
+            if watched.count >= Self.mostWatched { watched = [] }
+            if isCrowd { watched.insert(ExactText(user)) } else { watched.remove(ExactText(user)) }
+        }
+    }
+
+    func servePresences() async {
+        while let batch = await self.presences.next(limit: Self.batchSize) {
+            await self.persist("focus cannot be recorded", tries: 3, count: batch.count) {
+                try await self.backend.setStates(batch)
+            }
+        }
     }
 }

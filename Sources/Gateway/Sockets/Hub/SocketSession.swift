@@ -5,9 +5,10 @@ import Core
 import CoreMetrics
 import NIOCore
 
-/// One client's connection to its inbox, whatever its dialect: who it is, what it has, what it is owed.
+/// One client's connection to its inbox in any dialect: its identity, what it has and what it must
+/// still get.
 ///
-/// It belongs to its loop's shard, which calls it for changes and on every tick; no task, no timer of its own.
+/// Its loop's shard calls it for changes and on every tick; it has no task and no timer.
 final class SocketSession {
     enum Phase {
         /// Waits for a token.
@@ -15,57 +16,54 @@ final class SocketSession {
         /// Presence is being registered and the inbox read.
         case opening
         case open
-        /// The client was told the end.
+        /// The client was told why the connection ends.
         case closing
     }
 
-    /// Changes that may wait for the ones before them; what is dropped at the bound is found when the hole is filled.
+    /// Changes that may wait for earlier ones; filling the gap recovers what is dropped beyond.
     private static let longestWait = 1_024
-    /// Resumptions that may wait for the ones before them.
+    /// Resumptions that may wait for earlier ones.
     private static let mostResumptions = 16
-    /// Proofs under way whose versions are kept; at the bound the newest takes the place of the one
-    /// before it.
+    /// Pending proofs whose versions are kept; at the limit, the newest replaces the one before it.
     private static let mostMarks = 32
     /// Calls that may wait for the first sync.
     private static let mostEarlyCalls = 16
 
-    /// How often a bookmark is noted though the client has seen no more; it would lapse after an
-    /// hour.
+    /// How often an unchanged bookmark is refreshed; it would expire after an hour.
     private static let bookmarkRefresh: TimeAmount = .minutes(10)
 
     let connection: String
-    /// The mark that tells the user's clients apart; nil if a client that comes back says what it
-    /// has.
+    /// Tells the user's clients apart; nil in dialects whose clients say which version they have.
     let client: String?
     let openedAt: NIODeadline
     let shard: HubShard
-    /// Nil once the connection is gone.
+    /// Nil once the connection has closed.
     private(set) var wire: (any SocketWire)?
 
     var phase: Phase
     var identity: SocketIdentity?
     private var sequence = InboxSequence()
     var proofs = ProofLedger()
-    /// Changes that wait for the sync, or for the one before them.
+    /// Changes that wait for the sync or for an earlier change.
     private var held: [LoopChange] = []
     private var heldSince: NIODeadline?
     private var isFilling = false
     private var isResyncing = false
-    /// What the client asked for before it could be asked for here.
+    /// Resumptions that wait for the first sync or for earlier ones.
     private var resumptions: [Resumption] = []
-    /// Calls that came before the inbox was read, in their order.
+    /// Calls that came before the inbox was read, in order.
     private var earlyCalls: [(message: ClientMessage, reference: [UInt8]?)] = []
     private var mustProve = false
-    /// Up to where the client has proven that it has everything; nil until the inbox was read.
+    /// The version up to which the client has proven receipt; nil until the inbox was read.
     private var seen: Int64?
-    /// The version that each proof under way is of.
+    /// The inbox version that each pending proof covers.
     private var marks: [(sequence: UInt64, version: Int64)] = []
     private var noted: (version: Int64, at: NIODeadline)?
     var since: Int64?
-    /// Tokens of this client that are being checked.
+    /// Tokens of this client that are being verified.
     var checks = 0
     var allowance: Int
-    /// Messages that the user's own rate does not know of yet.
+    /// Messages not yet reported to the user's rate limit.
     var unreported = 0
     /// Active until the client says otherwise.
     var state = ConnectionPresence.State.active
@@ -96,7 +94,7 @@ final class SocketSession {
         if let identity { self.shard.open(self, identity: identity, since: self.since) }
     }
 
-    /// The connection is gone.
+    /// The connection has closed.
     func end() {
         guard self.wire != nil else { return }
         self.phase = .closing
@@ -106,7 +104,7 @@ final class SocketSession {
 
     // MARK: Answers of the backend
 
-    /// Presence is registered and the inbox read.
+    /// Presence is registered and the inbox was read.
     func opened(_ snapshot: InboxSnapshot) {
         guard self.phase == .opening else { return self.takeBack() }
         self.phase = .open
@@ -121,25 +119,26 @@ final class SocketSession {
         self.flush()
     }
 
-    /// Presence could not be registered, or the inbox not be read.
+    /// Presence could not be registered or the inbox not read.
     func openingFailed() {
         self.takeBack()
         self.failed()
     }
 
-    /// If it left while it was being registered, then its departure may have been recorded before.
+    /// Removes presence if the socket left during registration, as its departure may have been
+    /// recorded before.
     private func takeBack() {
         guard self.wire == nil, let identity else { return }
         self.shard.departed(self, user: identity.user)
     }
 
-    /// The gateway cannot serve this socket now.
+    /// Closes the socket; the client may try again.
     func failed() {
         self.close(.tryAgainLater)
         self.flush()
     }
 
-    /// Changes that were asked for; nil if there were none.
+    /// Takes the changes that were requested; nil if there were none.
     func filled(_ snapshot: InboxSnapshot?, answering resumption: Resumption? = nil) {
         self.isFilling = false
         guard self.phase == .open else { return }
@@ -154,7 +153,7 @@ final class SocketSession {
         self.flush()
     }
 
-    /// The changes could not be read; they are asked for again.
+    /// The changes could not be read; requests them again.
     func fillFailed(_ resumption: Resumption? = nil) {
         self.isFilling = false
         if let resumption { self.resumptions.insert(resumption, at: 0) }
@@ -163,9 +162,9 @@ final class SocketSession {
         self.flush()
     }
 
-    /// Asks what changed for the client; once the inbox was read, and after what is asked for already.
+    /// Requests the changes for a client, after the inbox was read and after earlier requests.
     ///
-    /// - Returns: false if too many wait.
+    /// - Returns: False if too many wait.
     func resume(_ resumption: Resumption) -> Bool {
         guard self.resumptions.count < Self.mostResumptions else { return false }
         self.resumptions.append(resumption)
@@ -173,9 +172,9 @@ final class SocketSession {
         return true
     }
 
-    /// Keeps a call until the inbox was read, so that its answer follows the first sync.
+    /// Holds a call until the inbox was read, so that its answer follows the first sync.
     ///
-    /// - Returns: false if too many wait.
+    /// - Returns: False if too many wait.
     func hold(_ message: ClientMessage, reference: [UInt8]?) -> Bool {
         guard self.earlyCalls.count < Self.mostEarlyCalls else { return false }
         self.earlyCalls.append((message, reference))
@@ -192,25 +191,26 @@ final class SocketSession {
         }
     }
 
-    /// Asks for the newest unread, as often as it takes to get it.
+    /// Requests the newest unread notifications and repeats the request until it is answered.
     func resync() {
         self.isResyncing = true
-        // Older than any inbox: the answer is a reset.
+        // A version below that of any inbox is answered with a reset.
         guard self.phase == .open, !self.requestChanges(since: -1) else { return }
         self.isResyncing = false
         self.close(.tryAgainLater)
     }
 
-    /// The answer to a client's message.
+    /// Sends the answer to a client's message.
     func answer(_ answer: SocketAnswer, reference: [UInt8]?) {
         guard self.phase == .open else { return }
         self.wire?.answer(answer, to: reference)
         self.flush()
     }
 
-    /// What an answer has that the client was not told while it was under way; nil if that is nothing.
+    /// The part of a snapshot that the client did not get while the query ran; nil if nothing is
+    /// left.
     ///
-    /// Whoever asked by itself, or begins anew, gets all of it.
+    /// A resumption or a reset gets the whole snapshot.
     private func news(_ snapshot: InboxSnapshot, answering resumption: Resumption?) -> InboxSnapshot? {
         guard resumption == nil, !snapshot.isReset, let last = self.sequence.last else { return snapshot }
         return snapshot.version > last ? snapshot.news(after: last) : nil
@@ -224,7 +224,7 @@ final class SocketSession {
         for item in snapshot.items where item.awaitsProof { self.awaitProof(item.id, lane: item.lane) }
         if self.client != nil { self.mustProve = true }
         self.releaseHeld()
-        // Changes that overtook the reset are gone from the client with it.
+        // The reset removed newer changes from the client; request them again.
         if let overtaking, overtaking > snapshot.version { _ = self.requestChanges(since: snapshot.version) }
     }
 
@@ -236,7 +236,7 @@ final class SocketSession {
 
     // MARK: Changes
 
-    /// A change of the inbox, or an event; written with the shard's next flush.
+    /// Takes a change of the inbox or an event; the shard's next flush writes it.
     func deliver(_ change: LoopChange) {
         switch self.phase {
         case .anonymous, .closing: return
@@ -245,17 +245,17 @@ final class SocketSession {
         }
     }
 
-    /// Sends a change if it is this one's turn.
+    /// Sends a change if it is next in order.
     private func place(_ change: LoopChange, isNew: Bool) {
         let isComplete = change.change.isComplete(for: self.dialect)
         let version = change.change.version
         guard version > 0 else {
-            // One that is in no inbox, and came in other shapes only, is nowhere to be had.
+            // An event is in no inbox, so a shape that it lacks cannot be read later.
             if isComplete { self.transmit(change) } else { SocketMetrics.incomplete.increment() }
             return
         }
         if let last = self.sequence.last, version > last, !isComplete {
-            // The inbox has it in this dialect's shape: it waits until the answer has gone past it.
+            // The inbox has this dialect's shape; hold the change until the answer covers it.
             self.hold(change)
             if isNew { _ = self.requestChanges(since: last) }
             return
@@ -265,7 +265,7 @@ final class SocketSession {
             self.transmit(change)
             if isNew, !self.held.isEmpty { self.releaseHeld() }
         case .known:
-            // It went out before; the next proof covers it again.
+            // It was sent before; the next proof covers it again.
             if change.change.isNotification { self.awaitProof(change.change.id, lane: change.change.awaitingLane) }
         case .hold:
             self.hold(change)
@@ -300,7 +300,7 @@ final class SocketSession {
         self.mustProve = true
     }
 
-    /// The client has all that was said before the proof of this number was requested.
+    /// The client has everything sent before the proof with this number was requested.
     func proven(_ sequence: UInt64) {
         if sequence <= self.proofs.sequence {
             while let mark = self.marks.first, mark.sequence <= sequence {
@@ -311,11 +311,11 @@ final class SocketSession {
         self.report(self.proofs.confirm(sequence))
     }
 
-    /// How far the client has seen its inbox; nil where that is not kept, or the inbox was not
-    /// read.
+    /// The version up to which the client has seen its inbox; nil if that is not tracked or the
+    /// inbox was not read.
     func bookmark(hasLeft: Bool) -> SocketBookmark? {
         guard let client, let identity, let wire, let seen else { return nil }
-        // Where nothing is ever proven, what was written counts as seen.
+        // Without proofs, whatever was written counts as seen.
         let version = wire.provesReceipt || wire.hasUnwritten ? seen : self.sequence.last ?? seen
         return SocketBookmark(
             user: identity.user,
@@ -340,7 +340,7 @@ final class SocketSession {
 
     // MARK: Writing
 
-    /// Writes all that has gathered, with one request of proof for all of it.
+    /// Writes everything that has gathered, with one proof request for all of it.
     func flush() {
         if self.mustProve, self.phase != .closing {
             self.mustProve = false
@@ -354,26 +354,26 @@ final class SocketSession {
         self.wire?.flush()
     }
 
-    /// Has the wire prove that its client is still there.
+    /// Requests a proof with the next flush, to check that the client is still there.
     func probe() {
         guard self.phase != .closing else { return }
         self.mustProve = true
     }
 
-    /// Tells the client why, and ends the connection.
+    /// Tells the client why and ends the connection.
     func close(_ end: SocketEnd) {
         guard self.phase != .closing else { return }
         self.phase = .closing
         self.wire?.close(end)
     }
 
-    /// More waits for the client than may.
+    /// Closes a client whose unread output exceeds the limit.
     func isTooSlow() {
         SocketMetrics.slowReaders.increment()
         self.close(.tooSlow)
     }
 
-    /// Tells the client to come back elsewhere.
+    /// Tells the client to reconnect to another node.
     func sayGoodbye(reconnectAfter: Duration) {
         self.close(.restart(reconnectAfter: reconnectAfter))
         self.wire?.flush()
@@ -386,7 +386,7 @@ final class SocketSession {
 
     // MARK: Time
 
-    /// What time alone brings about: timeouts, expiry, pings.
+    /// Handles timeouts, token expiry and pings.
     func tick(now: NIODeadline, wallClock: Timestamp) {
         let configuration = self.shard.configuration
         self.allowance = min(configuration.messageBurst, self.allowance + configuration.messagesPerSecond)
@@ -394,7 +394,7 @@ final class SocketSession {
             if let expiresAt = self.identity?.expiresAt, expiresAt <= wallClock {
                 if self.wire?.awaitsFreshToken() != true { self.close(.expired) }
             } else if self.phase == .anonymous, now - self.openedAt > TimeAmount(configuration.authentication) {
-                // One that came in time and still waits is no fault of the client's.
+                // The token came in time but is still being verified.
                 self.close(self.checks > 0 ? .tryAgainLater : .unauthorized("no credential came in time"))
             }
         }
@@ -403,7 +403,7 @@ final class SocketSession {
         self.flush()
     }
 
-    /// Asks the inbox for what is missing, if a change has waited for it too long.
+    /// Requests the missing changes if a change has waited too long for them.
     func fillHole(now: NIODeadline) {
         guard self.phase == .open, let heldSince, let last = self.sequence.last,
             now - heldSince > TimeAmount(self.shard.configuration.holdTime)
@@ -414,4 +414,133 @@ final class SocketSession {
 
     var isHolding: Bool { self.heldSince != nil }
     var lastVersion: Int64? { self.phase == .open ? self.sequence.last : nil }
+}
+
+/// Messages from the client.
+extension SocketSession {
+    /// Takes one message off the client's allowance and closes the client when none is left.
+    func spend() -> Bool {
+        guard self.phase != .closing else { return false }
+        guard self.allowance > 0 else {
+            self.close(.policyViolation("too many messages"))
+            return false
+        }
+        self.allowance -= 1
+        self.unreported += 1
+        guard self.unreported >= self.shard.configuration.messagesPerReport, let user = self.identity?.user else {
+            return true
+        }
+        let count = self.unreported
+        self.unreported = 0
+        if self.shard.admits(messages: count, of: user) { return true }
+        self.close(.policyViolation("too many messages on all sockets of this user"))
+        return false
+    }
+
+    /// Handles a message; `reference` is returned with the answer.
+    func obey(_ message: ClientMessage, reference: [UInt8]?) {
+        switch (message, self.identity) {
+        case (.auth(let token), _):
+            self.checks += 1
+            guard !self.shard.request(.authenticate(self, token: token, reference: reference)) else { return }
+            self.checks -= 1
+            self.sayBusy(reference)
+        case (_, nil):
+            self.wire?.answer(.error("send auth first"), to: reference)
+        case (.resume(let version), _):
+            if !self.resume(Resumption(version: version, reference: reference)) { self.sayBusy(reference) }
+        case (.resync, _):
+            self.resync()
+            self.wire?.answer(.done, to: reference)
+        case (.acknowledge(let ids), _):
+            self.report(self.proofs.acknowledge(Set(ids)))
+            self.wire?.answer(.done, to: reference)
+        case (.focus(let isActive), .some(let identity)):
+            self.focus(isActive, identity)
+            self.wire?.answer(.done, to: reference)
+        case (.read, .some) where self.phase == .opening, (.unread, .some) where self.phase == .opening:
+            if !self.hold(message, reference: reference) { self.sayBusy(reference) }
+        case (.read(let ids, let isBulk), .some(let identity)):
+            let reading = Reading(user: identity.user, ids: ids, isBulk: isBulk)
+            self.hand(.markRead(self, reading, reference: reference), reference)
+        case (.unread, .some(let identity)):
+            self.hand(.unread(self, user: identity.user, reference: reference), reference)
+        }
+    }
+
+    /// A client that sends no focus messages stays active.
+    private func focus(_ isActive: Bool, _ identity: SocketIdentity) {
+        let state: ConnectionPresence.State = isActive ? .active : .idle
+        guard state != self.state else { return }
+        self.state = state
+        // Presence is not registered before that; `opened` reports the state then.
+        if self.phase == .open { self.shard.presence(self, user: identity.user) }
+    }
+
+    private func hand(_ request: HubShard.Request, _ reference: [UInt8]?) {
+        if !self.shard.request(request) { self.sayBusy(reference) }
+    }
+
+    func sayBusy(_ reference: [UInt8]?) {
+        self.wire?.answer(.busy("the server is busy, try again"), to: reference)
+    }
+}
+
+/// The credentials of a socket.
+extension SocketSession {
+    /// A token was accepted.
+    func authenticated(_ identity: SocketIdentity, reference: [UInt8]?) {
+        self.checks -= 1
+        switch self.phase {
+        case .anonymous:
+            self.identity = identity
+            self.phase = .opening
+            self.wire?.answer(.done, to: reference)
+            self.shard.identified(self, identity: identity)
+            self.shard.open(self, identity: identity, since: self.since)
+        case .opening, .open:
+            guard ExactText(identity.user) == self.identity.map({ ExactText($0.user) }) else {
+                self.wire?.answer(.error("the token is another user's"), to: reference)
+                break
+            }
+            self.identity = identity
+            self.wire?.answer(.done, to: reference)
+        case .closing: break
+        }
+        self.flush()
+    }
+
+    /// A token was refused.
+    func refused(_ refusal: SocketRefusal, reference: [UInt8]?) {
+        self.checks -= 1
+        // 503: the token could not be checked now and may be good.
+        let isTemporary = refusal.status == 503
+        self.wire?.answer(isTemporary ? .busy(refusal.reason) : .error(refusal.reason), to: reference)
+        if self.phase == .anonymous { self.close(isTemporary ? .tryAgainLater : .unauthorized(refusal.reason)) }
+        self.flush()
+    }
+
+    /// Adopts a newer token of the same user.
+    ///
+    /// Requests may overtake each other, so an older token can come later; it is ignored.
+    func renew(_ identity: SocketIdentity) {
+        guard self.phase != .closing, let current = self.identity,
+            ExactText(identity.user) == ExactText(current.user), identity.isNewer(than: current)
+        else { return }
+        self.identity = identity
+    }
+
+    /// Closes the socket if its token was issued before a moment.
+    func revoke(before: Timestamp) {
+        guard let identity, identity.issuedAt.map({ $0 < before }) ?? true else { return }
+        self.close(.unauthorized("the token was revoked"))
+        self.flush()
+    }
+}
+
+/// A client's request for the changes after a version; it is answered even if there are none.
+struct Resumption: Sendable {
+    let version: Int64
+    /// Returned with the answer, in JSON.
+    let reference: [UInt8]?
 }

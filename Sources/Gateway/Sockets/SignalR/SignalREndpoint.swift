@@ -1,11 +1,12 @@
 // Carillon · SignalREndpoint.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import CoreMetrics
 import NIOCore
 import NIOHTTP1
 import Protocols
 
-/// A SignalR hub on connections: negotiation, WebSockets, Server-Sent Events and long polling.
+/// A SignalR hub over negotiation, WebSockets, Server-Sent Events and long polling.
 package struct SignalREndpoint: TransportEndpoint {
     let hub: any SignalRHub
     let node: SignalRNode
@@ -26,7 +27,7 @@ package struct SignalREndpoint: TransportEndpoint {
 
     package var maximumBody: Int { self.configuration.webSocket.maximumMessage }
 
-    /// Its clients send them unless told otherwise; who calls, a token alone says.
+    /// Clients send credentials by default; only the token identifies the caller.
     package var allowsCredentials: Bool { true }
 
     package func claims(_ path: Substring) -> Bool {
@@ -39,7 +40,7 @@ package struct SignalREndpoint: TransportEndpoint {
         TransportRefusal(status, headers: ["content-type": SignalRResponse.plainText], body: Array(reason.utf8))
     }
 
-    /// A request's query; names count whatever their case, as in ASP.NET.
+    /// Reads a request's query; names ignore case, as in ASP.NET.
     ///
     /// - Throws: ``TransportRefusal`` 400 if it cannot be read.
     func query(_ head: HTTPRequestHead) throws(TransportRefusal) -> RequestQuery {
@@ -94,10 +95,11 @@ package struct SignalREndpoint: TransportEndpoint {
             let offer = SignalRDirectory.Offer(
                 connectionID: self.makeID(),
                 owner: permit.owner,
-                // A client speaks the version for it only if another node has offered it.
+                // A client asks for the version with stateful reconnect only if another node has
+                // offered it.
                 usesStatefulReconnect: isForeign && self.configuration.allowsStatefulReconnect
             )
-            // It can be come back to under its id, unless that is somebody else's here.
+            // Keep the id, so the client can reconnect with it, unless it is taken here.
             let id = caller.id.flatMap { isForeign && self.node.directory.isFree($0) ? $0 : nil }
             return self.begin(id ?? self.makeID(), offer, permit)
         }
@@ -135,5 +137,209 @@ package struct SignalREndpoint: TransportEndpoint {
         _ open: @escaping @Sendable (any EventLoop) -> (any WebSocketApplication)?
     ) -> WebSocketAdmission {
         WebSocketAdmission(limits: self.configuration.webSocket, open: open)
+    }
+}
+
+/// Requests other than WebSockets: negotiation, Server-Sent Events, polls, messages.
+extension SignalREndpoint {
+    package func handle(_ exchange: HTTPExchange) {
+        let head = exchange.head
+        let headers = self.corsHeaders(head)
+        let query: RequestQuery
+        do throws(TransportRefusal) {
+            query = try self.query(head)
+        } catch {
+            var refusal = error
+            refusal.headers.add(contentsOf: headers)
+            return exchange.respond(refusal)
+        }
+        let connect = SignalRConnectRequest(
+            query: query, authorization: head.headers.first(name: "authorization"))
+        let caller = SignalRCaller(accessToken: connect.accessToken, head: head, address: exchange.address)
+        let hub = self.hub
+        let permit = exchange.eventLoop.makeFutureWithTask { try await hub.admit(caller) }
+        let bound = NIOLoopBound(exchange, eventLoop: exchange.eventLoop)
+        permit.whenComplete { result in
+            let exchange = bound.value
+            switch result {
+            case .success(let permit) where self.isNegotiation(exchange.path):
+                self.negotiate(exchange, query, permit, headers)
+            case .success(let permit): self.serve(exchange, id: connect.id, permit, headers)
+            case .failure(var refusal as TransportRefusal):
+                refusal.headers.add(contentsOf: headers)
+                exchange.respond(refusal)
+            case .failure:
+                SignalRReply.send(.refusal(503, "Try again later."), headers, to: exchange)
+            }
+        }
+    }
+
+    // MARK: Origins
+
+    /// The headers that let a page of another origin read the answer.
+    private func corsHeaders(_ head: HTTPRequestHead) -> HTTPHeaders {
+        let allowed = self.configuration.allowedOrigins
+        guard !allowed.isEmpty else { return [:] }
+        var headers: HTTPHeaders = ["vary": "Origin"]
+        guard let origin = head.headers.first(name: "origin"), allowed.contains(origin) || allowed.contains("*") else {
+            return headers
+        }
+        // Clients send credentials by default, so the origin must be named exactly.
+        headers.add(name: "access-control-allow-origin", value: origin)
+        headers.add(name: "access-control-allow-credentials", value: "true")
+        return headers
+    }
+
+    // MARK: Requests
+
+    private func negotiate(
+        _ exchange: HTTPExchange, _ query: RequestQuery, _ permit: SignalRPermit, _ headers: HTTPHeaders
+    ) {
+        let connectionID = self.makeID()
+        let negotiation = SignalRNegotiation(
+            method: exchange.head.method.rawValue,
+            query: query,
+            transports: self.configuration.transports,
+            connectionID: connectionID,
+            connectionToken: self.makeID(),
+            allowsStatefulReconnect: self.configuration.allowsStatefulReconnect
+        )
+        if let offer = negotiation.offer {
+            _ = self.node.loop(exchange.eventLoop)
+            let isTaken = self.node.directory.add(
+                SignalRDirectory.Offer(
+                    connectionID: connectionID,
+                    owner: permit.owner,
+                    usesStatefulReconnect: offer.usesStatefulReconnect
+                ),
+                id: offer.id,
+                until: SignalRLoop.now + SignalRNegotiation.unusedLimit
+            )
+            guard isTaken else {
+                SignalRMetrics.refused.increment()
+                return SignalRReply.send(.refusal(503, "Too many connections."), headers, to: exchange)
+            }
+        }
+        SignalRReply.send(negotiation.response, headers, to: exchange)
+    }
+
+    private func serve(_ exchange: HTTPExchange, id: String?, _ permit: SignalRPermit, _ headers: HTTPHeaders) {
+        let request = SignalRHubRequest(
+            method: exchange.head.method.rawValue,
+            id: id,
+            wantsWebSocket: false,
+            accept: exchange.head.headers[canonicalForm: "accept"].joined(separator: ",")
+        )
+        // A GET is a stream or a poll.
+        guard exchange.head.method != .GET || exchange.countStream() else {
+            var refusal = HTTPExchange.tooManyStreams
+            refusal.headers.add(contentsOf: headers)
+            return exchange.respond(refusal)
+        }
+        let transports = self.configuration.transports
+        let number = self.node.directory.nextNumber()
+        let reply = SignalRReply(exchange, headers: headers)
+        switch id.flatMap({ self.node.directory.entry($0, owner: permit.owner) }) {
+        case nil: self.refuse(request.verdict(nil, transports: transports), reply)
+        case .offer(let offer) where exchange.head.method == .POST && transports.contains(.longPolling):
+            // One client sends its first messages before its first poll.
+            guard let session = self.begin(exchange, id, offer, .longPolling, permit, reply) else { return }
+            let body = Array(exchange.body.readableBytesView)
+            if let response = session.serve(request, body, number: number, reply: reply) { reply.send(response) }
+        case .offer(let offer):
+            let standing = SignalRHubRequest.Standing(transport: nil, isAttached: false, canReattach: false)
+            switch request.verdict(standing, transports: transports) {
+            case .attach(.serverSentEvents):
+                guard let session = self.begin(exchange, id, offer, .serverSentEvents, permit, reply) else { return }
+                session.stream(to: exchange, headers: headers)
+            case .poll:
+                guard let session = self.begin(exchange, id, offer, .longPolling, permit, reply) else { return }
+                session.poll(number, reply)
+            case let verdict: self.refuse(verdict, reply)
+            }
+        case .connection(let session, _):
+            exchange.onAbort = { session.call { $0.pollLost(number) } }
+            let body = Array(exchange.body.readableBytesView)
+            session.ask { session in
+                session.renew(permit)
+                return session.serve(request, body, number: number, reply: reply)
+            }.whenComplete { result in
+                switch result {
+                case .success(let response): if let response { reply.send(response) }
+                case .failure: reply.send(.refusal(404, "No Connection with that ID"))
+                }
+            }
+        }
+    }
+
+    private func begin(
+        _ exchange: HTTPExchange,
+        _ id: String?,
+        _ offer: SignalRDirectory.Offer,
+        _ transport: SignalRTransport,
+        _ permit: SignalRPermit,
+        _ reply: SignalRReply
+    ) -> SignalRSession? {
+        guard let id else { return nil }
+        let session = self.node.begin(
+            id: id,
+            offer: offer,
+            transport: transport,
+            permit: permit,
+            on: exchange.eventLoop
+        )
+        if session == nil { reply.send(.refusal(503, "Try again later.")) }
+        return session
+    }
+
+    private func refuse(_ verdict: SignalRHubRequest.Verdict, _ reply: SignalRReply) {
+        if case .refuse(let response) = verdict { return reply.send(response) }
+        // The other verdicts are for WebSockets only.
+        reply.send(.refusal(400))
+    }
+}
+
+extension SignalRSession {
+    /// Begins the answer that carries everything written from now on.
+    func stream(to exchange: HTTPExchange, headers: HTTPHeaders) {
+        var headers = headers
+        headers.add(name: "content-type", value: SignalREventStream.contentType)
+        headers.add(name: "cache-control", value: SignalRResponse.cacheControl)
+        // Keeps proxies from buffering events.
+        headers.add(name: "x-accel-buffering", value: "no")
+        self.link = .eventStream(exchange)
+        let reference = LoopReference(self, eventLoop: self.eventLoop)
+        exchange.onAbort = { reference.call { $0.transportLost() } }
+        exchange.begin(.ok, headers: headers)
+        exchange.write(ByteBuffer(bytes: SignalREventStream.opening))
+    }
+}
+
+/// Answers an HTTP request from any event loop.
+struct SignalRReply: Sendable {
+    private let exchange: LoopReference<HTTPExchange>
+    private let headers: HTTPHeaders
+
+    /// Called on the exchange's loop.
+    init(_ exchange: HTTPExchange, headers: HTTPHeaders) {
+        self.exchange = LoopReference(exchange, eventLoop: exchange.eventLoop)
+        self.headers = headers
+    }
+
+    func send(_ response: SignalRResponse) {
+        let headers = self.headers
+        self.exchange.call { Self.send(response, headers, to: $0) }
+    }
+
+    static func send(_ response: SignalRResponse, _ common: HTTPHeaders, to exchange: HTTPExchange) {
+        var headers = common
+        if !response.body.isEmpty { headers.add(name: "content-type", value: response.contentType) }
+        headers.add(name: "cache-control", value: SignalRResponse.cacheControl)
+        if response.status == 405 { headers.add(name: "allow", value: "GET, POST, DELETE, OPTIONS") }
+        exchange.respond(
+            HTTPResponseStatus(statusCode: response.status),
+            headers: headers,
+            body: ByteBuffer(bytes: response.body)
+        )
     }
 }

@@ -3,16 +3,17 @@
 
 import NIOCore
 import NIOHTTP1
+import Protocols
 
-/// A hub's door: who may come in, and what speaks with whom.
+/// Admits the callers of a hub and opens its side of their connections.
 package protocol SignalRHub: Sendable {
-    /// Decides about the caller of any request, before anything is said about connections.
+    /// Decides about the caller of any request, before the answer says anything about connections.
     ///
     /// - Throws: ``TransportRefusal``; any other error is answered with 503.
     func admit(_ caller: SignalRCaller) async throws -> SignalRPermit
 }
 
-/// Who asks, in the words of one request.
+/// The caller of one request.
 package struct SignalRCaller: Sendable {
     /// The bearer token of the header, or else the query's `access_token`.
     package let accessToken: String?
@@ -20,17 +21,76 @@ package struct SignalRCaller: Sendable {
     package let address: SocketAddress?
 }
 
-/// A caller who is let in.
+/// An admitted caller.
 package struct SignalRPermit: Sendable {
-    /// Whom a connection belongs to: requests for it by others are answered as if it were not there.
+    /// The owner of a connection; requests for it by others are answered as if it did not exist.
     package let owner: String
-    /// Makes what speaks with a connection, on the connection's event loop; nil if the loop cannot serve it.
+    /// Opens the hub's side of a connection, on the connection's event loop; nil if the loop cannot
+    /// serve it.
     package let open: @Sendable (SignalRSession) -> (any SignalRApplication)?
-    /// Has what speaks with a connection of the owner's go on by this caller's credential, on the connection's event loop.
+    /// Gives the owner's connection this caller's credential, on the connection's event loop.
     package var renew: @Sendable (any SignalRApplication) -> Void = { _ in }
 
     package init(owner: String, open: @escaping @Sendable (SignalRSession) -> (any SignalRApplication)?) {
         self.owner = owner
         self.open = open
+    }
+}
+
+/// The hub's side of one connection; confined to its session's event loop.
+package protocol SignalRApplication: AnyObject {
+    /// The handshake is complete. Called once, before any call but ``signalRClosed()``.
+    func signalROpened(_ session: SignalRSession)
+    /// Handles a call and answers it with ``SignalRSession/complete(_:_:)``, now or later.
+    func signalRInvoked(_ call: SignalRCall)
+    /// The client wants no more items of a stream; its call must still be completed.
+    func signalRCancelled(_ call: UInt64)
+    /// The client sent something other than a call: a ping, an acknowledgement or part of a
+    /// message.
+    func signalRHeard()
+    /// A batch of input was delivered; flush what it produced.
+    func signalRReadComplete()
+    /// The client has everything sent before ``SignalRSession/requestProof(_:)`` with this number.
+    func signalRProven(_ number: UInt64)
+    /// Output exceeds the limit; the application closes the session.
+    func signalRIsTooSlow()
+    /// The connection has closed. Called last, and once, even if the handshake never came.
+    func signalRClosed()
+}
+
+extension SignalRApplication {
+    package func signalRCancelled(_ call: UInt64) {}
+    package func signalRHeard() {}
+    package func signalRReadComplete() {}
+    package func signalRProven(_ number: UInt64) {}
+}
+
+/// The address and the limits of a hub.
+package struct SignalREndpointConfiguration: Sendable {
+    /// The hub's path; `/negotiate` follows it.
+    package var path: String
+    package var connection: SignalRConfiguration
+    package var polling = SignalRPollingState.Limits()
+    package var webSocket: WebSocketLimits
+    /// The transports on offer, the preferred one first.
+    package var transports: [SignalRTransport] = [.webSockets, .serverSentEvents, .longPolling]
+    package var allowsStatefulReconnect = true
+    /// Whether a WebSocket with an unknown id opens a connection: another node may have issued the
+    /// id.
+    package var acceptsForeignWebSockets = false
+    /// Origins of pages whose browsers may call; `*` means all.
+    package var allowedOrigins: Set<String> = []
+    /// Connections and offers at a time; more are answered with 503.
+    package var maximumConnections = 1_000_000
+    /// Over Server-Sent Events and long polling: time without requests after the handshake before
+    /// the server's first messages are written.
+    package var openingQuiet: TimeAmount = .milliseconds(200)
+    /// Interval of the timer that serves a loop's connections.
+    package var tick: TimeAmount = .seconds(1)
+
+    package init(path: String, connection: SignalRConfiguration, webSocket: WebSocketLimits) {
+        self.path = path
+        self.connection = connection
+        self.webSocket = webSocket
     }
 }

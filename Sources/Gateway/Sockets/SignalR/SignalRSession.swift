@@ -6,25 +6,26 @@ import CoreMetrics
 import NIOCore
 import Protocols
 
-/// One connection of a client to a hub, whatever its transport; confined to the event loop of its first request.
+/// One connection of a client to a hub over any transport; confined to the event loop of its first
+/// request.
 ///
-/// With stateful reconnect it outlives its WebSocket and may go on over one of another loop.
+/// With stateful reconnect it outlives its WebSocket and can continue over one on another loop.
 package final class SignalRSession {
-    /// What the client is reached by.
+    /// The transport's connection to the client.
     enum Link {
-        /// Not yet, or not any more.
+        /// Not yet connected, or disconnected.
         case none
         case webSocket(LoopReference<SignalRSocket>, number: UInt64)
         case eventStream(HTTPExchange)
         case longPolling
     }
 
-    /// A client may delay its first messages with this many requests; one more releases them.
+    /// Requests by which a client may delay its first messages; one more releases them.
     private static let mostEarlyRequests = 8
 
-    /// Secret: who has it and the right credential can speak on the connection.
+    /// Secret: a client with this id and the right credential can use the connection.
     let id: String
-    /// What it is called elsewhere.
+    /// The id outside the transport.
     package let connectionID: String
     package let transport: SignalRTransport
     let node: SignalRNode
@@ -32,26 +33,26 @@ package final class SignalRSession {
     var connection: SignalRConnection
     private(set) var application: (any SignalRApplication)?
     var link = Link.none
-    /// Of long polling, and who waits for an answer.
+    /// The state of long polling, and the polls that wait for an answer.
     var polling: SignalRPollingState?
     var polls: [UInt64: SignalRReply] = [:]
-    /// Proofs that wait for a poll: what has to be there for each.
+    /// Proofs that wait for a poll, with the records that each needs.
     var marks: [(records: UInt64, number: UInt64)] = []
     private var outbound = ByteBuffer()
     private var lastProof: UInt64 = 0
     private var provenProof: UInt64 = 0
-    /// The one client that speaks version 0 takes a WebSocket's pings for messages, and breaks.
+    /// The one client that uses version 0 takes a WebSocket's pings for messages and breaks.
     private var answersPings = true
     private var closeCode = WebSocketCloseCode.normal
     private var isEnding = false
     private var invocations = 0
-    /// Whether the WebSocket is not read, as too many calls wait.
+    /// Whether reading from the WebSocket is paused because too many calls wait.
     private var isPaused = false
     /// Releases ``heldRecords``; nil unless the client may still be in its `start()`.
     private var release: Scheduled<Void>?
     private var heldRecords: [[UInt8]] = []
     private var heldBytes = 0
-    /// Requests since the handshake, while records are held.
+    /// Requests since the handshake while records are held.
     private var earlyRequests = 0
 
     init(
@@ -81,24 +82,24 @@ package final class SignalRSession {
 
     func begin(_ application: any SignalRApplication) { self.application = application }
 
-    /// Its owner has sent a credential that is good.
+    /// Takes a valid credential of the owner.
     func renew(_ permit: SignalRPermit) {
         if let application { permit.renew(application) }
     }
 
     // MARK: What the application says
 
-    /// Answers a call; nothing happens if it is not running any more.
+    /// Answers a call; ignored if the call is no longer running.
     package func complete(_ call: UInt64, _ outcome: SignalRCompletion.Outcome) {
         self.perform(self.connection.complete(call, outcome, now: SignalRLoop.now))
     }
 
-    /// Sends an item of a call that is a stream.
+    /// Sends an item of a streaming call.
     package func sendItem(_ item: JSONValue, of call: UInt64) {
         self.perform(self.connection.sendItem(item, of: call, now: SignalRLoop.now))
     }
 
-    /// Sends a record, which leaves with the next ``flush()``.
+    /// Sends a record with the next ``flush()``.
     package func send(_ record: SignalRRecord) {
         if self.admits(record) { self.write(record.bytes) }
     }
@@ -122,10 +123,10 @@ package final class SignalRSession {
         }
     }
 
-    /// Whether the application should produce no more until the client acknowledges.
+    /// Whether the application should pause until the client acknowledges.
     package var isBackPressured: Bool { self.connection.isBackPressured }
 
-    /// Whether ``requestProof(_:)`` is ever answered.
+    /// Whether the client ever answers ``requestProof(_:)``.
     package var provesReceipt: Bool {
         switch self.transport {
         case .webSockets: self.answersPings
@@ -134,27 +135,27 @@ package final class SignalRSession {
         }
     }
 
-    /// Has the transport prove that the client has all that was said so far.
+    /// Asks the client to prove that it has everything sent so far.
     ///
-    /// A WebSocket's pong does, and the poll after the one that brought it; Server-Sent Events and clients
-    /// of version 0 prove nothing.
+    /// A WebSocket proves it by a pong, long polling by the poll after the one that was answered.
+    /// Server-Sent Events and clients of version 0 prove nothing.
     package func requestProof(_ number: UInt64) {
         self.lastProof = number
-        // Asked for again when the held records are written.
+        // The release of the held records requests it again.
         guard self.release == nil else { return }
         switch self.link {
         case .webSocket(let socket, _):
             if self.answersPings { socket.call { $0.requestProof(number) } }
         case .longPolling:
             guard let records = self.polling?.recordsTaken else { return }
-            // One for all that no answer divides.
+            // One proof covers all records of one answer.
             if self.marks.last?.records == records { self.marks.removeLast() }
             self.marks.append((records, number))
         case .eventStream, .none: break
         }
     }
 
-    /// Writes all that has gathered.
+    /// Writes everything that has gathered.
     package func flush() {
         switch self.link {
         case .none: break
@@ -168,28 +169,28 @@ package final class SignalRSession {
         }
     }
 
-    /// Says why, and ends the connection.
+    /// Tells the client why and ends the connection.
     ///
     /// - Parameters:
     ///   - error: Nil for a regular end.
-    ///   - allowReconnect: Whether a client that reconnects by itself shall do so.
-    ///   - code: What a WebSocket is closed with.
+    ///   - allowReconnect: Whether a client that reconnects automatically should do so.
+    ///   - code: The close code of a WebSocket.
     package func close(error: String? = nil, allowReconnect: Bool = false, code: WebSocketCloseCode = .normal) {
         self.closeCode = code
         self.perform(self.connection.close(error: error, allowReconnect: allowReconnect, now: SignalRLoop.now))
     }
 
-    /// Answers the poll that waits with 401, so that its client comes back with a fresh credential;
-    /// without a poll by then the connection ends at the limit of silence.
+    /// Answers the waiting poll with 401, so that the client polls again with a fresh credential;
+    /// if no poll comes, the silence limit ends the connection.
     ///
-    /// - Returns: false if the connection does not poll.
+    /// - Returns: False if the connection does not poll.
     package func refusePolls() -> Bool {
         guard case .longPolling = self.link, !self.isEnding else { return false }
         self.performPolling { $0.refuse(now: SignalRLoop.now) }
         return true
     }
 
-    /// Cuts the transport; the connection goes on only if its client can come back to it.
+    /// Cuts the transport; the connection continues only if its client can reattach.
     package func cut() {
         switch self.link {
         case .none: break
@@ -215,11 +216,11 @@ package final class SignalRSession {
         self.link = .webSocket(socket, number: number)
     }
 
-    /// Goes on over another WebSocket; false if it cannot.
+    /// Continues over another WebSocket; false if it cannot.
     func reattach(_ socket: LoopReference<SignalRSocket>, _ number: UInt64) -> Bool {
         guard !self.isEnding, let actions = self.connection.reattach(now: SignalRLoop.now) else { return false }
         let old = self.link
-        // First, so that the end of the old one is not taken for the loss of the client.
+        // Set first, so that the end of the old socket does not count as the loss of the client.
         self.link = .webSocket(socket, number: number)
         self.isPaused = false
         if case .webSocket(let old, _) = old { old.call { $0.drop() } }
@@ -230,7 +231,7 @@ package final class SignalRSession {
         return true
     }
 
-    /// A WebSocket brought bytes; those of one that was replaced are not read.
+    /// Takes bytes of a WebSocket; ignores those of one that was replaced.
     func receive(_ bytes: [UInt8], from number: UInt64) {
         guard case .webSocket(_, number) = self.link else { return }
         self.receive(bytes)
@@ -308,7 +309,7 @@ package final class SignalRSession {
         self.adjustReading()
     }
 
-    /// Reads no more from a WebSocket while too many calls wait.
+    /// Stops reading from a WebSocket while too many calls wait.
     private func adjustReading() {
         guard case .webSocket(let socket, _) = self.link, self.connection.isCongested != self.isPaused else { return }
         let isPaused = !self.isPaused
@@ -319,12 +320,12 @@ package final class SignalRSession {
 
     // MARK: The start
 
-    /// Holds back what the server says until the client's `start()` has returned.
+    /// Holds the server's messages until the client's `start()` has returned.
     ///
-    /// Clients finish their start when they have the handshake's answer and their own requests are
-    /// answered: the handshake, and a ping that some send after it. Over HTTP the server's messages
-    /// travel apart from these answers and could overtake them, before the app has registered its
-    /// handlers. So they wait until no request came for a while.
+    /// A client finishes its start when the handshake and its own requests are answered; some send
+    /// a ping after the handshake. Over HTTP the server's messages travel apart from these answers
+    /// and could arrive before the app has registered its handlers. So they wait until no request
+    /// came for a while.
     private func holdRecords() {
         let reference = LoopReference(self, eventLoop: self.eventLoop)
         self.release?.cancel()
@@ -355,7 +356,7 @@ package final class SignalRSession {
         self.flush()
     }
 
-    /// Whether something that was sent waits for the end of the client's start.
+    /// Whether messages wait for the end of the client's start.
     package var holdsRecords: Bool { !self.heldRecords.isEmpty }
 
     private func hold(_ bytes: [UInt8]) {
@@ -374,7 +375,7 @@ package final class SignalRSession {
         }
     }
 
-    /// The connection is over; the transport ends behind what was written.
+    /// Ends the connection; the transport closes after what was written.
     private func conclude(_ end: SignalREnd) {
         guard !self.isEnding else { return }
         self.isEnding = true
@@ -393,7 +394,7 @@ package final class SignalRSession {
         }
     }
 
-    /// Nothing is left of the connection.
+    /// Releases everything that the connection holds.
     func finish() {
         guard let application else { return }
         self.isEnding = true
@@ -413,5 +414,87 @@ extension SignalREnd {
         case .fault, .handshakeRefused, .handshakeTimeout: true
         case .client, .server, .clientTimeout, .transportLost, .detachedTooLong: false
         }
+    }
+}
+
+/// HTTP requests for a connection: polls, messages, deletion.
+extension SignalRSession {
+    /// The connection's state, as far as a request needs it.
+    var standing: SignalRHubRequest.Standing {
+        let isAttached = if case .none = self.link { false } else { true }
+        return SignalRHubRequest.Standing(
+            transport: self.transport,
+            isAttached: isAttached,
+            canReattach: self.connection.canReattach
+        )
+    }
+
+    /// Serves a request for this connection.
+    ///
+    /// - Returns: The answer; nil if it comes later.
+    func serve(
+        _ request: SignalRHubRequest,
+        _ body: [UInt8],
+        number: UInt64,
+        reply: SignalRReply
+    ) -> SignalRResponse? {
+        switch request.verdict(self.standing, transports: self.node.configuration.transports) {
+        case .refuse(let response): return response
+        case .poll:
+            self.poll(number, reply)
+            return nil
+        case .send:
+            self.receive(body)
+            self.readComplete()
+            return .sent
+        case .delete:
+            self.performPolling { $0.delete() }
+            return .deleted
+        case .create, .attach, .reattach: return .refusal(409)
+        }
+    }
+
+    /// A long-polling GET arrived.
+    func poll(_ number: UInt64, _ reply: SignalRReply) {
+        self.polls[number] = reply
+        self.performPolling { $0.poll(number, now: SignalRLoop.now) }
+        guard let proven = self.polling?.recordsProven else { return }
+        let proofs = self.marks.prefix { $0.records <= proven }
+        self.marks.removeFirst(proofs.count)
+        if let last = proofs.last { self.proven(last.number) }
+    }
+
+    /// The client of a GET left before the answer.
+    func pollLost(_ number: UInt64) {
+        self.polls[number] = nil
+        self.performPolling { $0.pollLost(number, now: SignalRLoop.now) }
+    }
+
+    func performPolling(_ event: (inout SignalRPollingState) -> [SignalRPollingAction]) {
+        guard var polling = self.polling else { return }
+        let actions = event(&polling)
+        self.polling = polling
+        for action in actions {
+            switch action {
+            case .answer(let poll, let response): self.polls.removeValue(forKey: poll)?.send(response)
+            case .end(let end):
+                if end == .overflow { self.tooSlow() }
+                self.transportLost()
+                self.finish()
+            }
+        }
+    }
+}
+
+/// Records for many connections: encoded once, and framed once for all WebSockets.
+package struct SignalRBundle: Sendable {
+    package let records: [SignalRRecord]
+    let bytes: [UInt8]
+    let frame: ByteBuffer
+
+    package init(_ records: [SignalRRecord]) {
+        self.records = records
+        self.bytes = records.flatMap(\.bytes)
+        self.frame = WebSocketFraming.text(self.bytes)
     }
 }

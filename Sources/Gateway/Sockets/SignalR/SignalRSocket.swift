@@ -4,12 +4,12 @@
 import NIOCore
 import Protocols
 
-/// A WebSocket of a connection; its session may live on another event loop after it moved.
+/// A WebSocket of a connection; after a reconnect, its session may live on another event loop.
 final class SignalRSocket: WebSocketApplication {
     let number: UInt64
     private let session: LoopReference<SignalRSession>
     private let eventLoop: any EventLoop
-    /// By what it takes the place of a socket that was lost; nil if it does not.
+    /// The credential of a socket that replaces a lost one; nil for a first socket.
     private let renewal: SignalRPermit?
     private var socket: WebSocketHandler?
 

@@ -4,12 +4,12 @@
 import NIOCore
 import Protocols
 
-/// One client's connection of Engine.IO: does what its session wants done on requests and WebSockets.
+/// One client's Engine.IO connection: runs its session's actions on requests and WebSockets.
 ///
-/// Confined to the event loop of its first request; what comes on other loops is brought here. No task, and no timer but
-/// for what is due within a second.
+/// Confined to the event loop of its first request; input from other loops is sent here. It has no
+/// task, and a timer only for deadlines within a second.
 package final class EngineIOConnection {
-    /// A proof that a polling client owes: it has so many messages.
+    /// A proof that a polling client owes once it has so many messages.
     private struct Debt {
         let sequence: UInt64
         let messages: UInt64
@@ -26,11 +26,11 @@ package final class EngineIOConnection {
     private var debts: [Debt] = []
     private var pending: [EngineIOAction] = []
     private var isPerforming = false
-    /// Whether the application knows whose connection it is.
+    /// Whether the application has identified the client.
     private var isWelcome = false
-    /// The address for which it counts until then.
+    /// The address that the connection counts for until then.
     private var stranger: ClientAddress?
-    /// When the next task of its own comes.
+    /// When its own timer fires.
     private var scheduled: Milliseconds = .max
 
     /// Opens a connection by a poll.
@@ -72,7 +72,7 @@ package final class EngineIOConnection {
         )
     }
 
-    /// Says hello, and hands the connection to the application.
+    /// Sends the handshake and hands the connection to the application.
     func begin(_ application: any EngineIOApplication) {
         self.application = application
         self.roster.add(self)
@@ -85,8 +85,8 @@ package final class EngineIOConnection {
 
     package var transport: EngineIOTransport? { self.session.transport }
 
-    /// Says that the application knows whose connection it is: it counts for its address no more, and when it is closed over
-    /// polling it waits until the client has learnt that.
+    /// Marks the client as identified: the connection no longer counts for its address, and over
+    /// polling a later close waits until the client has learned of it.
     package func welcome() {
         self.isWelcome = true
         self.settle()
@@ -103,16 +103,17 @@ package final class EngineIOConnection {
         self.run { session, _, actions in session.send(messages, into: &actions) }
     }
 
-    /// Sends one message whose WebSocket frame, with the packet's type in it, connections share.
+    /// Sends one message as a WebSocket frame, packet type included, that connections share.
     package func send(frame: ByteBuffer) {
-        // What waits for its turn goes first.
+        // Actions that wait must go first.
         if self.pending.isEmpty, let carrier = self.session.writing(messages: 1), let outlet = self.outlet(carrier) {
             return outlet.say(.frame(frame))
         }
         self.send([.text(Array(WebSocketFraming.payload(of: frame).readableBytesView.dropFirst()))])
     }
 
-    /// Has the client prove that it has all that was sent so far: by a WebSocket's pong, or by its next poll.
+    /// Asks the client to prove that it has everything sent so far, by a WebSocket's pong or by its
+    /// next poll.
     package func requestProof(_ sequence: UInt64) {
         if self.session.transport == .webSocket {
             self.outlets.last?.say(.proof(sequence))
@@ -121,14 +122,14 @@ package final class EngineIOConnection {
         }
     }
 
-    /// Writes what has gathered.
+    /// Writes everything that has gathered.
     package func flush() {
         for outlet in self.outlets { outlet.flush() }
     }
 
-    /// Closes the connection; over polling a client that is welcome learns it by its next request.
+    /// Closes the connection; over polling, an identified client learns of it by its next request.
     package func close(_ reason: EngineIOCloseReason) {
-        // Nothing is kept for strangers, or a flood of them would fill the node.
+        // Keeps nothing for strangers, or a flood of them would fill the node.
         let lingers = self.isWelcome
         self.run { session, now, actions in
             session.close(reason, lingers: lingers, now: now, into: &actions)
@@ -157,11 +158,11 @@ package final class EngineIOConnection {
         self.flush()
     }
 
-    /// A POST's head is here; its body comes by ``postCompleted(_:body:)``.
+    /// The head of a POST is here; its body comes by ``postCompleted(_:body:)``.
     func postStarted(_ exchange: EngineIOExchange, contentType: String?, contentLength: Int?) {
         self.exchanges.append(exchange)
         self.run { session, now, actions in
-            // Whether the body is wanted is in the actions, too.
+            // The actions also say whether the body is wanted.
             _ = session.postStarted(
                 exchange.carrier, contentType: contentType, contentLength: contentLength, now: now, into: &actions)
         }
@@ -169,7 +170,7 @@ package final class EngineIOConnection {
     }
 
     func postCompleted(_ carrier: EngineIOCarrier, body: [UInt8]) {
-        // As on a WebSocket; whoever closes the connection for it leaves nobody who would hear the rest.
+        // Counts as on a WebSocket; stops once the application has closed the connection.
         for _ in 0..<EngineIOPayload.countWithoutMessage(in: body) {
             guard self.receivedPing() else { break }
         }
@@ -192,7 +193,8 @@ package final class EngineIOConnection {
     }
 
     func received(text: [UInt8], on carrier: EngineIOCarrier) {
-        // What carries no message counts as the WebSocket's own pings do, or it could be sent without end.
+        // A packet without a message counts as a WebSocket's ping does, or a client could send them
+        // without end.
         guard text.first == UInt8(ascii: "4") || self.receivedPing() else { return }
         self.run { session, now, actions in session.webSocketText(carrier, text, now: now, into: &actions) }
     }
@@ -239,7 +241,7 @@ package final class EngineIOConnection {
         self.flush()
     }
 
-    /// What is due before the roster's next look gets a task of its own.
+    /// Schedules a timer for a deadline before the roster's next round.
     private func schedule() {
         let next = self.deadline
         let now = EngineIORoster.now()
@@ -264,7 +266,7 @@ package final class EngineIOConnection {
         self.perform()
     }
 
-    /// Does what is wanted in its order; what it brings about comes after it.
+    /// Performs actions in order; the actions that they cause come after them.
     private func perform() {
         guard !self.isPerforming else { return }
         self.isPerforming = true
@@ -274,7 +276,7 @@ package final class EngineIOConnection {
             next += 1
             self.perform(action)
         }
-        // An idle connection keeps no storage.
+        // Frees the storage while the connection is idle.
         self.pending = []
         self.isPerforming = false
         self.settleDebts()
@@ -302,7 +304,7 @@ package final class EngineIOConnection {
 
     private func outlet(_ carrier: EngineIOCarrier) -> EngineIOOutlet? { self.outlets.first { $0.carrier == carrier } }
 
-    /// What polling has not proven, the WebSocket's pong does.
+    /// The WebSocket's pong proves what polling has not proven yet.
     private func upgraded(_ carrier: EngineIOCarrier) {
         self.settleDebts()
         if let last = self.debts.last { self.outlet(carrier)?.say(.proof(last.sequence)) }
@@ -326,4 +328,36 @@ package final class EngineIOConnection {
         self.roster.remove(self)
         application.engineIOClosed(reason)
     }
+}
+
+/// The application's side of an Engine.IO connection; confined to the connection's event loop.
+package protocol EngineIOApplication: AnyObject {
+    /// The connection is up. Called first, and once.
+    func engineIOOpened(_ connection: EngineIOConnection)
+    func engineIOReceived(_ message: EngineIOMessage)
+    /// A batch of input was delivered; flush what it produced.
+    func engineIOReadComplete()
+    /// The client has everything sent before the proof with this number was requested.
+    func engineIOProven(_ sequence: UInt64)
+    /// Whether to answer a WebSocket's ping, or to take a packet without a message; the application
+    /// closes clients that send too many.
+    func engineIOReceivedPing() -> Bool
+    /// Output exceeds the WebSocket's limit; the application closes the connection.
+    func engineIOIsTooSlow()
+    /// The process is about to end; the application may close gracefully.
+    func engineIOShouldQuiesce()
+    /// When ``engineIOTick(now:)`` is due; nil if nothing is.
+    var engineIODeadline: Milliseconds? { get }
+    func engineIOTick(now: Milliseconds)
+    /// The connection has closed. Called last, and once.
+    func engineIOClosed(_ reason: EngineIOCloseReason)
+}
+
+extension EngineIOApplication {
+    package var engineIODeadline: Milliseconds? { nil }
+    package func engineIOReadComplete() {}
+    package func engineIOProven(_ sequence: UInt64) {}
+    package func engineIOReceivedPing() -> Bool { true }
+    package func engineIOShouldQuiesce() {}
+    package func engineIOTick(now: Milliseconds) {}
 }

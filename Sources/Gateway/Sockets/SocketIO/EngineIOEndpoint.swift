@@ -4,12 +4,15 @@
 import NIOCore
 import NIOHTTP1
 import Protocols
+import Synchronization
 
-/// Engine.IO 4 at a path, with and without a slash at its end: polling, WebSockets, and the change from one to the other.
+/// Engine.IO 4 at a path, with or without a trailing slash: polling, WebSockets, and the upgrade
+/// from one to the other.
 ///
-/// Polling sessions are bounded in number, and so are an address's sessions whose application has not yet said who their
-/// client is (``EngineIOConnection/welcome()``); at a bound a new one is answered with 503, and the owner told. Sessions that
-/// begin on a WebSocket are not in these numbers, and are reached by their WebSocket only.
+/// Polling sessions are limited in number, and so are an address's sessions whose client is not
+/// identified yet (``EngineIOConnection/welcome()``). Beyond a limit, a new session is answered
+/// with 503 and `isFull` is called. Sessions that begin on a WebSocket do not count, and only their
+/// WebSocket reaches them.
 package struct EngineIOEndpoint: TransportEndpoint {
     private let path: String
     private let server: EngineIOServer
@@ -18,11 +21,13 @@ package struct EngineIOEndpoint: TransportEndpoint {
     private let isFull: @Sendable () -> Void
 
     /// - Parameters:
-    ///   - path: Without a slash at its end.
-    ///   - maximumStrangers: Polling sessions of one address whose clients nobody knows yet.
-    ///   - maximumOutbound: Bytes that wait for a slow WebSocket; beyond, the application is told.
-    ///   - isFull: Called for each session that is one too many.
-    ///   - open: Makes what speaks over a new connection, on the event loop given; nil refuses it with 503.
+    ///   - path: Without a trailing slash.
+    ///   - maximumStrangers: Polling sessions of one address whose clients are not identified yet.
+    ///   - maximumOutbound: Bytes that may wait for a slow WebSocket; beyond, the application
+    ///     closes it.
+    ///   - isFull: Called for each session that is refused.
+    ///   - open: Makes the application's side of a new connection, on the given event loop; nil
+    ///     refuses it with 503.
     package init(
         path: String,
         configuration: EngineIOConfiguration,
@@ -46,7 +51,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
         self.isFull = isFull
     }
 
-    /// Clients may be told to send them; who calls, a token alone says.
+    /// Clients may be set to send credentials; only the token identifies the caller.
     package var allowsCredentials: Bool { true }
 
     package func claims(_ path: Substring) -> Bool {
@@ -69,7 +74,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
             asksForWebSocket: asksForWebSocket,
             origin: head.headers.first(name: "origin").map { Array($0.utf8) }
         ).judge(transportOf: {
-            // Those that have taken to a WebSocket refuse polls themselves.
+            // Sessions that were upgraded refuse polls themselves.
             self.server.directory[$0] == nil ? nil : .polling
         })
     }
@@ -110,8 +115,8 @@ package struct EngineIOEndpoint: TransportEndpoint {
 
     // MARK: Polling
 
-    /// A session is told of a POST by its head, so that it sees when two overlap; one that is of no
-    /// session is refused by its head, so that its body is not kept.
+    /// Reports a POST by its head, so that the session sees when two overlap; refuses one without a
+    /// session by its head, so that its body is not kept.
     package func begin(_ exchange: HTTPExchange) {
         let head = exchange.head
         guard head.method == .POST else { return }
@@ -149,7 +154,7 @@ package struct EngineIOEndpoint: TransportEndpoint {
     package func handle(_ exchange: HTTPExchange) {
         let head = exchange.head
         let headers = self.origins.headers(for: head)
-        // Preflights are answered before.
+        // Preflights were answered earlier.
         if head.method == .OPTIONS { return exchange.respond(.noContent, headers: headers) }
         let request = EngineIOExchange(exchange, carrier: self.server.carrier(), headers: headers)
         guard let query = Self.query(head) else { return request.respond(EngineIORefusal.badRequest.response) }
@@ -200,5 +205,148 @@ package struct EngineIOEndpoint: TransportEndpoint {
             return exchange.respond(.problem(.serviceUnavailable, "too many sessions, try again later"))
         }
         connection.begin(application)
+    }
+}
+
+/// State that all connections of an endpoint share.
+final class EngineIOServer: Sendable {
+    private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+
+    let configuration: EngineIOConfiguration
+    let directory: SessionDirectory<EngineIOConnection>
+    /// Counts the polling sessions of unidentified clients, by address.
+    let strangers: AddressTally
+    let open: @Sendable (EngineIOOpening, any EventLoop) -> (any EngineIOApplication)?
+    private let lastCarrier = Atomic<UInt64>(0)
+    // The bound confines each roster to its loop.
+    private let rosters = Mutex<[ObjectIdentifier: NIOLoopBound<EngineIORoster>]>([:])
+
+    init(
+        configuration: EngineIOConfiguration,
+        maximumPollingSessions: Int,
+        maximumStrangers: Int,
+        open: @escaping @Sendable (EngineIOOpening, any EventLoop) -> (any EngineIOApplication)?
+    ) {
+        self.configuration = configuration
+        self.directory = SessionDirectory(limit: maximumPollingSessions)
+        self.strangers = AddressTally(limit: maximumStrangers)
+        self.open = open
+    }
+
+    /// Returns a number for a request or a WebSocket.
+    func carrier() -> EngineIOCarrier { EngineIOCarrier(self.lastCarrier.wrappingAdd(1, ordering: .relaxed).newValue) }
+
+    /// Makes a session's secret id: 120 random bits.
+    func makeSid() -> String {
+        String((0..<20).map { _ in Self.alphabet[Int.random(in: 0..<64)] })
+    }
+
+    /// Returns the roster of a loop, for use on it.
+    func roster(on eventLoop: any EventLoop) -> EngineIORoster {
+        self.rosters.withLock { rosters in
+            if let bound = rosters[ObjectIdentifier(eventLoop)] { return bound }
+            let bound = NIOLoopBound(EngineIORoster(eventLoop: eventLoop), eventLoop: eventLoop)
+            rosters[ObjectIdentifier(eventLoop)] = bound
+            return bound
+        }.value
+    }
+}
+
+/// The connections of one event loop, and the one timer that serves them while there are any.
+///
+/// Confined to that loop: no lock, and every call runs on it.
+final class EngineIORoster {
+    /// Interval of the check of all connections; earlier deadlines have their own timer.
+    static let interval: Milliseconds = 1_000
+
+    let eventLoop: any EventLoop
+    private var connections: [ObjectIdentifier: EngineIOConnection] = [:]
+    private var timer: RepeatedTask?
+
+    init(eventLoop: any EventLoop) {
+        self.eventLoop = eventLoop
+    }
+
+    static func now() -> Milliseconds { Milliseconds(NIODeadline.now().uptimeNanoseconds / 1_000_000) }
+
+    func add(_ connection: EngineIOConnection) {
+        self.connections[ObjectIdentifier(connection)] = connection
+        guard self.timer == nil else { return }
+        let bound = NIOLoopBound(self, eventLoop: self.eventLoop)
+        let interval = TimeAmount.milliseconds(Self.interval)
+        self.timer = self.eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { _ in
+            bound.value.tick()
+        }
+    }
+
+    func remove(_ connection: EngineIOConnection) {
+        self.connections[ObjectIdentifier(connection)] = nil
+        guard self.connections.isEmpty else { return }
+        self.timer?.cancel()
+        self.timer = nil
+    }
+
+    private func tick() {
+        let now = Self.now()
+        for connection in self.connections.values where connection.isDue(now) { connection.tick(now) }
+    }
+}
+
+/// Answers a polling request from the session's event loop.
+struct EngineIOExchange: Sendable {
+    let carrier: EngineIOCarrier
+    private let exchange: LoopReference<HTTPExchange>
+    private let headers: HTTPHeaders
+
+    /// Called on the exchange's loop.
+    init(_ exchange: HTTPExchange, carrier: EngineIOCarrier, headers: HTTPHeaders) {
+        self.carrier = carrier
+        self.exchange = LoopReference(exchange, eventLoop: exchange.eventLoop)
+        self.headers = headers
+    }
+
+    func respond(_ response: EngineIOResponse) {
+        let headers = self.headers
+        self.exchange.call { exchange in
+            var headers = headers
+            headers.add(name: "cache-control", value: "no-store")
+            if let type = response.contentType { headers.add(name: "content-type", value: type.rawValue) }
+            exchange.respond(
+                HTTPResponseStatus(statusCode: response.status), headers: headers,
+                body: ByteBuffer(bytes: response.body))
+        }
+    }
+}
+
+/// The request that opens a connection.
+package struct EngineIOOpening: Sendable {
+    package let head: HTTPRequestHead
+    package let query: EngineIOQuery
+    package let address: SocketAddress?
+}
+
+/// The origins of pages whose browsers may poll (Fetch Standard, CORS protocol).
+///
+/// WebSockets are not checked: a connection's rights come from its token, never from a cookie.
+package enum EngineIOOrigins: Sendable {
+    case any
+    /// Exactly these, as browsers write them: scheme, host and port.
+    case only(Set<String>)
+
+    /// - Parameter origins: `*` means any.
+    package init(_ origins: Set<String>) {
+        self = origins.contains("*") ? .any : .only(origins)
+    }
+
+    /// The fields that let the page of a request read its answer; only `vary` if it may not.
+    func headers(for head: HTTPRequestHead) -> HTTPHeaders {
+        guard let origin = head.headers.first(name: "origin") else { return [:] }
+        switch self {
+        case .only(let origins) where !origins.contains(origin): return ["vary": "Origin"]
+        case .any, .only:
+            return [
+                "access-control-allow-origin": origin, "access-control-allow-credentials": "true", "vary": "Origin",
+            ]
+        }
     }
 }

@@ -4,11 +4,11 @@
 import NIOCore
 import Protocols
 
-/// A client's WebSocket: brings what it hears to its connection, which may live on another event loop.
+/// A client's WebSocket: passes its input to its connection, which may live on another event loop.
 final class EngineIOWebSocket: WebSocketApplication {
     enum Purpose {
         case open(EngineIOOpening, any EngineIOApplication)
-        /// Take over a session that polls.
+        /// Upgrades a polling session.
         case takeOver(LoopReference<EngineIOConnection>)
     }
 
@@ -64,7 +64,7 @@ final class EngineIOWebSocket: WebSocketApplication {
 
     func webSocketReceivedPing() -> Bool {
         if let near { return near.receivedPing() }
-        // Answered at once; whoever sends too many is closed by the session when it hears of them.
+        // Answered at once; the session closes a client that sends too many.
         self.far?.call { _ = $0.receivedPing() }
         return true
     }
@@ -100,5 +100,84 @@ final class EngineIOWebSocket: WebSocketApplication {
         self.far?.call { $0.closed(carrier, failed: hasFailed) }
         self.near = nil
         self.far = nil
+    }
+}
+
+/// The session's end of a WebSocket that may live on another event loop.
+///
+/// Output gathers until ``flush()`` and changes loops in one hop.
+final class EngineIOOutlet {
+    enum Word: Sendable {
+        case text([UInt8])
+        case binary([UInt8])
+        /// A whole frame that other sockets share.
+        case frame(ByteBuffer)
+        case proof(UInt64)
+        case close(WebSocketCloseCode)
+        case drop
+    }
+
+    enum Target {
+        /// On the session's own loop.
+        case near(WebSocketHandler)
+        case far(LoopReference<WebSocketHandler>)
+    }
+
+    let carrier: EngineIOCarrier
+    private let target: Target
+    private let eventLoop: any EventLoop
+    private var gathered: [Word] = []
+
+    /// - Parameter eventLoop: The WebSocket's.
+    init(carrier: EngineIOCarrier, target: Target, eventLoop: any EventLoop) {
+        self.carrier = carrier
+        self.target = target
+        self.eventLoop = eventLoop
+    }
+
+    func say(_ word: Word) {
+        switch self.target {
+        case .near(let handler): Self.say(word, on: handler, self.eventLoop)
+        case .far: self.gathered.append(word)
+        }
+    }
+
+    func flush() {
+        switch self.target {
+        case .near(let handler): handler.flush()
+        case .far(let reference):
+            guard !self.gathered.isEmpty else { return }
+            let words = self.gathered
+            self.gathered = []
+            let eventLoop = self.eventLoop
+            reference.call { handler in
+                for word in words { Self.say(word, on: handler, eventLoop) }
+                handler.flush()
+            }
+        }
+    }
+
+    /// Closes a WebSocket whose session has ended.
+    static func close(_ reference: LoopReference<WebSocketHandler>, _ eventLoop: any EventLoop) {
+        reference.call { handler in
+            Self.say(.close(.policyViolation), on: handler, eventLoop)
+            handler.flush()
+        }
+    }
+
+    private static func say(_ word: Word, on handler: WebSocketHandler, _ eventLoop: any EventLoop) {
+        switch word {
+        case .text(let bytes): handler.send(text: bytes)
+        case .binary(let bytes): handler.send(binary: bytes)
+        case .frame(let frame): handler.send(frame: frame)
+        case .proof(let sequence): handler.requestProof(sequence)
+        case .drop: handler.drop()
+        case .close(let code):
+            guard !handler.isClosing else { return }
+            handler.close(code, reason: "")
+            // No tick reaches a socket whose session has ended.
+            let reference = LoopReference(handler, eventLoop: eventLoop)
+            eventLoop.scheduleTask(in: .seconds(5)) { reference.call { $0.drop() } }
+        }
     }
 }

@@ -5,7 +5,7 @@ import Core
 import NIOCore
 import Protocols
 
-/// A client of Socket.IO over its connection of Engine.IO; confined to the connection's event loop.
+/// A Socket.IO client over its Engine.IO connection; confined to the connection's event loop.
 package final class SocketIOPeer: EngineIOApplication {
     private var connection: SocketIOConnection
     private var application: (any SocketIOApplication)?
@@ -24,7 +24,7 @@ package final class SocketIOPeer: EngineIOApplication {
         self.connection.hasJoined(namespace)
     }
 
-    /// Lets the client into the namespace that it asked for.
+    /// Admits the client to the namespace of its request.
     package func accept(
         _ ticket: SocketIOConnectRequest.Ticket, sid: String, recovery: SocketIORecoveryGrant? = nil
     ) {
@@ -32,15 +32,16 @@ package final class SocketIOPeer: EngineIOApplication {
         self.run { connection, actions in connection.accept(ticket, sid: sid, recovery: recovery, into: &actions) }
     }
 
-    /// Refuses the client the namespace that it asked for.
+    /// Refuses the client's request to join a namespace.
     package func refuse(_ ticket: SocketIOConnectRequest.Ticket, message: String, data: JSONValue? = nil) {
         self.run { connection, actions in connection.refuse(ticket, message: message, data: data, into: &actions) }
     }
 
-    /// Sends an event; nothing if the namespace is not joined.
+    /// Sends an event; ignored if the namespace is not joined.
     ///
-    /// - Returns: For ``SocketIOEmission/acknowledged`` the id with which the answer comes to
-    ///   ``SocketIOApplication/socketIOAcknowledged(_:with:in:)``, unless too many answers are out.
+    /// - Returns: For ``SocketIOEmission/acknowledged`` the id of the answer that
+    ///   ``SocketIOApplication/socketIOAcknowledged(_:with:in:)`` takes, unless too many answers
+    ///   are pending.
     @discardableResult
     package func emit(
         _ name: SocketIOEventName,
@@ -55,7 +56,8 @@ package final class SocketIOPeer: EngineIOApplication {
         return result
     }
 
-    /// Sends an event of the default namespace as a WebSocket frame that connections share; nothing if it is not joined.
+    /// Sends an event of the default namespace as a WebSocket frame that connections share; ignored
+    /// if the namespace is not joined.
     package func emit(frame: ByteBuffer) {
         guard self.connection.hasJoined() else { return }
         self.engine?.send(frame: frame)
@@ -67,7 +69,7 @@ package final class SocketIOPeer: EngineIOApplication {
         self.run { connection, actions in connection.acknowledge(id, with: arguments, in: namespace, into: &actions) }
     }
 
-    /// Puts the client out of a namespace; it will not come back by itself.
+    /// Disconnects the client from a namespace; it does not reconnect automatically.
     package func disconnect(_ namespace: String = SocketIOPacket.defaultNamespace) {
         self.run { connection, actions in
             connection.disconnect(namespace, now: EngineIORoster.now(), into: &actions)
@@ -79,7 +81,7 @@ package final class SocketIOPeer: EngineIOApplication {
         self.run { connection, actions in connection.close(reason, into: &actions) }
     }
 
-    /// Closes the whole connection because its reader is too slow.
+    /// Closes the whole connection because its client reads too slowly.
     package func closeAsTooSlow() {
         self.engine?.close(.tooMuchWaiting)
     }
@@ -142,4 +144,41 @@ package final class SocketIOPeer: EngineIOApplication {
         self.application = nil
         application?.socketIOClosed(reason)
     }
+}
+
+/// The application's side of a Socket.IO connection; confined to the connection's event loop.
+package protocol SocketIOApplication: AnyObject {
+    /// The connection is up, no namespace joined. Called first, and once.
+    func socketIOOpened(_ peer: SocketIOPeer)
+    /// Answer with ``SocketIOPeer/accept(_:sid:recovery:)`` or
+    /// ``SocketIOPeer/refuse(_:message:data:)``, now or later.
+    func socketIOConnectRequested(_ request: SocketIOConnectRequest)
+    func socketIOConnectWithdrawn(_ ticket: SocketIOConnectRequest.Ticket)
+    /// With an acknowledgement id, the client waits for ``SocketIOPeer/acknowledge(_:with:in:)``.
+    func socketIOReceived(
+        _ name: SocketIOEventName, _ arguments: [SocketIOValue], in namespace: String, acknowledgement: UInt64?)
+    /// The client's answer to an event emitted as ``SocketIOEmission/acknowledged``; once for each
+    /// id, or never.
+    func socketIOAcknowledged(_ id: UInt64, with arguments: [SocketIOValue], in namespace: String)
+    func socketIOLeft(_ namespace: String, _ reason: SocketIODisconnectReason)
+    func socketIOReadComplete()
+    func socketIOProven(_ sequence: UInt64)
+    /// Whether to take a packet, of whatever kind; the application closes clients that send too
+    /// many.
+    func socketIOHeard() -> Bool
+    func socketIOIsTooSlow()
+    func socketIOShouldQuiesce()
+    /// The connection has closed. Called last, and once.
+    func socketIOClosed(_ reason: EngineIOCloseReason)
+}
+
+extension SocketIOApplication {
+    package func socketIOConnectWithdrawn(_ ticket: SocketIOConnectRequest.Ticket) {}
+    package func socketIOAcknowledged(_ id: UInt64, with arguments: [SocketIOValue], in namespace: String) {}
+    package func socketIOLeft(_ namespace: String, _ reason: SocketIODisconnectReason) {}
+    package func socketIOReadComplete() {}
+    package func socketIOProven(_ sequence: UInt64) {}
+    package func socketIOHeard() -> Bool { true }
+    package func socketIOShouldQuiesce() {}
+    package func socketIOClosed(_ reason: EngineIOCloseReason) {}
 }

@@ -9,9 +9,11 @@ import NIOCore
 import NIOHTTP1
 import NIOHTTPTypes
 
-/// A server channel whose requests go to the endpoints that claim them; the rest is the HTTP server's.
+/// A server channel that passes requests to the endpoints that claim them and the rest to the HTTP
+/// server.
 ///
-/// The server's task for a connection begins with the first request that is its own, and ends early with a socket.
+/// The server's task for a connection begins with its first request for the server, and ends early
+/// if the connection becomes a socket.
 package struct DoorChannel: HTTPChannelHandler {
     package enum Outcome: Sendable {
         case http(NIOAsyncChannel<HTTPRequestPart, HTTPResponsePart>)
@@ -52,15 +54,15 @@ package struct DoorChannel: HTTPChannelHandler {
             return channel.eventLoop.makeSucceededFuture(Value(outcome: outcome, channel: channel))
         }
         return channel.eventLoop.makeCompletedFuture {
-            // Small receive buffers: an idle socket keeps its last one. The first holds most
-            // requests.
+            // Small receive buffers, because an idle socket keeps its last one. The first holds
+            // most requests.
             try channel.syncOptions?.setOption(
                 .recvAllocator,
                 value: AdaptiveRecvByteBufferAllocator(minimum: 64, initial: 1_024, maximum: 16_384)
             )
-            // One buffer a turn, so that little comes in after the request that ends the reading.
+            // One buffer per turn, so that little arrives after the request that stops the reading.
             try channel.syncOptions?.setOption(.maxMessagesPerRead, value: 1)
-            // A peer that is gone without a word would else be there until TCP gives up, a quarter of an hour later.
+            // Without this, a vanished peer stays until TCP gives up a quarter of an hour later.
             let patience = TimeAmount(self.timeouts.acknowledgement).nanoseconds / 1_000_000
             try? channel.syncOptions?.setOption(
                 .tcpOption(NIOBSDSocket.Option(rawValue: TCP_USER_TIMEOUT)), value: SocketOptionValue(patience))
@@ -88,10 +90,10 @@ package struct DoorChannel: HTTPChannelHandler {
         }
     }
 
-    /// Counts a connection as long as it lasts; false if there are too many.
+    /// Counts a connection while it lasts; false if there are too many.
     ///
-    /// A process that has used up its files would get no further one for its stores, and turn in circles on connections
-    /// that it cannot take.
+    /// A process without free file descriptors could not reach its stores, and would loop on
+    /// connections that it cannot accept.
     private func count(_ channel: any Channel) -> Bool {
         guard let tally = self.policy.connections else { return true }
         guard tally.take() else { return false }
@@ -105,15 +107,15 @@ package struct DoorChannel: HTTPChannelHandler {
     }
 }
 
-/// How long connections may take.
+/// Time limits of connections.
 package struct DoorTimeouts: Sendable {
-    /// Until the first request is there.
+    /// Until the first request has arrived.
     package var firstRequest: Duration = .seconds(10)
-    /// Until the body of a request is there.
+    /// Until the body of a request has arrived.
     package var body: Duration = .seconds(20)
-    /// For a client that has its connection full to read any of it.
+    /// For a client with a full connection to read any of it.
     package var stall: Duration = .seconds(30)
-    /// For a client's system to acknowledge what was sent to it (TCP_USER_TIMEOUT, RFC 5482).
+    /// For a client's system to acknowledge what was sent (TCP_USER_TIMEOUT, RFC 5482).
     package var acknowledgement: Duration = .seconds(60)
     /// Between two requests.
     package var idle: Duration = .seconds(75)

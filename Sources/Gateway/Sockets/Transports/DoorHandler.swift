@@ -10,33 +10,33 @@ import NIOHTTPTypes
 import NIOHTTPTypesHTTP1
 import Protocols
 
-/// Stands between a connection's HTTP and whoever answers it: an endpoint, a WebSocket, or the HTTP server.
+/// Routes a connection's requests to an endpoint, a WebSocket or the HTTP server.
 ///
-/// Requests are answered in their order: while one is being answered by one side, the next one waits here if it is the
-/// other side's.
+/// Requests are answered in order: while one side answers, the next request waits here if it is for
+/// the other side.
 final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias InboundOut = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
     typealias OutboundOut = HTTPServerResponsePart
 
-    // Parts, and bytes, of requests that wait for the ones before them; a client that sends more is
-    // closed. Nothing is read meanwhile, so more than that comes only as the client leaves.
+    // Limits of queued requests, in parts and bytes; a client that sends more is closed. Reading is
+    // paused meanwhile, so more arrives only as the client leaves.
     private static let longestQueue = 256
     private static let largestQueue = 32 * 1024
 
     enum Phase {
         /// Waits for a request.
         case idle
-        /// A request of an endpoint's is coming in.
+        /// Receives a request for an endpoint.
         case collecting(HTTPExchange, ByteBuffer, any TransportEndpoint)
-        /// A WebSocket is being decided about.
+        /// Waits for an endpoint to admit a WebSocket.
         case deciding
-        /// An endpoint answers.
+        /// Waits for an endpoint's answer.
         case answering
-        /// A request of the server's is coming in.
+        /// Receives a request for the server.
         case forwarding
-        /// Too much came in: the rest is not read.
+        /// Discards the rest after a refusal.
         case refusing
         case over
     }
@@ -56,25 +56,25 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     private var waiting: [HTTPServerRequestPart] = []
     private var waitingBytes = 0
     private var isDraining = false
-    /// A read that was asked for while none may be made.
+    /// A read was requested while reads are held.
     private var isReadHeld = false
-    /// Bytes of the body that is coming in, and those of them that are kept.
+    /// Bytes of the incoming body, received and kept.
     private var received = 0
     private var kept = 0
-    /// Counts what the connection holds of requests that are not answered.
+    /// Counts what the connection holds of unanswered requests.
     private var share: TallyShare
     var timeout: Scheduled<Void>?
     private(set) var hasServer = false
     private var isSettled = false
     /// Whether it counts for its client's address.
     var isCounted = false
-    /// Requests of the server's that it has not answered.
+    /// Requests that the server has not answered.
     private var owed = 0
-    /// What the pages that sent those may do with their answers, in order.
+    /// The CORS grants of those requests, in order.
     private var grants: [AllowedOrigins.Grant?] = []
     /// Runs while the client does not read what was written.
     var stall: Scheduled<Void>?
-    /// The server wants the connection closed once the endpoint has answered.
+    /// Whether to close the connection once the endpoint has answered.
     var mustClose = false
 
     init(
@@ -130,7 +130,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         exchange?.abort()
     }
 
-    /// The exchange whose body is coming in.
+    /// The exchange whose body is arriving.
     var incoming: HTTPExchange? {
         guard case .collecting(let exchange, _, _) = self.phase else { return nil }
         return exchange
@@ -180,7 +180,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         switch event {
         case is ChannelShouldQuiesceEvent where self.isBusy:
             self.mustClose = true
-            // The server need not wait for it: whoever answers it ends with the sockets.
+            // The server need not wait: the endpoint ends its answer with the sockets.
             if !self.hasServer { self.settle(.taken) }
         case is ChannelShouldQuiesceEvent where !self.hasServer: context.close(promise: nil)
         case ChannelEvent.inputClosed where self.exchange != nil || !self.hasServer: context.close(promise: nil)
@@ -188,7 +188,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         }
     }
 
-    /// Whether a request of an endpoint's is coming in or being answered.
+    /// Whether a request for an endpoint is arriving or being answered.
     private var isBusy: Bool {
         switch self.phase {
         case .collecting, .answering: true
@@ -196,7 +196,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         }
     }
 
-    /// The server may not end the connection while an endpoint answers on it.
+    /// Delays the server's close while an endpoint answers on the connection.
     func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
         guard self.exchange != nil, mode != .input else { return context.close(mode: mode, promise: promise) }
         self.mustClose = true
@@ -211,7 +211,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.take(part, context)
     }
 
-    /// Has a part wait for the request before it.
+    /// Queues a part behind the request before it.
     private func keep(_ part: HTTPServerRequestPart, _ context: ChannelHandlerContext) {
         let bytes = self.waitingBytes + part.bytes
         guard self.waiting.count < Self.longestQueue, bytes <= Self.largestQueue else {
@@ -226,7 +226,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         }
     }
 
-    /// Whether a part can be dealt with now.
+    /// Whether a part can be handled now.
     private func accepts(_ part: HTTPServerRequestPart) -> Bool {
         switch self.phase {
         case .deciding, .answering: return false
@@ -241,11 +241,11 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 
     // MARK: Reading
 
-    /// Whether reads wait: a request is being answered, others wait for it, or the client does not
+    /// Whether reads wait: a request is being answered, others are queued, or the client does not
     /// read its answers.
     ///
     /// A client that leaves is noticed all the same: epoll reports the end of its half, and NIO
-    /// then reads all that it had sent.
+    /// then reads everything that it had sent.
     private var holdsReads: Bool {
         switch self.phase {
         case .deciding, .answering: true
@@ -258,20 +258,20 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         if self.holdsReads { self.isReadHeld = true } else { context.read() }
     }
 
-    /// Makes the read that was held, if it may be made now.
+    /// Makes the read that was held, if reads no longer wait.
     private func resumeReading() {
         guard self.isReadHeld, !self.holdsReads, let context else { return }
         self.isReadHeld = false
         context.read()
     }
 
-    /// Counts what is held; false if the process has too much of it.
+    /// Counts what is held; false if the process holds too much.
     private func count() -> Bool { self.share.hold(self.kept + self.waitingBytes) }
 
-    /// The body that came in is not needed any more.
+    /// Releases the count of the body that arrived.
     func forgetBody() {
         self.kept = 0
-        // It can only become less.
+        // Cannot fail: the amount only shrinks.
         _ = self.count()
     }
 
@@ -280,7 +280,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         return self.owner(of: head)
     }
 
-    /// Whose path it is; nil for the server's.
+    /// The endpoint that claims the path; nil if the server answers it.
     func owner(of head: HTTPRequestHead) -> (any TransportEndpoint)? {
         let path = head.uri.prefix { $0 != "?" }
         return self.endpoints.first { $0.claims(path) }
@@ -346,7 +346,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.phase = .deciding
         if let fault = WebSocketHandshake.fault(head) {
             var refusal = endpoint.refusal(fault.status, reason: fault.reason)
-            // The client is told which version would do, in whatever words it is refused (RFC 6455 section 4.4).
+            // Any refusal names the supported version (RFC 6455, section 4.4).
             if fault.status == .upgradeRequired {
                 refusal.headers.replaceOrAdd(name: "sec-websocket-version", value: "13")
             }
@@ -403,7 +403,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        // A socket's frame, while this handler leaves.
+        // A socket's frame while this handler is being removed.
         if case .over = self.phase { return context.write(data, promise: promise) }
         switch self.unwrapOutboundIn(data) {
         case .head(var head) where head.status.code >= 200:
@@ -417,7 +417,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         if self.owed == 0, !self.waiting.isEmpty { self.drain() }
     }
 
-    /// Goes on with what came in meanwhile.
+    /// Handles the parts that were queued.
     func drain() {
         guard !self.isDraining else { return }
         self.isDraining = true
@@ -430,7 +430,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         }
         self.isDraining = false
         _ = self.count()
-        // The server looks at what was read when a read is complete, and this one was long ago.
+        // The server processes input on read completion, and this read completed earlier.
         if isForwarded { self.context?.fireChannelReadComplete() }
         self.resumeReading()
     }
@@ -470,12 +470,13 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
         let channel = context.channel
         let pipeline = channel.pipeline.syncOperations
         do {
-            // First, since the socket may speak as soon as it is there.
+            // First, because the socket may write as soon as it is added.
             pipeline.removeHandler(self.encoder, promise: nil)
             try pipeline.addHandler(
                 WebSocketHandler(application: application, limits: admission.limits, bodies: self.policy.bodies))
             self.settle(.taken)
-            // What came after the request is the socket's; the decoder gives it up as it leaves.
+            // Bytes after the request belong to the socket; the decoder forwards them when it is
+            // removed.
             pipeline.removeHandler(self.decoder, promise: nil)
             pipeline.removeHandler(context: context, promise: nil)
             if self.isReadHeld { channel.read() }
@@ -487,7 +488,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
 }
 
 extension HTTPServerRequestPart {
-    /// About as many bytes as it came in.
+    /// Its approximate size on the wire.
     fileprivate var bytes: Int {
         switch self {
         case .head(let head):
@@ -499,7 +500,7 @@ extension HTTPServerRequestPart {
 }
 
 extension HTTPRequestHead {
-    /// The fault of the `Host` field (RFC 9112 section 3.2); nil if it has none.
+    /// The fault of the `Host` field (RFC 9112, section 3.2); nil if it is valid.
     fileprivate var hostFault: String? {
         let hosts = self.headers["host"]
         if hosts.count > 1 { return "the Host header must be there once" }
@@ -515,6 +516,143 @@ extension HTTPRequestHead {
             UInt8(ascii: "0")...UInt8(ascii: "9"):
             true
         default: "-._~%!$&'()*+;=:[]".utf8.contains(byte)
+        }
+    }
+}
+
+/// Answers of endpoints and of the door itself.
+extension DoorHandler {
+    /// Answers an exchange.
+    func answer(_ request: HTTPRequestHead, _ status: HTTPResponseStatus, _ headers: HTTPHeaders, _ body: ByteBuffer) {
+        guard let context else { return }
+        let keepsOpen = request.isKeepAlive && !self.mustClose
+        var headers = headers
+        // A 204 has no length (RFC 9110, section 8.6).
+        if status != .noContent { headers.replaceOrAdd(name: "content-length", value: "\(body.readableBytes)") }
+        if !keepsOpen { headers.replaceOrAdd(name: "connection", value: "close") }
+        self.policy.protect(&headers, self.grant(request))
+        // The answer to HEAD has the fields of one to GET, and no body (RFC 9110, section 9.3.2).
+        let sent = request.method == .HEAD ? ByteBuffer() : body
+        self.write(status, headers, sent, context, thenCloses: !keepsOpen)
+        self.exchange = nil
+        self.forgetBody()
+        guard keepsOpen else { return }
+        self.phase = .idle
+        if !self.hasServer { self.closeAfter(self.timeouts.idle) }
+        self.drain()
+    }
+
+    /// Refuses a request without reading its rest, and closes.
+    func answer(_ request: HTTPRequestHead?, _ refusal: TransportRefusal) {
+        guard let context else { return }
+        let incoming = self.incoming
+        self.phase = .refusing
+        // After the phase changed: the exchange's owner might answer.
+        incoming?.abort()
+        self.forgetBody()
+        var headers = refusal.headers
+        headers.replaceOrAdd(name: "content-length", value: "\(refusal.body.count)")
+        headers.replaceOrAdd(name: "connection", value: "close")
+        self.policy.protect(&headers, request.flatMap { self.grant($0) })
+        let body = request?.method == .HEAD ? ByteBuffer() : ByteBuffer(bytes: refusal.body)
+        self.write(refusal.status, headers, body, context, thenCloses: true)
+        self.settle(.taken)
+    }
+
+    /// The CORS grant for the page that sent a request; for a preflight, that of the path it asks
+    /// about.
+    private func grant(_ head: HTTPRequestHead) -> AllowedOrigins.Grant? {
+        // Most requests come from no page.
+        guard head.headers.contains(name: "origin") else { return nil }
+        return self.policy.grant(head, self.owner(of: head))
+    }
+
+    private func write(
+        _ status: HTTPResponseStatus,
+        _ headers: HTTPHeaders,
+        _ body: ByteBuffer,
+        _ context: ChannelHandlerContext,
+        thenCloses: Bool
+    ) {
+        let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
+        context.write(self.wrapOutboundOut(.head(head)), promise: nil)
+        if body.readableBytes > 0 { context.write(self.wrapOutboundOut(.body(.byteBuffer(body))), promise: nil) }
+        guard thenCloses else { return context.writeAndFlush(self.wrapOutboundOut(.end(nil)), promise: nil) }
+        let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
+        context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
+    }
+
+    func beginStream(_ request: HTTPRequestHead, _ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
+        guard let context else { return }
+        self.mustClose = true
+        if !self.hasServer { self.settle(.taken) }
+        var headers = headers
+        headers.replaceOrAdd(name: "connection", value: "close")
+        self.policy.protect(&headers, self.grant(request))
+        let head = HTTPResponseHead(version: .http1_1, status: status, headers: headers)
+        context.writeAndFlush(self.wrapOutboundOut(.head(head)), promise: nil)
+    }
+
+    func writeStream(_ bytes: ByteBuffer) {
+        guard let context else { return }
+        context.writeAndFlush(self.wrapOutboundOut(.body(.byteBuffer(bytes))), promise: nil)
+    }
+
+    func endStream() {
+        guard let context else { return }
+        self.exchange = nil
+        let bound = NIOLoopBound(context, eventLoop: context.eventLoop)
+        context.writeAndFlush(self.wrapOutboundOut(.end(nil))).whenComplete { _ in bound.value.close(promise: nil) }
+    }
+
+    func client(of head: HTTPRequestHead) -> ClientAddress? {
+        self.policy.trustedProxies.client(of: head, peer: self.context?.remoteAddress)
+    }
+
+    /// Counts a connection with a socket, a stream or polls for its client's address, once and
+    /// while it lasts; false if there are too many.
+    func countAddress(_ head: HTTPRequestHead) -> Bool {
+        guard !self.isCounted, let context, let tally = self.policy.addresses,
+            let client = self.client(of: head)
+        else { return true }
+        guard tally.take(client) else {
+            DoorMetrics.refusedAddresses.increment()
+            return false
+        }
+        self.isCounted = true
+        context.channel.closeFuture.whenComplete { _ in tally.giveBack(client) }
+        return true
+    }
+
+    var backlog: Int {
+        (try? self.context?.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
+    }
+}
+
+/// Time limits for clients.
+extension DoorHandler {
+    /// Closes the connection if the body does not arrive in time.
+    func limitBody() {
+        self.timeout?.cancel()
+        guard let context else { return }
+        let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
+        self.timeout = context.eventLoop.scheduleTask(in: TimeAmount(self.timeouts.body)) {
+            let (handler, context) = bound.value
+            DoorMetrics.refusedSlow.increment()
+            guard case .collecting(_, _, let endpoint) = handler.phase else { return context.close(promise: nil) }
+            handler.answer(nil, endpoint.refusal(.requestTimeout, reason: "the body did not come in time"))
+        }
+    }
+
+    /// Closes the connection of a client that reads nothing of its pending output.
+    func watchReader(_ context: ChannelHandlerContext, waiting: Int) {
+        let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
+        self.stall = context.eventLoop.scheduleTask(in: TimeAmount(self.timeouts.stall)) {
+            let (handler, context) = bound.value
+            let rest = handler.backlog
+            guard rest >= waiting else { return handler.watchReader(context, waiting: rest) }
+            DoorMetrics.refusedSlow.increment()
+            context.close(mode: .all, promise: nil)
         }
     }
 }

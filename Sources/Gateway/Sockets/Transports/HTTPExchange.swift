@@ -6,9 +6,10 @@ import NIOHTTP1
 
 /// One request and its answer, on the event loop of its connection.
 ///
-/// The answer may come later, whole or in pieces; until then the connection reads no further request.
+/// The answer may come later, whole or in pieces; until then the connection reads no further
+/// request.
 package final class HTTPExchange {
-    /// An answer that was given before the body was there.
+    /// An answer given before the body arrived.
     private struct Early {
         let status: HTTPResponseStatus
         let headers: HTTPHeaders
@@ -16,14 +17,15 @@ package final class HTTPExchange {
     }
 
     package let head: HTTPRequestHead
-    /// Empty until all of it is there.
+    /// Empty until all of it has arrived.
     package private(set) var body = ByteBuffer()
     package let address: SocketAddress?
     package let eventLoop: any EventLoop
-    /// Called once if the client leaves before the answer is complete, or if the body is cut: too large, or too late.
+    /// Called once if the client leaves before the answer is complete, or if the body is cut
+    /// because it is too large or too late.
     package var onAbort: (() -> Void)?
-    /// Called once when the body is there, in place of ``TransportEndpoint/handle(_:)``; for
-    /// ``TransportEndpoint/begin(_:)`` to set.
+    /// Called once with the body, in place of ``TransportEndpoint/handle(_:)``; set by
+    /// ``TransportEndpoint/begin(_:)``.
     package var onBody: ((ByteBuffer) -> Void)?
     private weak var door: DoorHandler?
     private var isWhole = false
@@ -37,7 +39,7 @@ package final class HTTPExchange {
         self.door = door
     }
 
-    /// The body is there: gives the answer that waits for it, or has `endpoint` answer.
+    /// Takes the complete body: sends the early answer, or lets `endpoint` answer.
     func complete(_ body: ByteBuffer, _ endpoint: any TransportEndpoint) {
         self.isWhole = true
         let onBody = self.onBody
@@ -53,8 +55,8 @@ package final class HTTPExchange {
         }
     }
 
-    /// Whether its body is kept as it comes in: endpoints read those of POST only, and a request
-    /// that is answered already needs none.
+    /// Whether the body is kept: endpoints read only those of POST, and an answered request needs
+    /// none.
     var keepsBody: Bool { self.head.method == .POST && !self.isAnswered }
 
     /// The path without its query.
@@ -62,7 +64,8 @@ package final class HTTPExchange {
 
     /// Answers; only the first answer counts.
     ///
-    /// An answer that comes before the body waits for it, or a client that is still writing might never read the answer.
+    /// An answer that comes before the body waits for it; a client that is still writing might
+    /// never read it.
     package func respond(_ status: HTTPResponseStatus, headers: HTTPHeaders = [:], body: ByteBuffer = ByteBuffer()) {
         guard !self.isAnswered else { return }
         self.finish()
@@ -73,35 +76,34 @@ package final class HTTPExchange {
         self.door?.answer(self.head, status, headers, body)
     }
 
-    /// Answers with a refusal.
     package func respond(_ refusal: TransportRefusal) {
         self.respond(refusal.status, headers: refusal.headers, body: ByteBuffer(bytes: refusal.body))
     }
 
-    /// Who sent the request, as far as the proxies that are trusted say; nil for a Unix socket.
+    /// The client's address, as far as trusted proxies report it; nil for a Unix socket.
     package var client: ClientAddress? { self.door?.client(of: self.head) }
 
-    /// Counts the connection for its client's address, before a stream or a poll begins; false if the address has too
-    /// many.
+    /// Counts the connection for its client's address before a stream or a poll begins; false if
+    /// the address has too many.
     package func countStream() -> Bool { self.door?.countAddress(self.head) ?? false }
 
-    /// What is answered then.
+    /// The answer if ``countStream()`` is false.
     package static let tooManyStreams = TransportRefusal.problem(
         .tooManyRequests, "too many streams of this address are open")
 
-    /// Begins an answer without an end of its own; the connection ends with it.
+    /// Begins an answer in pieces; the connection ends with it.
     package func begin(_ status: HTTPResponseStatus, headers: HTTPHeaders) {
         guard !self.isAnswered else { return }
         self.door?.beginStream(self.head, status, headers)
     }
 
-    /// Adds to an answer that was begun.
+    /// Adds a piece to the answer.
     package func write(_ bytes: ByteBuffer) {
         guard !self.isAnswered else { return }
         self.door?.writeStream(bytes)
     }
 
-    /// Ends an answer that was begun.
+    /// Ends an answer in pieces.
     package func end() {
         guard !self.isAnswered else { return }
         self.finish()

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import NIOCore
+import Synchronization
 
-/// An object that is confined to an event loop, as seen from elsewhere: it can be called there, where it may be gone.
+/// A weak reference to an object that is confined to an event loop; calls run on that loop.
 package struct LoopReference<Object: AnyObject>: Sendable {
     private final class Weak {
         weak var object: Object?
@@ -22,7 +23,7 @@ package struct LoopReference<Object: AnyObject>: Sendable {
 
     package var eventLoop: any EventLoop { self.bound.eventLoop }
 
-    /// Calls `body` on the loop, at once if this is it, unless the object is gone.
+    /// Calls `body` on the loop, at once if this is it; ignored if the object is gone.
     package func call(_ body: @escaping @Sendable (Object) -> Void) {
         if self.bound.eventLoop.inEventLoop {
             if let object = self.bound.value.object { body(object) }
@@ -33,7 +34,7 @@ package struct LoopReference<Object: AnyObject>: Sendable {
         }
     }
 
-    /// Calls `body` on the loop, or `ifGone`, on the loop too, if the object is gone.
+    /// Calls `body` on the loop, or `ifGone` if the object is gone.
     package func call(_ body: @escaping @Sendable (Object) -> Void, ifGone: @escaping @Sendable () -> Void) {
         let bound = self.bound
         let run: @Sendable () -> Void = {
@@ -42,7 +43,7 @@ package struct LoopReference<Object: AnyObject>: Sendable {
         if bound.eventLoop.inEventLoop { run() } else { bound.eventLoop.execute(run) }
     }
 
-    /// Asks on the loop; fails if the object is gone.
+    /// Runs a query on the loop; fails with ``LoopObjectIsGone``.
     package func ask<Answer: Sendable>(_ question: @escaping @Sendable (Object) -> Answer) -> EventLoopFuture<Answer> {
         self.bound.eventLoop.submit {
             guard let object = self.bound.value.object else { throw LoopObjectIsGone() }
@@ -51,5 +52,33 @@ package struct LoopReference<Object: AnyObject>: Sendable {
     }
 }
 
-/// The object of a ``LoopReference`` is not there any more.
+/// The object of a ``LoopReference`` no longer exists.
 package struct LoopObjectIsGone: Error {}
+
+/// The sessions of a node that several connections can reach, by their secret ids.
+package final class SessionDirectory<Session: AnyObject>: Sendable {
+    private let limit: Int
+    private let sessions = Mutex<[String: LoopReference<Session>]>([:])
+
+    /// - Parameter limit: Sessions beyond this are refused.
+    package init(limit: Int) {
+        self.limit = limit
+    }
+
+    package var count: Int { self.sessions.withLock { $0.count } }
+
+    /// Adds a session; false if there are too many or the id is taken.
+    package func add(_ id: String, _ session: LoopReference<Session>) -> Bool {
+        self.sessions.withLock { sessions in
+            guard sessions.count < self.limit, sessions[id] == nil else { return false }
+            sessions[id] = session
+            return true
+        }
+    }
+
+    package subscript(id: String) -> LoopReference<Session>? { self.sessions.withLock { $0[id] } }
+
+    package func remove(_ id: String) {
+        _ = self.sessions.withLock { $0.removeValue(forKey: id) }
+    }
+}

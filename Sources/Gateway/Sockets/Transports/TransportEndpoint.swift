@@ -1,37 +1,39 @@
 // Carillon · TransportEndpoint.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Core
 import NIOCore
 import NIOHTTP1
 
-/// What answers the requests of some paths itself, on their event loop and without a task for each.
+/// Answers the requests of some paths on their event loop, without a task for each.
 package protocol TransportEndpoint: Sendable {
-    /// Whether requests to a path, without its query, are this endpoint's.
+    /// Whether requests to a path, without its query, belong to this endpoint.
     func claims(_ path: Substring) -> Bool
 
     /// Bytes of a request's body; more is answered with 413.
     var maximumBody: Int { get }
 
-    /// Whether pages may send credentials and read the answers also where every page is allowed: for clients that send them unless
-    /// told otherwise, on paths where no cookie says who calls.
+    /// Whether pages may send credentials and read the answers even if every page is allowed: for
+    /// clients that send credentials by default, on paths where no cookie identifies the caller.
     var allowsCredentials: Bool { get }
 
-    /// Decides about a WebSocket whose handshake is in order.
+    /// Decides about a WebSocket with a valid handshake.
     ///
     /// - Throws: ``TransportRefusal``; any other error is answered with 503.
     func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission
 
-    /// The answer to a handshake that is not in order, or to an admission that failed.
+    /// The answer to an invalid handshake or a failed admission.
     func refusal(_ status: HTTPResponseStatus, reason: String) -> TransportRefusal
 
-    /// Sees a request that asks for no WebSocket as soon as its head is there, its body perhaps not; called on its event
-    /// loop.
+    /// Sees a request without a WebSocket once its head has arrived, perhaps before its body;
+    /// called on its event loop.
     ///
-    /// It may answer, and set ``HTTPExchange/onBody`` and ``HTTPExchange/onAbort``, but begin no answer in pieces.
+    /// It may answer, and set ``HTTPExchange/onBody`` and ``HTTPExchange/onAbort``, but must not
+    /// begin an answer in pieces.
     func begin(_ exchange: HTTPExchange)
 
-    /// Answers a request that asks for no WebSocket, with its body; called on its event loop, unless it is answered already
-    /// or ``HTTPExchange/onBody`` is set.
+    /// Answers a request without a WebSocket, with its body, unless it was answered already or
+    /// ``HTTPExchange/onBody`` is set; called on its event loop.
     func handle(_ exchange: HTTPExchange)
 }
 
@@ -51,11 +53,12 @@ extension TransportEndpoint {
     }
 }
 
-/// A WebSocket that is let in.
+/// An admitted WebSocket.
 package struct WebSocketAdmission: Sendable {
     package let subprotocol: String?
     package let limits: WebSocketLimits
-    /// Makes what speaks over it, on the connection's event loop; nil if the loop cannot serve it.
+    /// Makes the application's side, on the connection's event loop; nil if the loop cannot serve
+    /// it.
     package let open: @Sendable (any EventLoop) -> (any WebSocketApplication)?
 
     package init(
@@ -69,7 +72,7 @@ package struct WebSocketAdmission: Sendable {
     }
 }
 
-/// An answer instead of what was asked for.
+/// A refusal, sent as the answer.
 package struct TransportRefusal: Error, Sendable {
     package let status: HTTPResponseStatus
     package var headers: HTTPHeaders
@@ -79,5 +82,22 @@ package struct TransportRefusal: Error, Sendable {
         self.status = status
         self.headers = headers
         self.body = body
+    }
+}
+
+extension TransportRefusal {
+    /// Makes a problem document (RFC 9457).
+    package static func problem(_ status: HTTPResponseStatus, _ reason: String) -> TransportRefusal {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("type", "about:blank")
+        writer.member("title", status.reasonPhrase)
+        writer.member("status", status.code)
+        writer.member("detail", reason)
+        writer.endObject()
+        var headers: HTTPHeaders = ["content-type": "application/problem+json"]
+        if status == .unauthorized { headers.add(name: "www-authenticate", value: "Bearer") }
+        if status == .upgradeRequired { headers.add(name: "sec-websocket-version", value: "13") }
+        return TransportRefusal(status, headers: headers, body: writer.bytes)
     }
 }

@@ -5,15 +5,15 @@ import CoreMetrics
 import NIOCore
 import Protocols
 
-/// One WebSocket (RFC 6455): a channel handler on its event loop, no task, and no timer of its own but for a peer that broke
-/// the protocol.
+/// One WebSocket (RFC 6455): a channel handler on its event loop, without a task, and with a timer
+/// only for a peer that broke the protocol.
 ///
-/// What is written gathers until ``flush()``, and leaves in one write.
+/// Output gathers until ``flush()`` and leaves in one write.
 package final class WebSocketHandler: ChannelInboundHandler {
     package typealias InboundIn = ByteBuffer
     package typealias OutboundOut = ByteBuffer
 
-    /// How long a peer may take to answer a close frame.
+    /// Time for a peer to answer a close frame.
     private static let closeTimeout: TimeAmount = .seconds(5)
 
     private var application: (any WebSocketApplication)?
@@ -25,13 +25,13 @@ package final class WebSocketHandler: ChannelInboundHandler {
     private var closeDeadline: NIODeadline?
     private var lastHeard: NIODeadline
     private var pingedAt: NIODeadline?
-    /// A ping that proves what is written before it; one for all that is flushed at once.
+    /// A ping that proves receipt of what is written before it; one per flush.
     private var proofSequence: UInt64?
     private var awaitedPongs = AwaitedPongs()
-    /// Counts what has come of a message that is not complete.
+    /// Counts the bytes of an incomplete message.
     private var share: TallyShare
 
-    /// - Parameter bodies: counts the bytes of incomplete messages over all connections.
+    /// - Parameter bodies: Counts the bytes of incomplete messages over all connections.
     package init(
         application: any WebSocketApplication,
         limits: WebSocketLimits,
@@ -70,7 +70,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
         guard self.context != nil else { return }
         self.context = nil
         self.outbound = nil
-        // It can only become less.
+        // Cannot fail: the amount only shrinks.
         _ = self.share.hold(0)
         let application = self.application
         // The two hold each other until here.
@@ -93,7 +93,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
     package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         self.lastHeard = .now()
         self.pingedAt = nil
-        // The parser is moved out, as its events may reach back into the handler.
+        // Moves the parser out, because its events may call back into the handler.
         var parser = self.parser
         var events: [WebSocketParser.Event] = []
         parser.read(self.unwrapInboundIn(data)) { events.append($0) }
@@ -109,7 +109,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
     }
 
     private func handle(_ event: WebSocketParser.Event) {
-        // After a close frame was sent only the peer's own counts.
+        // After a close frame was sent, only the peer's close frame counts.
         guard self.closeDeadline == nil else {
             if case .close = event { self.context?.close(promise: nil) }
             return
@@ -121,7 +121,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
             if self.awaitedPongs.settle(payload) {
                 self.application?.webSocketReceived(pong: payload)
             } else {
-                // It is no fault, but it counts, or it could be sent without end.
+                // Not a fault, but it counts, or a client could send them without end.
                 _ = self.application?.webSocketReceivedPing()
             }
         case .ping(let payload):
@@ -132,8 +132,9 @@ package final class WebSocketHandler: ChannelInboundHandler {
             self.application?.webSocketFailed(code, reason: reason)
             self.close(code, reason: reason)
             self.flush()
-            // What the peer says from now on is not read, its answer included (RFC 6455 section 7.1.7): so it is the server
-            // that ends the connection, behind the close frame. The other half stays until the peer has seen that.
+            // The peer's input is no longer read, not even its answer (RFC 6455, section 7.1.7), so
+            // the server ends the connection after the close frame. The other half stays open until
+            // the peer has seen that.
             self.context?.close(mode: .output, promise: nil)
             self.dropLater()
         }
@@ -146,7 +147,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
         eventLoop.scheduleTask(in: Self.closeTimeout) { reference.call { $0.drop() } }
     }
 
-    /// A close frame is answered once, with its own code, whatever that says; then the connection ends.
+    /// Answers a close frame once, with its own code; then the connection ends.
     private func answerClose(_ code: UInt16?) {
         self.close(rawCode: code ?? WebSocketCloseCode.normal.rawValue, reason: "")
         self.flush()
@@ -155,17 +156,15 @@ package final class WebSocketHandler: ChannelInboundHandler {
 
     // MARK: Writing
 
-    /// Adds a text message.
     package func send(text: [UInt8]) {
         self.write { WebSocketFraming.writeText(text, to: &$0) }
     }
 
-    /// Adds a binary message.
     package func send(binary: [UInt8]) {
         self.write { WebSocketFraming.writeBinary(binary, to: &$0) }
     }
 
-    /// Adds a whole frame that other sockets share: alone it leaves as it is, uncopied.
+    /// Adds a whole frame that other sockets share; it is not copied if it is alone.
     package func send(frame: ByteBuffer) {
         guard !self.isClosing else { return }
         if self.outbound == nil {
@@ -175,7 +174,8 @@ package final class WebSocketHandler: ChannelInboundHandler {
         }
     }
 
-    /// Has the next flush end with a ping of this number; its pong proves that the peer has all that went before.
+    /// Ends the next flush with a ping of this number; its pong proves that the peer has everything
+    /// before it.
     package func requestProof(_ sequence: UInt64) {
         self.proofSequence = sequence
     }
@@ -188,7 +188,7 @@ package final class WebSocketHandler: ChannelInboundHandler {
         self.outbound = buffer
     }
 
-    /// Writes all that has gathered, in one call.
+    /// Writes everything that has gathered, in one call.
     package func flush() {
         guard let context else { return }
         if let proofSequence {
@@ -226,21 +226,23 @@ package final class WebSocketHandler: ChannelInboundHandler {
         self.context?.close(promise: nil)
     }
 
-    /// Whether more is read from the peer; what it sends meanwhile waits in the system's buffers, and then at the peer.
+    /// Pauses or resumes reading; meanwhile, input waits in the system's buffers and then at the
+    /// peer.
     package func setReading(_ isOn: Bool) {
         try? self.context?.channel.syncOptions?.setOption(.autoRead, value: isOn)
     }
 
     // MARK: Time
 
-    /// Drops what was closed long ago.
+    /// Drops the connection if the peer did not answer the close frame in time.
     package func tick(now: NIODeadline) {
         if let closeDeadline, closeDeadline <= now { self.drop() }
     }
 
-    /// Pings a peer that was silent for `interval`, and drops it if that brings nothing within `timeout`.
+    /// Reports that a ping is due after `interval` of silence, and drops a peer that stays silent
+    /// for `timeout` after it.
     ///
-    /// - Returns: whether a ping is due.
+    /// - Returns: Whether a ping is due.
     package func isPingDue(now: NIODeadline, interval: Duration, timeout: Duration) -> Bool {
         guard self.closeDeadline == nil else { return false }
         if let pingedAt {
@@ -249,6 +251,78 @@ package final class WebSocketHandler: ChannelInboundHandler {
         }
         guard now - self.lastHeard > TimeAmount(interval) else { return false }
         self.pingedAt = now
+        return true
+    }
+}
+
+/// The application's side of a WebSocket; confined to its event loop.
+package protocol WebSocketApplication: AnyObject {
+    /// The socket is up. Called first, and once.
+    func webSocketOpened(_ socket: WebSocketHandler)
+    func webSocketReceived(text: String)
+    func webSocketReceived(binary: [UInt8])
+    /// Whether to answer a ping; the application closes clients that send too many.
+    ///
+    /// An unsolicited pong counts as a ping.
+    func webSocketReceivedPing() -> Bool
+    /// A pong answered one or more of our pings.
+    func webSocketReceived(pong: [UInt8])
+    /// Output exceeds the limit; the application closes the socket.
+    func webSocketIsTooSlow()
+    /// A batch of input was delivered; flush what it produced.
+    func webSocketReadComplete()
+    /// The peer broke the protocol; a close frame follows.
+    func webSocketFailed(_ code: WebSocketCloseCode, reason: String)
+    /// The connection has closed. Called last, and once.
+    func webSocketClosed()
+    /// The process is about to end; the application may close gracefully.
+    func webSocketShouldQuiesce()
+}
+
+extension WebSocketApplication {
+    package func webSocketFailed(_ code: WebSocketCloseCode, reason: String) {}
+    package func webSocketShouldQuiesce() {}
+}
+
+/// The limits of a WebSocket.
+package struct WebSocketLimits: Sendable {
+    /// Bytes of a client's message; beyond, closed with 1009.
+    package var maximumMessage: Int
+    /// Frames of a client's message; beyond, closed with 1008.
+    package var maximumFragments: Int
+    /// Bytes that may wait for a slow reader; beyond, the application closes the socket.
+    package var maximumOutbound: Int
+
+    package init(maximumMessage: Int, maximumFragments: Int = 256, maximumOutbound: Int = 1024 * 1024) {
+        self.maximumMessage = maximumMessage
+        self.maximumFragments = maximumFragments
+        self.maximumOutbound = maximumOutbound
+    }
+}
+
+/// Tells the answers to our pings from unsolicited pongs.
+///
+/// Pings carry rising numbers; a peer may skip some and answer the newest (RFC 6455, section
+/// 5.5.3), but none twice.
+struct AwaitedPongs {
+    /// From the oldest unanswered number to the newest that was sent.
+    private var range: ClosedRange<UInt64>?
+
+    /// Notes a ping; a number that does not rise restarts the range.
+    mutating func pinged(_ sequence: UInt64) {
+        if let range, range.upperBound < sequence {
+            self.range = range.lowerBound...sequence
+        } else {
+            self.range = sequence...sequence
+        }
+    }
+
+    /// Whether a pong answers a ping; it also settles all earlier ones.
+    mutating func settle(_ payload: [UInt8]) -> Bool {
+        guard payload.count == 8, let range else { return false }
+        let sequence = payload.reduce(0) { $0 << 8 | UInt64($1) }
+        guard range.contains(sequence) else { return false }
+        self.range = sequence < range.upperBound ? (sequence + 1)...range.upperBound : nil
         return true
     }
 }

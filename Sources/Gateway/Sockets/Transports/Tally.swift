@@ -3,7 +3,7 @@
 
 import Synchronization
 
-/// Counts what is held over all connections of a process, up to a bound: connections, or bytes.
+/// Counts connections or bytes over all connections of a process, up to a limit.
 package final class Tally: Sendable {
     private let limit: Int
     private let count = Atomic(0)
@@ -14,7 +14,7 @@ package final class Tally: Sendable {
         self.limit = limit
     }
 
-    /// Counts more; false, and nothing is counted, where there is no room for all of it.
+    /// Counts more; false, without counting, if there is not room for all of it.
     package func take(_ amount: Int = 1) -> Bool {
         let held = self.count.add(amount, ordering: .relaxed).newValue
         if held > self.limit / 16 { self.isFlooded.store(true, ordering: .relaxed) }
@@ -25,12 +25,11 @@ package final class Tally: Sendable {
         return true
     }
 
-    /// Counts less.
     package func giveBack(_ amount: Int = 1) {
         self.count.subtract(amount, ordering: .relaxed)
     }
 
-    /// Reports the end of a flood, once: the count was above a sixteenth of the limit, and is below
+    /// Reports the end of a flood, once: the count was above a sixteenth of the limit and is below
     /// a sixty-fourth.
     package func hasEbbed() -> Bool {
         self.count.load(ordering: .relaxed) < self.limit / 64
@@ -38,10 +37,10 @@ package final class Tally: Sendable {
     }
 }
 
-/// The part of a tally that one connection, or one body, holds.
+/// The part of a tally that one connection or one body holds.
 package struct TallyShare {
-    /// Bytes that are not counted, so that small bodies pass while others fill the tally; a connection
-    /// itself costs as many.
+    /// Bytes that are not counted, so that small bodies pass while others fill the tally; a
+    /// connection itself costs as much.
     package static let uncounted = 4 * 1024
 
     private let tally: Tally
@@ -51,12 +50,41 @@ package struct TallyShare {
         self.tally = tally
     }
 
-    /// Counts what is held from now on; false, and nothing changes, where there is no room for it.
+    /// Sets the amount that is held; false, without change, if there is not room for it.
     package mutating func hold(_ amount: Int) -> Bool {
         let more = max(0, amount - Self.uncounted) - self.counted
         if more > 0, !self.tally.take(more) { return false }
         if more < 0 { self.tally.giveBack(-more) }
         self.counted += more
         return true
+    }
+}
+
+/// Counts what each address holds open, up to a limit.
+///
+/// Its size is bounded by the open connections.
+package final class AddressTally: Sendable {
+    private let limit: Int
+    private let counts = Mutex<[[UInt8]: Int]>([:])
+
+    package init(limit: Int) {
+        self.limit = limit
+    }
+
+    /// Counts one more; false, without counting, if the address has its share already.
+    package func take(_ address: ClientAddress) -> Bool {
+        self.counts.withLock { counts in
+            let count = counts[address.share, default: 0]
+            guard count < self.limit else { return false }
+            counts[address.share] = count + 1
+            return true
+        }
+    }
+
+    package func giveBack(_ address: ClientAddress) {
+        self.counts.withLock { counts in
+            guard let count = counts[address.share] else { return }
+            counts[address.share] = count > 1 ? count - 1 : nil
+        }
     }
 }

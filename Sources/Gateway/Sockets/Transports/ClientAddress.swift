@@ -1,12 +1,49 @@
-// Carillon · AddressList.swift
+// Carillon · ClientAddress.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Glibc
 import NIOCore
 import NIOHTTP1
 
-/// Addresses and networks, such as those of proxies whose word is believed.
+/// An IP address as bytes, 4 or 16; an IPv4 address inside IPv6 (RFC 4291, section 2.5.5.2) counts
+/// as IPv4.
+package struct ClientAddress: Hashable, Sendable {
+    private static let mapped: [UInt8] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF]
+
+    let bytes: [UInt8]
+
+    /// Nil for a Unix socket.
+    package init?(_ address: SocketAddress?) {
+        guard let text = address?.ipAddress else { return nil }
+        self.init(text)
+    }
+
+    /// Nil if the text is not an address.
+    package init?(_ text: some StringProtocol) {
+        if let bytes = Self.parse(String(text), family: AF_INET, count: 4) {
+            self.bytes = bytes
+        } else if let bytes = Self.parse(String(text), family: AF_INET6, count: 16) {
+            self.bytes = bytes.starts(with: Self.mapped) ? Array(bytes.dropFirst(12)) : bytes
+        } else {
+            return nil
+        }
+    }
+
+    private static func parse(_ text: String, family: CInt, count: Int) -> [UInt8]? {
+        var bytes = [UInt8](repeating: 0, count: count)
+        // `inet_pton` writes exactly as many bytes as the family's addresses have, into the array's
+        // own memory.
+        let isParsed = bytes.withUnsafeMutableBytes { inet_pton(family, text, $0.baseAddress) == 1 }
+        return isParsed ? bytes : nil
+    }
+
+    /// The range that one client can choose from: an IPv4 address, or an IPv6 network of 64 bits.
+    var share: [UInt8] { self.bytes.count == 16 ? Array(self.bytes.prefix(8)) : self.bytes }
+}
+
+/// Addresses and networks, such as those of trusted proxies.
 package struct AddressList: Sendable {
-    /// Hops of a request that are looked at; more than any sane chain of proxies has.
+    /// Hops of a request that are read; more than any sane chain of proxies has.
     private static let longestChain = 32
 
     private struct Network: Sendable {
@@ -23,12 +60,12 @@ package struct AddressList: Sendable {
 
     private var networks: [Network] = []
 
-    /// An empty one.
+    /// Makes an empty list.
     package init() {}
 
     /// Reads addresses and networks such as `10.0.0.0/8`.
     ///
-    /// - Throws: ``AddressFault`` that names the one that is neither.
+    /// - Throws: ``AddressFault`` with the text that is neither.
     package init(_ texts: [String]) throws(AddressFault) {
         for text in texts {
             let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
@@ -47,9 +84,10 @@ package struct AddressList: Sendable {
         self.networks.contains { $0.contains(address) }
     }
 
-    /// Who sent a request: the peer, or the last address before the proxies of this list that `X-Forwarded-For` names.
+    /// The client of a request: the peer, or the last address before the trusted proxies in
+    /// `X-Forwarded-For`.
     ///
-    /// What stands left of an address that is not trusted may be invented, and is not looked at.
+    /// An untrusted hop may have invented the entries to its left, so they are ignored.
     package func client(of head: HTTPRequestHead, peer: SocketAddress?) -> ClientAddress? {
         guard var client = ClientAddress(peer) else { return nil }
         guard !self.networks.isEmpty, self.contains(client) else { return client }
@@ -63,7 +101,7 @@ package struct AddressList: Sendable {
     }
 }
 
-/// A text that is no address or network.
+/// A text that is not an address or network.
 package struct AddressFault: Error, Sendable, CustomStringConvertible {
     let text: String
 

@@ -3,27 +3,30 @@
 
 import Core
 import CoreMetrics
+import Crypto
 import NIOCore
+import NIOHTTP1
 import Protocols
 
-/// The Socket.IO dialect over a connection of Socket.IO: a session for each time that the default namespace is joined.
+/// The Socket.IO dialect over a Socket.IO connection: one session each time the default namespace
+/// is joined.
 final class SocketIOWire: SocketWire, SocketIOApplication {
-    /// How often a connection may ask to join; then it is closed.
+    /// Joins per connection; beyond, it is closed.
     private static let maximumJoins = 20
 
     let dialect = Dialect.socketio
     private let shard: HubShard
-    /// The token of the handshake, for clients that send none with their wish to join.
+    /// The token of the handshake, for clients whose join carries none.
     private let handshakeToken: String?
     private var peer: SocketIOPeer?
     private var session: SocketSession?
-    /// The wish that waits for its answer.
+    /// The join that waits for its answer.
     private var ticket: SocketIOConnectRequest.Ticket?
     private var recovery: SocketIORecovery?
-    /// The version that the client has for sure.
+    /// The version that the client surely has.
     private var offset: Int64 = 0
     private var joins = 0
-    /// What the client said while it was nowhere, from the beginning of the connection.
+    /// Messages that the client sent outside any namespace, since the connection began.
     private var strayMessages = 0
 
     init(shard: HubShard, handshakeToken: String?) {
@@ -110,7 +113,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         self.peer?.flush()
     }
 
-    /// The token is good: what the client says to have had must be of the same user.
+    /// The token is valid: discards a recovery that belongs to another user.
     private func identified() {
         guard let recovery, let user = self.session?.identity?.user, !recovery.isOf(user: user) else { return }
         self.recovery = nil
@@ -144,7 +147,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         self.emit(list, offset: String(snapshot.version))
     }
 
-    /// A list would be told twice what the client has: it gets what is new.
+    /// Sends only the changes: a whole list would repeat what the client has.
     private func update(_ snapshot: InboxSnapshot) {
         guard !snapshot.isReset else { return self.begin(snapshot) }
         for (event, offset) in self.placed(SocketIODialect.changes(snapshot), version: snapshot.version) {
@@ -152,7 +155,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         }
     }
 
-    /// Only with the last event the client has the version.
+    /// Pairs events with offsets; only the last event carries the new version.
     private func placed(_ events: [SocketIODialect.Event], version: Int64) -> [(SocketIODialect.Event, String)] {
         let before = self.offset
         self.offset = max(self.offset, version)
@@ -171,7 +174,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
     func change(_ change: LoopChange) {
         let version = change.change.version
         if self.offersRecovery, version == 0 {
-            // An offset has its place at the end of every event, and here it is each client's own.
+            // The offset is the last argument of every event, and each client has its own here.
             guard let event = SocketIODialect.event(change.change) else { return SocketMetrics.dropped.increment() }
             return self.emit(event, offset: String(self.offset))
         }
@@ -189,7 +192,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         guard self.ticket == nil else {
             switch answer {
             case .error(let reason): self.refuse(reason)
-            // Clients stay away after a refusal, which is not meant.
+            // Clients stay away after a refusal, so close instead.
             case .busy: self.session?.close(.tryAgainLater)
             case .done: self.identified()
             case .read, .unread: break
@@ -218,8 +221,8 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         case .unsupportedData(let reason): self.expel("unsupported_data", reason)
         case .tooManyConnections: self.expel("too_many_connections", end.webSocketClose.reason)
         case .tooSlow: self.peer?.closeAsTooSlow()
-        // Clients come back by themselves from a connection that merely ends. One that joins again
-        // with its old token is refused then.
+        // Clients reconnect on their own after a plain close. One that joins with its old token is
+        // then refused.
         case .expired: self.peer?.close(.tokenExpired)
         case .tryAgainLater: self.peer?.close(.tryAgainLater)
         case .restart: self.peer?.close(.serverShuttingDown)
@@ -228,7 +231,7 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
         self.peer?.flush()
     }
 
-    /// Says why, puts the client out so that it does not come back by itself, and closes.
+    /// Sends the reason, disconnects the client so that it does not reconnect, and closes.
     private func expel(_ code: StaticString, _ reason: String) {
         self.emit(SocketIODialect.error(code, reason), offset: String(self.offset))
         self.peer?.disconnect()
@@ -259,4 +262,96 @@ final class SocketIOWire: SocketWire, SocketIOApplication {
             self.answer(.error(error.reason), to: reference)
         }
     }
+}
+
+/// The earlier id and inbox version of a returning Socket.IO client.
+///
+/// The `pid` is the id with a digest of id and user, so a client cannot resume from another user's
+/// version. It is not a credential: the token is verified as well.
+struct SocketIORecovery {
+    /// The client's earlier id.
+    let id: String
+    let version: Int64
+    private let digest: String
+
+    /// Nil if the text cannot be one of ours.
+    init?(_ recovery: SocketIOConnectRequest.Recovery) {
+        let parts = recovery.pid.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 2, (1...64).contains(parts[0].utf8.count), let version = Int64(recovery.offset),
+            version >= 0
+        else { return nil }
+        self.id = String(parts[0])
+        self.digest = String(parts[1])
+        self.version = version
+    }
+
+    func isOf(user: String) -> Bool { self.digest == Self.digest(self.id, user) }
+
+    /// The `pid` for a client's id.
+    static func pid(id: String, user: String) -> String { "\(id).\(Self.digest(id, user))" }
+
+    private static func digest(_ id: String, _ user: String) -> String {
+        let digest = SHA256.hash(data: Array("\(id).\(user)".utf8))
+        return digest.prefix(16).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+}
+
+/// Socket.IO at `/socket.io/`.
+package struct SocketIOEndpoint: TransportEndpoint {
+    /// Without the slash that clients add.
+    package static let path = "/socket.io"
+
+    private let engine: EngineIOEndpoint
+
+    /// - Parameter origins: Origins of pages whose browsers may poll.
+    package init(hub: SocketHub, origins: EngineIOOrigins) {
+        let configuration = hub.configuration
+        let connections = SocketIOConfiguration(
+            connectTimeout: configuration.authentication.inMilliseconds,
+            maximumAttachmentBytes: configuration.maximumMessage,
+            offersRecovery: configuration.recovery
+        )
+        self.engine = EngineIOEndpoint(
+            path: Self.path,
+            configuration: EngineIOConfiguration(
+                pingInterval: configuration.pingInterval.inMilliseconds,
+                pingTimeout: configuration.pingTimeout.inMilliseconds,
+                maximumPayload: configuration.maximumMessage,
+                maximumWaiting: configuration.maximumOutbound
+            ),
+            origins: origins,
+            maximumOutbound: configuration.maximumOutbound,
+            isFull: { SocketMetrics.overflows.increment() }
+        ) { opening, eventLoop in
+            guard let shard = hub.shard(on: eventLoop) else { return nil }
+            let wire = SocketIOWire(shard: shard, handshakeToken: Self.token(opening))
+            return SocketIOPeer(wire, configuration: connections)
+        }
+    }
+
+    private static func token(_ opening: EngineIOOpening) -> String? {
+        if let header = opening.head.headers.first(name: "authorization"), header.lowercased().hasPrefix("bearer ") {
+            return String(header.dropFirst("bearer ".count))
+        }
+        return opening.query.parameters.first { $0.name == "token" }?.value
+    }
+
+    package func claims(_ path: Substring) -> Bool { self.engine.claims(path) }
+    package var maximumBody: Int { self.engine.maximumBody }
+    package var allowsCredentials: Bool { self.engine.allowsCredentials }
+
+    package func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+        try await self.engine.admit(head, from: address)
+    }
+
+    package func refusal(_ status: HTTPResponseStatus, reason: String) -> TransportRefusal {
+        self.engine.refusal(status, reason: reason)
+    }
+
+    package func begin(_ exchange: HTTPExchange) { self.engine.begin(exchange) }
+    package func handle(_ exchange: HTTPExchange) { self.engine.handle(exchange) }
+}
+
+extension Duration {
+    fileprivate var inMilliseconds: Int64 { self.inMicroseconds / 1_000 }
 }

@@ -4,20 +4,19 @@
 import Core
 import Protocols
 
-/// The Socket.IO dialect: events with one object as their argument, and acknowledgements.
-///
-/// Bytes and meaning only, no channel.
+/// The Socket.IO dialect: events with one object as their argument, and acknowledgements, encoded
+/// and decoded without a channel.
 enum SocketIODialect {
     private static let maximumIDs = 1_000
 
-    /// What an event of a client asks for.
+    /// A client's event.
     enum Wish: Equatable {
-        /// To be told of a user's inbox, which it is anyway.
+        /// Asks for a user's inbox, which every session gets anyway.
         case subscribe(user: String)
         case message(ClientMessage)
     }
 
-    /// An event of ours; its one argument in JSON, or several with commas between.
+    /// An event for the client, with its argument in JSON, or several separated by commas.
     struct Event: Equatable {
         let name: String
         let arguments: [UInt8]
@@ -25,7 +24,9 @@ enum SocketIODialect {
 
     // MARK: From clients
 
-    /// Reads an event; faults name the field.
+    /// Decodes an event.
+    ///
+    /// - Throws: ``ClientFault``, which names the field.
     static func decode(_ name: SocketIOEventName, _ arguments: [SocketIOValue]) throws(ClientFault) -> Wish {
         guard case .text(let name) = name else { throw Self.unknownEvent }
         let argument = try Self.argument(arguments.first)
@@ -63,7 +64,7 @@ enum SocketIODialect {
 
     private static func fault(_ reason: String) -> ClientFault { ClientFault(reason: reason, reference: nil) }
 
-    /// The argument's object; an empty one where there is none.
+    /// The argument's object; an empty one if there is no argument.
     private static func argument(_ value: SocketIOValue?) throws(ClientFault) -> JSONValue {
         switch value {
         case nil, .json(.null): return .object([])
@@ -74,7 +75,7 @@ enum SocketIODialect {
 
     // MARK: To clients
 
-    /// What a change of the inbox is called; nil for an app's event by a name that the protocol keeps to itself.
+    /// Encodes a change as an event; nil for an app's event with a reserved name.
     static func event(_ change: NodeChange) -> Event? {
         switch change.kind {
         case .notification: Event(name: "notification", arguments: change.body.canonical)
@@ -123,9 +124,9 @@ enum SocketIODialect {
         return Event(name: name, arguments: Array(arguments.map { JSONWriter.bytes(of: $0) }.joined(separator: [0x2C])))
     }
 
-    /// The list with which a client begins anew.
+    /// Encodes the list that a client starts with.
     ///
-    /// - Parameter hasMore: Whether the list is cut and older unread ones are in the inbox.
+    /// - Parameter hasMore: Whether the list is cut and the inbox has older unread notifications.
     static func sync(_ items: [[UInt8]], hasMore: Bool = false) -> Event {
         Self.object("sync") { writer in
             writer.key("notifications")
@@ -136,7 +137,7 @@ enum SocketIODialect {
         }
     }
 
-    /// What changed, for a client that keeps what it has: what is new, what was read elsewhere, what is gone.
+    /// Encodes the changes for a client that keeps its list: new, read elsewhere, deleted.
     static func changes(_ snapshot: InboxSnapshot) -> [Event] {
         let changed = snapshot.items.map { item in
             if let moment = (try? JSONParser.parse(item.json))?["read_at"]?.string {
@@ -148,7 +149,7 @@ enum SocketIODialect {
         return changed + snapshot.deleted.map { Self.deleted($0.id.description) }
     }
 
-    /// Why the connection ends.
+    /// Encodes the reason why the connection ends.
     static func error(_ code: StaticString, _ reason: String) -> Event {
         Self.object("error") { writer in
             writer.member("code", "\(code)")
@@ -156,7 +157,8 @@ enum SocketIODialect {
         }
     }
 
-    /// A change of more notifications than it names; clients that know of ids only find none.
+    /// Encodes a change that covers everything up to a version; the list of ids is empty for
+    /// clients that read only ids.
     private static func all(_ name: String, _ member: StaticString, _ version: Int64) -> Event {
         Self.object(name) { writer in
             writer.key("notification_ids")
@@ -184,7 +186,7 @@ enum SocketIODialect {
         return Event(name: name, arguments: writer.bytes)
     }
 
-    /// An event as the text of a message packet of Engine.IO, in the default namespace.
+    /// Encodes an event as an Engine.IO message packet in the default namespace.
     static func packet(_ event: Event, offset: String?) -> [UInt8] {
         var writer = JSONWriter(capacity: event.arguments.count + event.name.utf8.count + 64)
         writer.beginArray()
@@ -195,7 +197,7 @@ enum SocketIODialect {
         return Array("42".utf8) + writer.bytes
     }
 
-    /// What an answer is as an acknowledgement.
+    /// Encodes an answer as an acknowledgement.
     static func acknowledgement(_ answer: SocketAnswer) -> JSONValue {
         switch answer {
         case .done, .read: Self.status("ok")

@@ -1,0 +1,347 @@
+// Carillon · NativeWire.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import CoreMetrics
+import NIOCore
+import NIOHTTP1
+import Protocols
+
+/// The native dialect over a WebSocket.
+final class NativeWire: SocketWire, WebSocketApplication {
+    let dialect = Dialect.native
+    private let session: SocketSession
+    private var socket: WebSocketHandler?
+
+    init(session: SocketSession) {
+        self.session = session
+    }
+
+    private var configuration: SocketConfiguration { self.session.shard.configuration }
+
+    // MARK: From the client
+
+    func webSocketOpened(_ socket: WebSocketHandler) {
+        self.socket = socket
+        self.session.begin(self)
+    }
+
+    func webSocketReceived(text: String) {
+        guard self.session.spend() else { return }
+        do throws(ClientFault) {
+            let (message, reference) = try NativeDialect.decode(text)
+            self.session.obey(message, reference: reference)
+        } catch {
+            self.send(NativeDialect.error(error.reason, reference: error.reference))
+        }
+    }
+
+    func webSocketReceived(binary: [UInt8]) {
+        self.session.close(.unsupportedData("binary messages are not part of this protocol"))
+    }
+
+    func webSocketReceivedPing() -> Bool { self.session.spend() }
+
+    func webSocketReceived(pong: [UInt8]) {
+        guard pong.count == 8 else { return }
+        self.session.proven(pong.reduce(0) { $0 << 8 | UInt64($1) })
+    }
+
+    func webSocketReadComplete() { self.session.flush() }
+    func webSocketIsTooSlow() { self.session.isTooSlow() }
+
+    func webSocketClosed() {
+        self.session.end()
+        self.socket = nil
+    }
+
+    // MARK: To the client
+
+    private func send(_ json: [UInt8]) { self.socket?.send(text: json) }
+
+    func welcome(connection: String, version: Int64) {
+        let interval = self.configuration.pingInterval.inMicroseconds / 1_000
+        self.send(NativeDialect.welcome(connection: connection, pingInterval: interval, version: version))
+    }
+
+    func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
+        self.send(NativeDialect.sync(snapshot, reference: reference))
+    }
+
+    func change(_ change: LoopChange) {
+        self.socket?.send(frame: change.frame(.native) { WebSocketFraming.text(NativeDialect.change($0)) })
+    }
+
+    func answer(_ answer: SocketAnswer, to reference: [UInt8]?) {
+        switch answer {
+        case .done: if let reference { self.send(NativeDialect.done(reference: reference)) }
+        case .read(let unread), .unread(let unread): self.send(NativeDialect.unread(unread, reference: reference))
+        case .error(let reason), .busy(let reason): self.send(NativeDialect.error(reason, reference: reference))
+        }
+    }
+
+    func requestProof(_ sequence: UInt64) { self.socket?.requestProof(sequence) }
+    func flush() { self.socket?.flush() }
+    func drop() { self.socket?.drop() }
+
+    func close(_ end: SocketEnd) {
+        if case .restart(let delay) = end {
+            let milliseconds = delay.inMicroseconds / 1_000
+            self.send(NativeDialect.goodbye(.serviceRestart, reason: "restart", reconnectAfter: milliseconds))
+        }
+        let (code, reason) = end.webSocketClose
+        self.socket?.close(code, reason: reason)
+    }
+
+    func tick(now: NIODeadline) {
+        guard let socket else { return }
+        socket.tick(now: now)
+        let configuration = self.configuration
+        if socket.isPingDue(now: now, interval: configuration.pingInterval, timeout: configuration.pingTimeout) {
+            self.session.probe()
+        }
+    }
+}
+
+extension SocketEnd {
+    /// The close frame for this end (RFC 6455, section 7.4).
+    var webSocketClose: (code: WebSocketCloseCode, reason: String) {
+        switch self {
+        case .unauthorized(let reason): (.unauthorized, reason)
+        case .expired: (.unauthorized, "the token has expired")
+        case .policyViolation(let reason): (.policyViolation, reason)
+        case .unsupportedData(let reason): (.unsupportedData, reason)
+        case .tooSlow: (.tooSlow, "you read too slowly")
+        case .tooManyConnections: (.tooManyConnections, "too many newer connections")
+        case .tryAgainLater: (.tryAgainLater, "try again later")
+        case .restart: (.serviceRestart, "restart")
+        }
+    }
+}
+
+/// The native dialect: JSON objects `{"type": …}` in WebSocket text messages, encoded and decoded
+/// without a channel.
+enum NativeDialect {
+    private static let maximumIDs = 1_000
+
+    // MARK: From clients
+
+    /// Decodes a message and the reference that its answer repeats, in JSON.
+    static func decode(_ text: String) throws(ClientFault) -> (message: ClientMessage, reference: [UInt8]?) {
+        let value: JSONValue
+        do throws(JSONFault) {
+            value = try JSONParser.parse(Array(text.utf8))
+        } catch {
+            throw ClientFault(reason: "the message is \(error)", reference: nil)
+        }
+        guard value.object != nil else {
+            throw ClientFault(reason: "the message must be a JSON object", reference: nil)
+        }
+        let reference = value["ref"].map { JSONWriter.bytes(of: $0) }
+        func fault(_ reason: String) -> ClientFault { ClientFault(reason: reason, reference: reference) }
+        func ids() throws(ClientFault) -> [NotificationID] {
+            guard let texts = value["ids"]?.strings, texts.count <= Self.maximumIDs else {
+                throw fault("ids must be an array of at most \(Self.maximumIDs) notification ids")
+            }
+            let ids = texts.compactMap { NotificationID($0) }
+            guard ids.count == texts.count else { throw fault("ids must hold notification ids") }
+            return ids
+        }
+        switch value["type"]?.string {
+        case "auth":
+            guard let token = value["token"]?.string else { throw fault("token must be a string") }
+            return (.auth(token: token), reference)
+        case "resume":
+            guard let version = value["version"]?.integer, version >= 0 else {
+                throw fault("version must be a whole number from 0")
+            }
+            return (.resume(version: version), reference)
+        case "read":
+            return (.read(ids: value["all"]?.bool == true ? nil : try ids()), reference)
+        case "unread": return (.unread, reference)
+        case "ack": return (.acknowledge(ids: try ids()), reference)
+        case "focus":
+            guard let isActive = value["active"]?.bool else { throw fault("active must be true or false") }
+            return (.focus(isActive: isActive), reference)
+        case nil: throw fault("type is missing")
+        default: throw fault("type is none of auth, resume, read, unread, ack, focus")
+        }
+    }
+
+    // MARK: To clients
+
+    private static func object(_ type: StaticString, _ write: (inout JSONWriter) -> Void) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("type", "\(type)")
+        write(&writer)
+        writer.endObject()
+        return writer.bytes
+    }
+
+    static func welcome(connection: String, pingInterval: Int64, version: Int64) -> [UInt8] {
+        self.object("welcome") { writer in
+            writer.member("connection", connection)
+            writer.member("ping_interval", pingInterval)
+            writer.member("version", version)
+        }
+    }
+
+    static func sync(_ snapshot: InboxSnapshot, reference: [UInt8]? = nil) -> [UInt8] {
+        self.object("sync") { writer in
+            writer.member("version", snapshot.version)
+            writer.member("unread", snapshot.unread)
+            writer.member("total", snapshot.total)
+            writer.member("reset", snapshot.isReset)
+            writer.member("has_more", snapshot.hasMore)
+            writer.member("cursor", snapshot.hasMore ? snapshot.items.last?.id.description : nil)
+            writer.key("notifications")
+            writer.beginArray()
+            for item in snapshot.items { writer.raw(item.json) }
+            writer.endArray()
+            writer.key("deleted")
+            writer.beginArray()
+            for deletion in snapshot.deleted { writer.string(deletion.id.description) }
+            writer.endArray()
+            self.write(reference, to: &writer)
+        }
+    }
+
+    /// Encodes a change of the inbox or an event.
+    static func change(_ change: NodeChange) -> [UInt8] {
+        switch change.kind {
+        case .notification: self.notification(change.body.canonical, version: change.version, unread: change.unread)
+        case .read: self.change("read", change.body.canonical, version: change.version, unread: change.unread)
+        case .deleted: self.change("deleted", change.body.canonical, version: change.version, unread: change.unread)
+        case .event: self.event(change.body.canonical)
+        }
+    }
+
+    /// Encodes a notification from its canonical JSON.
+    static func notification(_ body: [UInt8], version: Int64, unread: Int32) -> [UInt8] {
+        var writer = JSONWriter(capacity: body.count + 96)
+        writer.beginObject()
+        writer.member("type", "notification")
+        writer.member("version", version)
+        writer.member("unread", unread)
+        writer.key("notification")
+        writer.raw(body)
+        writer.endObject()
+        return writer.bytes
+    }
+
+    /// Encodes any other change; `body` is an object.
+    static func change(_ type: StaticString, _ body: [UInt8], version: Int64, unread: Int32) -> [UInt8] {
+        self.object(type) { writer in
+            writer.member("version", version)
+            writer.member("unread", unread)
+            writer.key("change")
+            writer.raw(body)
+        }
+    }
+
+    /// Encodes an ephemeral event; `body` is `{"name":…,"args":[…]}`.
+    static func event(_ body: [UInt8]) -> [UInt8] {
+        self.object("event") { writer in
+            writer.key("event")
+            writer.raw(body)
+        }
+    }
+
+    static func unread(_ count: Int32, reference: [UInt8]?) -> [UInt8] {
+        self.object("unread") { writer in
+            writer.member("unread", count)
+            self.write(reference, to: &writer)
+        }
+    }
+
+    /// Encodes the answer to a message that has no other.
+    static func done(reference: [UInt8]) -> [UInt8] {
+        self.object("done") { self.write(reference, to: &$0) }
+    }
+
+    static func error(_ reason: String, reference: [UInt8]?) -> [UInt8] {
+        self.object("error") { writer in
+            writer.member("reason", reason)
+            self.write(reference, to: &writer)
+        }
+    }
+
+    static func goodbye(_ code: WebSocketCloseCode, reason: String, reconnectAfter: Int64) -> [UInt8] {
+        self.object("goodbye") { writer in
+            writer.member("code", code.rawValue)
+            writer.member("reason", reason)
+            writer.member("reconnect_after", reconnectAfter)
+        }
+    }
+
+    private static func write(_ reference: [UInt8]?, to writer: inout JSONWriter) {
+        guard let reference else { return }
+        writer.key("ref")
+        writer.raw(reference)
+    }
+}
+
+/// Native sockets at `/v1/socket`.
+package struct NativeEndpoint: TransportEndpoint {
+    package static let path = "/v1/socket"
+    /// The native dialect's subprotocol; a browser adds its token as a second one,
+    /// `bearer.<token>`.
+    static let subprotocol = "carillon.v1"
+
+    private let hub: SocketHub
+    private let backend: any SocketBackend
+
+    package init(hub: SocketHub, backend: any SocketBackend) {
+        self.hub = hub
+        self.backend = backend
+    }
+
+    package func claims(_ path: Substring) -> Bool { path == Self.path }
+
+    package func handle(_ exchange: HTTPExchange) {
+        guard exchange.head.method == .GET else {
+            var refusal = TransportRefusal.problem(.methodNotAllowed, "a WebSocket begins with GET")
+            refusal.headers.add(name: "allow", value: "GET")
+            return exchange.respond(refusal)
+        }
+        exchange.respond(.problem(.upgradeRequired, "this path is for WebSockets only"))
+    }
+
+    package func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+        let offered = head.headers[canonicalForm: "sec-websocket-protocol"].map { String($0) }
+        let query = try RequestQuery(of: head)
+        let since = try query.version("resume")
+        var credentials = SocketCredentials(head.headers)
+        credentials.token = offered.first { $0.hasPrefix("bearer.") }.map { String($0.dropFirst("bearer.".count)) }
+        credentials.ticket = query["ticket"]
+        let admitted: SocketIdentity?
+        do {
+            admitted = try await self.backend.authenticate(credentials)
+        } catch let refusal as SocketRefusal {
+            SocketMetrics.refused.increment()
+            throw self.refusal(HTTPResponseStatus(statusCode: refusal.status), reason: refusal.reason)
+        }
+        let hub = self.hub
+        return WebSocketAdmission(
+            subprotocol: offered.contains(Self.subprotocol) ? Self.subprotocol : nil,
+            limits: hub.configuration.webSocketLimits
+        ) { eventLoop in
+            guard let shard = hub.shard(on: eventLoop) else { return nil }
+            return NativeWire(
+                session: SocketSession(
+                    connection: RandomName.make(),
+                    identity: admitted,
+                    since: since,
+                    shard: shard
+                )
+            )
+        }
+    }
+}
+
+extension SocketConfiguration {
+    var webSocketLimits: WebSocketLimits {
+        WebSocketLimits(maximumMessage: self.maximumMessage, maximumOutbound: self.maximumOutbound)
+    }
+}

@@ -1,0 +1,326 @@
+// Carillon · SignalRWire.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import CoreMetrics
+import Crypto
+import NIOCore
+import NIOHTTP1
+import Protocols
+
+/// A session's messages to a SignalR client over any transport.
+final class SignalRWire: SocketWire, SignalRApplication {
+    let dialect = Dialect.signalr
+    private let session: SocketSession
+    /// Nil before the handshake and after the end.
+    private var transport: SignalRSession?
+    private var isSynced = false
+    /// Whether the transport proves receipt; kept after its end.
+    private(set) var provesReceipt = false
+    private var leftUnwritten = false
+    /// Whether the transport still holds records, or held some when it ended.
+    var hasUnwritten: Bool { self.transport?.holdsRecords ?? self.leftUnwritten }
+    /// The version up to which the client was sent everything.
+    private var told: Int64 = 0
+    /// The methods of running calls, by number, for their answers.
+    ///
+    /// Bounded by the transport's limits.
+    private var targets: [UInt64: String] = [:]
+    /// Calls that came before the inbox was read; at most one, as a client's calls run one at a
+    /// time.
+    private var early: [SignalRCall] = []
+
+    init(session: SocketSession) {
+        self.session = session
+    }
+
+    // MARK: From the client
+
+    /// Takes the valid token of a later request for the connection.
+    func renew(_ identity: SocketIdentity) { self.session.renew(identity) }
+
+    func signalROpened(_ transport: SignalRSession) {
+        self.transport = transport
+        self.provesReceipt = transport.provesReceipt
+        self.session.begin(self)
+    }
+
+    func signalRInvoked(_ call: SignalRCall) {
+        guard self.session.spend() else { return }
+        guard self.isSynced else { return self.early.append(call) }
+        self.obey(call)
+    }
+
+    private func obey(_ call: SignalRCall) {
+        let target = call.invocation.target
+        do throws(ClientFault) {
+            guard let message = try SignalRDialect.message(call.invocation) else {
+                self.transport?.complete(call.number, .void)
+                return
+            }
+            self.targets[call.number] = target
+            self.session.obey(message, reference: Array(String(call.number).utf8))
+        } catch {
+            self.transport?.complete(call.number, .error(error.reason))
+        }
+    }
+
+    func signalRHeard() { _ = self.session.spend() }
+    func signalRReadComplete() { if self.transport != nil { self.session.flush() } }
+    func signalRProven(_ number: UInt64) { self.session.proven(number) }
+
+    func signalRIsTooSlow() {
+        if self.transport != nil { self.session.isTooSlow() }
+    }
+
+    func signalRClosed() {
+        self.leftUnwritten = self.transport?.holdsRecords ?? false
+        self.transport = nil
+        self.session.end()
+    }
+
+    // MARK: To the client
+
+    func welcome(connection: String, version: Int64) {}
+
+    func sync(_ snapshot: InboxSnapshot, answering reference: [UInt8]?) {
+        // A reset inbox counts from the start.
+        if snapshot.isReset, snapshot.version < self.told { self.told = 0 }
+        for record in SignalRDialect.sync(snapshot, isFirst: !self.isSynced, after: self.told) {
+            self.transport?.send(record)
+        }
+        self.told = max(self.told, snapshot.version)
+        guard !self.isSynced else { return }
+        self.isSynced = true
+        let early = self.early
+        self.early = []
+        for call in early { self.obey(call) }
+    }
+
+    func change(_ change: LoopChange) {
+        self.told = max(self.told, change.change.version)
+        self.transport?.send(change.bundle { SignalRBundle(SignalRDialect.change($0)) })
+    }
+
+    func answer(_ answer: SocketAnswer, to reference: [UInt8]?) {
+        guard let reference, let call = UInt64(String(decoding: reference, as: UTF8.self)),
+            let target = self.targets.removeValue(forKey: call)
+        else { return }
+        self.transport?.complete(call, SignalRDialect.outcome(answer, target: target))
+    }
+
+    func requestProof(_ sequence: UInt64) { self.transport?.requestProof(sequence) }
+    func flush() { self.transport?.flush() }
+
+    func close(_ end: SocketEnd) {
+        let (code, reason) = end.webSocketClose
+        switch end {
+        case .unauthorized, .policyViolation, .unsupportedData, .tooManyConnections:
+            self.transport?.close(error: reason, code: code)
+        // Without an error, because some clients do not reconnect after one.
+        case .expired, .tooSlow, .tryAgainLater: self.transport?.close(allowReconnect: true, code: code)
+        case .restart: self.transport?.close(allowReconnect: true, code: .goingAway)
+        }
+    }
+
+    func drop() { self.transport?.drop() }
+
+    /// Refuses the waiting polls, so that the client polls again with a fresh token; if none comes,
+    /// the transport ends the connection.
+    func awaitsFreshToken() -> Bool { self.transport?.refusePolls() ?? false }
+
+    /// The transport runs the protocol's own keep-alive.
+    func tick(now: NIODeadline) {}
+}
+
+/// The methods of the notification hub: those it calls on clients and those clients may call.
+enum SignalRDialect {
+    private static let maximumIDs = 1_000
+
+    // MARK: To clients
+
+    static func received(_ json: [UInt8]) -> SignalRRecord {
+        SignalRRecord(target: "ReceiveNotification", encodedArguments: [json])
+    }
+
+    static func unreadCount(_ count: Int32) -> SignalRRecord {
+        SignalRRecord(target: "UnreadCountChanged", encodedArguments: [Array(String(count).utf8)])
+    }
+
+    static func read(_ id: String) -> SignalRRecord {
+        SignalRRecord(target: "NotificationRead", encodedArguments: [Self.text(id)])
+    }
+
+    static func deleted(_ id: String) -> SignalRRecord {
+        SignalRRecord(target: "NotificationDeleted", encodedArguments: [Self.text(id)])
+    }
+
+    private static func text(_ text: String) -> [UInt8] { JSONWriter.bytes(of: .string(text)) }
+
+    /// Encodes a change of the inbox or an event.
+    static func change(_ change: NodeChange) -> [SignalRRecord] {
+        let unread = Self.unreadCount(change.unread)
+        switch change.kind {
+        case .notification: return [Self.received(change.body.camelCase), unread]
+        case .read:
+            return (Self.ids(change)?.map { Self.read($0) } ?? [Self.all("AllNotificationsRead", change)]) + [unread]
+        case .deleted:
+            return (Self.ids(change)?.map { Self.deleted($0) } ?? [Self.all("AllReadNotificationsDeleted", change)])
+                + [unread]
+        case .event:
+            guard let event = try? JSONParser.parse(change.body.canonical), let name = event["name"]?.string else {
+                return []
+            }
+            let arguments = event["args"]?.array ?? []
+            return [
+                SignalRRecord(target: name, encodedArguments: arguments.map { JSONWriter.bytes(of: $0) })
+            ]
+        }
+    }
+
+    /// The ids in a change; nil if it covers everything up to its version.
+    private static func ids(_ change: NodeChange) -> [String]? {
+        (try? JSONParser.parse(change.body.canonical))?["ids"]?.strings
+    }
+
+    /// Encodes a change that covers everything up to its version.
+    private static func all(_ target: String, _ change: NodeChange) -> SignalRRecord {
+        SignalRRecord(target: target, encodedArguments: [Array(String(change.version).utf8)])
+    }
+
+    /// Encodes what brings a client up to date.
+    ///
+    /// - Parameters:
+    ///   - isFirst: Whether this is the connection's first sync. Clients fetch their inbox over
+    ///     REST, so it sends only what they missed.
+    ///   - told: The version up to which this connection sent everything.
+    static func sync(_ snapshot: InboxSnapshot, isFirst: Bool, after told: Int64 = 0) -> [SignalRRecord] {
+        var records: [SignalRRecord] = []
+        if isFirst, !snapshot.isReturn {
+            // Oldest first: a client shows the last one on top.
+            records = snapshot.items.reversed().filter(\.awaitsProof).map { Self.received($0.json) }
+        } else if snapshot.isReset {
+            records = snapshot.items.reversed().filter { !$0.isRead && $0.version > told }
+                .map { Self.received($0.json) }
+        } else {
+            records = snapshot.items.map { $0.isRead ? Self.read($0.id.description) : Self.received($0.json) }
+            records += snapshot.deleted.map { Self.deleted($0.id.description) }
+        }
+        return records + [Self.unreadCount(snapshot.unread)]
+    }
+
+    // MARK: From clients
+
+    /// Decodes a call; nil for one that needs no work.
+    ///
+    /// - Throws: ``ClientFault``, whose reason is the completion's error.
+    static func message(_ invocation: SignalRInvocation) throws(ClientFault) -> ClientMessage? {
+        let method = ["MarkAsRead", "MarkRead", "MarkAllAsRead", "GetUnreadCount", "Subscribe"]
+            .first { invocation.calls($0) }
+        guard let method else { throw Self.fault(SignalRErrorText.unknownMethod(invocation.target)) }
+        guard !invocation.isStream else { throw Self.fault(SignalRErrorText.plainMethodStreamed(invocation.target)) }
+        switch method {
+        case "MarkAsRead", "MarkRead":
+            let argument = invocation.arguments.first
+            let texts = argument?.strings ?? argument?.string.map { [$0] } ?? []
+            let ids = texts.compactMap { NotificationID($0) }
+            guard !ids.isEmpty, ids.count == texts.count, ids.count <= Self.maximumIDs else {
+                throw Self.fault(
+                    SignalRErrorText.failed(
+                        invocation.target,
+                        "the first argument must be a notification id, or an array of at most \(Self.maximumIDs)"
+                    )
+                )
+            }
+            return .read(ids: ids)
+        case "MarkAllAsRead": return .read(ids: nil)
+        case "GetUnreadCount": return .unread
+        default: return nil
+        }
+    }
+
+    private static func fault(_ reason: String) -> ClientFault { ClientFault(reason: reason, reference: nil) }
+
+    /// Encodes an answer as a completion.
+    static func outcome(_ answer: SocketAnswer, target: String) -> SignalRCompletion.Outcome {
+        switch answer {
+        case .done: .void
+        case .read(let unread), .unread(let unread): .result(.number(String(unread)))
+        case .error(let reason), .busy(let reason): .error(SignalRErrorText.failed(target, reason))
+        }
+    }
+}
+
+/// The SignalR hub at `/hubs/notifications`.
+package struct NotificationHub: SignalRHub {
+    package static let path = "/hubs/notifications"
+
+    private let hub: SocketHub
+    private let backend: any SocketBackend
+
+    /// Makes the endpoint that serves the hub.
+    ///
+    /// - Parameter allowedOrigins: Origins of pages whose browsers may call it.
+    package static func endpoint(
+        hub: SocketHub,
+        backend: any SocketBackend,
+        allowedOrigins: Set<String> = []
+    ) -> SignalREndpoint {
+        var configuration = SignalREndpointConfiguration(
+            path: Self.path,
+            connection: SignalRConfiguration(maximumMessageBytes: hub.configuration.maximumMessage),
+            webSocket: hub.configuration.webSocketLimits
+        )
+        configuration.acceptsForeignWebSockets = true
+        configuration.polling.bufferBytes = hub.configuration.maximumOutbound
+        configuration.allowedOrigins = allowedOrigins
+        return SignalREndpoint(
+            hub: NotificationHub(hub: hub, backend: backend),
+            configuration: configuration,
+            makeID: { RandomName.make() }
+        )
+    }
+
+    private init(hub: SocketHub, backend: any SocketBackend) {
+        self.hub = hub
+        self.backend = backend
+    }
+
+    /// Tells a user's clients apart as well as their requests allow; clients do not say who they
+    /// were before.
+    private static func client(_ headers: HTTPHeaders) -> String {
+        let digest = SHA256.hash(data: Array((headers.first(name: "user-agent") ?? "").utf8))
+        return digest.prefix(8).map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+
+    package func admit(_ caller: SignalRCaller) async throws -> SignalRPermit {
+        guard let token = caller.accessToken else {
+            SocketMetrics.refused.increment()
+            throw TransportRefusal.problem(
+                .unauthorized, "a bearer token is required, in the header or as access_token")
+        }
+        let identity: SocketIdentity
+        do {
+            identity = try await self.backend.authenticate(token: token)
+        } catch let refusal as SocketRefusal {
+            SocketMetrics.refused.increment()
+            throw TransportRefusal.problem(HTTPResponseStatus(statusCode: refusal.status), refusal.reason)
+        }
+        let hub = self.hub
+        let client = Self.client(caller.head.headers)
+        var permit = SignalRPermit(owner: identity.user) { session in
+            guard let shard = hub.shard(on: session.eventLoop) else { return nil }
+            return SignalRWire(
+                session: SocketSession(
+                    connection: RandomName.make(),
+                    identity: identity,
+                    since: nil,
+                    client: client,
+                    shard: shard
+                )
+            )
+        }
+        permit.renew = { application in (application as? SignalRWire)?.renew(identity) }
+        return permit
+    }
+}

@@ -1,0 +1,288 @@
+// Carillon · SocketBackend.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import NIOHTTP1
+
+/// A proof that a client has a notification.
+package struct ReceiptProof: Sendable, Equatable {
+    package let user: String
+    package let id: NotificationID
+    /// The lane of the wait that the proof ends; nil if nothing waits.
+    package let awaitingLane: Lane?
+    package let at: Timestamp
+
+    package init(user: String, id: NotificationID, awaitingLane: Lane?, at: Timestamp) {
+        self.user = user
+        self.id = id
+        self.awaitingLane = awaitingLane
+        self.at = at
+    }
+}
+
+/// A request to mark notifications read.
+package struct Reading: Sendable {
+    package let user: String
+    /// Nil means all.
+    package let ids: [NotificationID]?
+    /// Whether the client sent a list of ids, not a single one.
+    package let isBulk: Bool
+
+    package init(user: String, ids: [NotificationID]?, isBulk: Bool = false) {
+        self.user = user
+        self.ids = ids
+        self.isBulk = isBulk
+    }
+}
+
+/// A connection to register and bring up to date.
+package struct SocketOpening: Sendable {
+    package let user: String
+    package let connection: String
+    package let dialect: Dialect
+    /// The version that the client has; nil for a new client.
+    package let since: Int64?
+    /// Tells the user's clients apart, in dialects that track by a bookmark what a client has
+    /// missed.
+    package let client: String?
+
+    package init(user: String, connection: String, dialect: Dialect, since: Int64?, client: String? = nil) {
+        self.user = user
+        self.connection = connection
+        self.dialect = dialect
+        self.since = since
+        self.client = client
+    }
+}
+
+/// The version up to which a connection has seen its inbox.
+package struct SocketBookmark: Sendable, Equatable {
+    package let user: String
+    package let connection: String
+    /// ``SocketOpening/client``.
+    package let client: String
+    package let version: Int64
+    /// Whether the connection has closed.
+    package let hasLeft: Bool
+}
+
+/// A query for the changes of an inbox since a version.
+package struct InboxQuestion: Sendable {
+    package let user: String
+    /// Decides the shape of the notifications.
+    package let dialect: Dialect
+    package let since: Int64
+    /// Whether to answer even if nothing changed.
+    package var wantsAnswer = false
+
+    package init(user: String, dialect: Dialect, since: Int64) {
+        self.user = user
+        self.dialect = dialect
+        self.since = since
+    }
+}
+
+/// The services that sockets need from the rest of the gateway.
+///
+/// A fixed number of tasks calls it with batches.
+package protocol SocketBackend: Sendable {
+    /// Verifies a token.
+    ///
+    /// - Throws: ``SocketRefusal`` with the reason.
+    func authenticate(token: String) async throws -> SocketIdentity
+
+    /// Verifies the credentials of a request; nil if it carries none.
+    ///
+    /// - Throws: ``SocketRefusal`` with the reason.
+    func authenticate(_ credentials: SocketCredentials) async throws -> SocketIdentity?
+
+    /// Registers presence, and only then reads the inboxes.
+    ///
+    /// - Returns: One snapshot per opening, in the same order.
+    func open(_ openings: [SocketOpening]) async throws -> [InboxSnapshot]
+
+    /// Stores bookmarks.
+    func note(_ bookmarks: [SocketBookmark]) async throws
+
+    /// Removes presence.
+    func close(_ connections: [(user: String, connection: String)]) async throws
+
+    /// The connections of a user that presence names on this node.
+    func registered(user: String) async throws -> [String]
+
+    /// Whether presence names each of the connections, in their order.
+    func areRegistered(_ connections: [(user: String, connection: String)]) async throws -> [Bool]
+
+    /// Registers presence again after the node was cut off.
+    func register(_ connections: [(user: String, connection: String, dialect: Dialect, since: Timestamp)]) async throws
+
+    /// Reads the changes of each inbox since a version; nil where nothing changed, unless an answer
+    /// is wanted.
+    func changes(_ questions: [InboxQuestion]) async throws -> [InboxSnapshot?]
+
+    /// Records proofs of receipt.
+    func confirm(_ proofs: [ReceiptProof]) async throws
+
+    /// Changes the state of connections; does not restore those that have left.
+    func setStates(_ changes: [PresenceChange]) async throws
+
+    /// Counts a user's messages; false if that exceeds the user's rate.
+    func admits(messages: Int, of user: String) -> Bool
+
+    /// Marks notifications read and sends the change to every socket of the user.
+    ///
+    /// - Returns: The unread count after it.
+    func markRead(_ reading: Reading) async throws -> Int32
+
+    /// Returns the unread count.
+    func unreadCount(user: String) async throws -> Int32
+}
+
+/// The state of a connection, as its client reports it.
+package struct PresenceChange: Sendable {
+    package let user: String
+    package let connection: String
+    package let state: ConnectionPresence.State
+}
+
+/// The reason why a socket is refused.
+package struct SocketRefusal: Error, Sendable, Equatable {
+    /// An HTTP status: 401 or 403, or 503 if the credential cannot be checked now.
+    package let status: Int
+    package let reason: String
+
+    package init(status: Int, reason: String) {
+        self.status = status
+        self.reason = reason
+    }
+}
+
+/// The content that brings a client up to date with an inbox.
+package struct InboxSnapshot: Sendable {
+    /// A notification in the shape of the dialect that asked.
+    package struct Item: Sendable {
+        package let id: NotificationID
+        /// The inbox version of its latest change.
+        package let version: Int64
+        package let json: [UInt8]
+        /// Whether its receipt is not proven yet.
+        package let awaitsProof: Bool
+        package let lane: Lane
+        package let isRead: Bool
+
+        package init(
+            id: NotificationID,
+            version: Int64,
+            json: [UInt8],
+            awaitsProof: Bool,
+            lane: Lane,
+            isRead: Bool
+        ) {
+            self.id = id
+            self.version = version
+            self.json = json
+            self.awaitsProof = awaitsProof
+            self.lane = lane
+            self.isRead = isRead
+        }
+    }
+
+    /// A deleted notification.
+    package struct Deletion: Sendable {
+        package let id: NotificationID
+        /// The inbox version of its deletion.
+        package let version: Int64
+
+        package init(id: NotificationID, version: Int64) {
+            self.id = id
+            self.version = version
+        }
+    }
+
+    package var version: Int64
+    package var unread: Int32
+    package var total: Int32
+    /// The newest unread notifications, or all changed ones if changes were requested.
+    package var items: [Item]
+    /// Notifications deleted since the requested version.
+    package var deleted: [Deletion]
+    /// Whether the client must discard what it has.
+    package var isReset: Bool
+    package var hasMore: Bool
+    /// Whether `items` are what a returning client has missed, oldest first.
+    package var isReturn = false
+
+    /// The version up to which the client has seen everything until it proves receipt of this
+    /// snapshot.
+    var seenBefore: Int64 {
+        let missed = self.items.lazy.filter { self.isReturn || $0.awaitsProof }.map(\.version).min()
+        return missed.map { $0 - 1 } ?? self.version
+    }
+
+    package init(
+        version: Int64,
+        unread: Int32,
+        total: Int32,
+        items: [Item] = [],
+        deleted: [Deletion] = [],
+        isReset: Bool = false,
+        hasMore: Bool = false
+    ) {
+        self.version = version
+        self.unread = unread
+        self.total = total
+        self.items = items
+        self.deleted = deleted
+        self.isReset = isReset
+        self.hasMore = hasMore
+    }
+
+    /// Returns the part that is new to a client that has all changes up to `version`.
+    package func news(after version: Int64) -> InboxSnapshot {
+        var news = self
+        news.items.removeAll { $0.version <= version }
+        news.deleted.removeAll { $0.version <= version }
+        return news
+    }
+}
+
+/// The user of a socket, and how long its token is valid.
+package struct SocketIdentity: Sendable, Equatable {
+    package let user: String
+    /// When the token was issued, if known.
+    package let issuedAt: Timestamp?
+    package let expiresAt: Timestamp?
+
+    package init(user: String, issuedAt: Timestamp? = nil, expiresAt: Timestamp?) {
+        self.user = user
+        self.issuedAt = issuedAt
+        self.expiresAt = expiresAt
+    }
+
+    /// Whether its token was issued later than another's; if that is unknown or equal, whether it
+    /// expires later.
+    package func isNewer(than other: SocketIdentity) -> Bool {
+        if let own = self.issuedAt, let others = other.issuedAt, own != others { return own > others }
+        guard let end = other.expiresAt else { return false }
+        return self.expiresAt.map { $0 > end } ?? true
+    }
+}
+
+/// The credentials that a request for a socket or a stream carries.
+///
+/// Cookies are not among them: browsers send them for any page.
+package struct SocketCredentials: Sendable, CustomStringConvertible {
+    /// Every `Authorization` field.
+    package let authorization: [String]
+    /// A token in the dialect's own place, such as a subprotocol.
+    package var token: String?
+    /// A one-use ticket, from the query.
+    package var ticket: String?
+
+    package init(_ headers: HTTPHeaders) {
+        self.authorization = headers["authorization"]
+    }
+
+    /// Leaves the secrets out of logs.
+    package var description: String { "credentials" }
+}

@@ -1,0 +1,74 @@
+// Carillon · SocketConfiguration.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Metrics
+
+/// The limits of sockets, with what happens beyond them.
+package struct SocketConfiguration: Sendable {
+    /// Time for a socket without a credential to send one; then closed with 4401.
+    package var authentication: Duration = .seconds(10)
+    /// Silence after which a socket is pinged.
+    package var pingInterval: Duration = .seconds(25)
+    /// Time for the pong; then the connection is dropped.
+    package var pingTimeout: Duration = .seconds(20)
+    /// Bytes of a client's message; beyond, closed with 1009.
+    package var maximumMessage = 64 * 1024
+    /// Bytes that may wait for a slow reader; beyond, closed with 4408.
+    package var maximumOutbound = 1024 * 1024
+    /// Messages that a client may send in a burst and per second; beyond, closed with 1008.
+    package var messageBurst = 60
+    package var messagesPerSecond = 20
+    /// Messages between checks of the user's rate over all sockets; beyond that rate, closed with
+    /// 1008.
+    package var messagesPerReport = 16
+    /// Sockets and streams of one user on this node; beyond, the oldest is closed with 4409.
+    package var connectionsPerUser = 32
+    /// Sockets that may wait for presence and inbox; beyond, closed with 1013.
+    package var waitingOpenings = 50_000
+    /// Changes that may wait for an event loop; beyond, its sockets catch up from their inboxes.
+    package var changesPerLoop = 50_000
+    /// Time that a change may wait for an earlier one before the gap is filled from the inbox.
+    package var holdTime: Duration = .milliseconds(200)
+    /// Whether Socket.IO clients may recover missed events after a lost connection (connection
+    /// state recovery).
+    package var recovery = false
+    /// Interval of the check that presence names every socket.
+    package var audit: Duration = .seconds(300)
+    /// Time over which a shutdown spreads the closing of sockets.
+    package var drain: Duration = .seconds(5)
+
+    package init() {}
+}
+
+/// Socket metrics, each created once.
+enum SocketMetrics {
+    static let open = Meter(label: "carillon.sockets.open")
+    static let accepted = Counter(label: "carillon.sockets.accepted")
+    /// Upgrades refused because no credential was valid.
+    static let refused = Counter(label: "carillon.sockets.refused")
+    /// Sockets closed because their client read too slowly.
+    static let slowReaders = Counter(label: "carillon.sockets.slow")
+    /// Sockets closed because their user opened too many newer ones.
+    static let crowded = Counter(label: "carillon.sockets.crowded")
+    /// Confirmed receipts.
+    static let proofs = Counter(label: "carillon.sockets.proofs")
+    /// Proofs, requests or departures dropped because their queue was full.
+    static let overflows = Counter(label: "carillon.sockets.overflows")
+    /// Changes dropped because too many waited on their socket; they are read from the inbox
+    /// instead.
+    static let dropped = Counter(label: "carillon.sockets.dropped")
+    /// Changes dropped because they are in no inbox and lack the shape that the socket needs.
+    static let incomplete = Counter(label: "carillon.sockets.incomplete")
+    /// Notifications sent without a proof of receipt because too many proofs were pending; push
+    /// goes out instead.
+    static let unproven = Counter(label: "carillon.sockets.unproven")
+    /// Changes withheld from a loop that was too far behind, or received after the lease had
+    /// lapsed; sockets get them from their inboxes.
+    static let shed = Counter(label: "carillon.sockets.shed")
+    /// Frames received over pub/sub.
+    static let frames = Counter(label: "carillon.sockets.frames")
+    /// Stale presence entries that were removed.
+    static let ghosts = Counter(label: "carillon.sockets.ghosts")
+    /// Sockets whose gap was filled from the inbox.
+    static let filled = Counter(label: "carillon.sockets.filled")
+}

@@ -1,0 +1,90 @@
+// Carillon · SocketProgress.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Core
+import DequeModule
+
+/// Keeps one socket's inbox in order: drops duplicates and holds changes that came too early.
+struct InboxSequence {
+    enum Verdict: Equatable {
+        case send
+        /// The client already has it.
+        case known
+        /// An earlier change is missing; place it again once that arrived or the gap was filled.
+        case hold
+    }
+
+    /// The newest version sent to the client; nil before the first sync.
+    private(set) var last: Int64?
+
+    /// Decides about a change from version `previous` to `version`.
+    mutating func judge(previous: Int64, version: Int64) -> Verdict {
+        guard let last else { return .hold }
+        if version <= last { return .known }
+        guard previous <= last else { return .hold }
+        self.last = version
+        return .send
+    }
+
+    /// Notes that the client is up to date with `version`.
+    mutating func advance(to version: Int64) {
+        self.last = max(self.last ?? version, version)
+    }
+
+    /// Restarts the sequence at `version`.
+    mutating func reset(to version: Int64) {
+        self.last = version
+    }
+}
+
+/// The notifications of one socket that wait for a pong.
+///
+/// A pong confirms every sequence up to its own.
+struct ProofLedger {
+    struct Awaited {
+        let sequence: UInt64
+        let id: NotificationID
+        let lane: Lane?
+    }
+
+    /// Notifications beyond this are not tracked; their deadline passes and push goes out.
+    private static let limit = 4_096
+
+    private var awaited: Deque<Awaited> = []
+    private(set) var sequence: UInt64 = 0
+
+    var isEmpty: Bool { self.awaited.isEmpty }
+
+    /// Tracks a notification until the next ping is answered; false if too many wait already.
+    mutating func await(_ id: NotificationID, lane: Lane?) -> Bool {
+        guard self.awaited.count < Self.limit else { return false }
+        self.awaited.append(Awaited(sequence: self.sequence + 1, id: id, lane: lane))
+        return true
+    }
+
+    /// Returns the number of the next ping.
+    mutating func nextSequence() -> UInt64 {
+        self.sequence += 1
+        return self.sequence
+    }
+
+    /// Removes and returns what a pong confirms; nothing for a number that was never sent.
+    mutating func confirm(_ sequence: UInt64) -> [Awaited] {
+        guard sequence <= self.sequence else { return [] }
+        var proven: [Awaited] = []
+        while let first = self.awaited.first, first.sequence <= sequence {
+            proven.append(first)
+            self.awaited.removeFirst()
+        }
+        // Frees the storage while the socket is idle.
+        if self.awaited.isEmpty { self.awaited = [] }
+        return proven
+    }
+
+    /// Removes and returns the notifications that a client acknowledged by id.
+    mutating func acknowledge(_ ids: Set<NotificationID>) -> [Awaited] {
+        let proven = self.awaited.filter { ids.contains($0.id) }
+        if !proven.isEmpty { self.awaited.removeAll { ids.contains($0.id) } }
+        return Array(proven)
+    }
+}

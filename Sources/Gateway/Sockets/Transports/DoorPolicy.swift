@@ -1,0 +1,194 @@
+// Carillon · DoorPolicy.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import CoreMetrics
+import Metrics
+import NIOCore
+import NIOHTTP1
+
+/// Rules for every request and answer of a listener.
+package struct DoorPolicy: Sendable {
+    /// Loads nothing, runs nothing, allows no frame.
+    private static let pagePolicy = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+    /// Answer fields that pages of other origins may read besides the simple ones.
+    private static let exposedFields = "ETag, Location, Retry-After, WWW-Authenticate, X-Request-ID"
+
+    /// The pages that may use the listener.
+    package var origins = AllowedOrigins.listed([])
+    /// Whether clients connect over TLS; answers then carry HSTS for a year.
+    package var isSecure = false
+    /// Bytes of a body that the HTTP server reads at most; beyond, the answer is 413.
+    ///
+    /// Its routes have smaller limits of their own.
+    package var maximumBody = 32 * 1024 * 1024
+    /// Proxies whose `X-Forwarded-For` is trusted.
+    package var trustedProxies = AddressList()
+    /// Counts the sockets and streams of each address; nil for no limit.
+    package var addresses: AddressTally?
+    /// Counts all connections; nil for no limit.
+    package var connections: Tally?
+    /// Counts the bytes of endpoints' unanswered requests over all connections; they arrive before
+    /// the client is authenticated.
+    package var bodies = Tally(limit: 16 * 1024 * 1024)
+
+    package init() {}
+
+    /// The rights of the page that sent a request on the answer.
+    ///
+    /// - Parameter endpoint: The endpoint that claims the path; nil for the server.
+    func grant(_ head: HTTPRequestHead, _ endpoint: (any TransportEndpoint)? = nil) -> AllowedOrigins.Grant? {
+        let allowsCredentials = endpoint?.allowsCredentials ?? false
+        return head.headers.first(name: "origin")
+            .flatMap { self.origins.grant($0, allowsCredentials: allowsCredentials) }
+    }
+
+    /// Whether the page that sent a request may open a socket.
+    func admitsOrigin(_ head: HTTPRequestHead) -> Bool {
+        guard let origin = head.headers.first(name: "origin") else { return true }
+        return self.origins.admits(origin, host: head.headers.first(name: "host"))
+    }
+
+    /// Whether a request is a CORS preflight (Fetch, section 3.2).
+    static func isPreflight(_ head: HTTPRequestHead) -> Bool {
+        head.method == .OPTIONS && head.headers.contains(name: "origin")
+            && head.headers.contains(name: "access-control-request-method")
+    }
+
+    /// Adds the fields that protect an answer in browsers, unless they are set already.
+    func protect(_ headers: inout HTTPHeaders, _ grant: AllowedOrigins.Grant?) {
+        func add(_ name: String, _ value: String) {
+            if !headers.contains(name: name) { headers.add(name: name, value: value) }
+        }
+        add("x-content-type-options", "nosniff")
+        add("x-frame-options", "DENY")
+        add("referrer-policy", "no-referrer")
+        // Without this field a cache may keep an answer, and most answers belong to one user.
+        add("cache-control", "no-store")
+        if headers.first(name: "content-type")?.hasPrefix("text/html") == true {
+            add("content-security-policy", Self.pagePolicy)
+        }
+        if self.isSecure { add("strict-transport-security", "max-age=31536000") }
+        if self.origins != .listed([]) { headers.add(name: "vary", value: "Origin") }
+        guard let grant else { return }
+        if !headers.contains(name: "access-control-allow-origin") {
+            headers.add(name: "access-control-allow-origin", value: grant.origin)
+            if grant.allowsCredentials { add("access-control-allow-credentials", "true") }
+        }
+        add("access-control-expose-headers", Self.exposedFields)
+    }
+}
+
+/// The origins (RFC 6454) of pages that may read answers and open sockets.
+///
+/// Requests without `Origin` are not checked: they come from no browser, or browsers do not guard
+/// them.
+package enum AllowedOrigins: Sendable, Equatable {
+    case any
+    /// Any page, with its cookies; only for a server without private data, such as a test program.
+    case anyWithCredentials
+    /// Origins such as `https://app.example.com`, in lower case.
+    case listed(Set<String>)
+
+    /// A page's rights on an answer, in terms of CORS.
+    package struct Grant: Sendable, Equatable {
+        /// For `access-control-allow-origin`.
+        let origin: String
+        let allowsCredentials: Bool
+    }
+
+    /// Whether a page of an origin may open a socket.
+    ///
+    /// - Parameter host: The request's own; pages that this host serves always may.
+    package func admits(_ origin: String, host: String?) -> Bool {
+        self.grant(origin) != nil || Self.isOwn(origin, host: host)
+    }
+
+    /// The rights of another origin's page on the answer; nil if it has none.
+    ///
+    /// - Parameter allowsCredentials: Whether a page may send credentials even if every page is
+    ///   allowed.
+    package func grant(_ origin: String, allowsCredentials: Bool = false) -> Grant? {
+        switch self {
+        // Browsers reject `*` for requests with credentials (Fetch, section 3.2.5).
+        case .any where allowsCredentials: Grant(origin: origin, allowsCredentials: true)
+        // No credentials: an answer that everyone may read must not depend on a cookie.
+        case .any: Grant(origin: "*", allowsCredentials: false)
+        case .anyWithCredentials: Grant(origin: origin, allowsCredentials: true)
+        case .listed(let origins):
+            origins.contains(origin.lowercased()) ? Grant(origin: origin, allowsCredentials: true) : nil
+        }
+    }
+
+    private static func isOwn(_ origin: String, host: String?) -> Bool {
+        guard let host, !host.isEmpty, let scheme = origin.firstRange(of: "://") else { return false }
+        return origin[scheme.upperBound...].lowercased() == host.lowercased()
+    }
+}
+
+/// Answers CORS preflights (Fetch, section 3.2).
+struct PreflightEndpoint: TransportEndpoint {
+    private static let methods = "GET, HEAD, POST, PUT, PATCH, DELETE"
+    /// Seconds for which a browser may cache the answer; browsers have limits of their own.
+    private static let age = "7200"
+    private static let longestFields = 1_024
+
+    let policy: DoorPolicy
+
+    /// The door selects it by the request, not by its path.
+    func claims(_ path: Substring) -> Bool { false }
+
+    func admit(_ head: HTTPRequestHead, from address: SocketAddress?) async throws -> WebSocketAdmission {
+        throw self.refusal(.badRequest, reason: "a preflight opens no socket")
+    }
+
+    func handle(_ exchange: HTTPExchange) {
+        guard self.policy.grant(exchange.head) != nil else {
+            DoorMetrics.refusedOrigins.increment()
+            return exchange.respond(.problem(.forbidden, "pages of this origin may not call this server"))
+        }
+        // The door adds the other fields, the CORS grant among them.
+        var headers: HTTPHeaders = [
+            "access-control-allow-methods": Self.methods, "access-control-max-age": Self.age,
+            "vary": "Access-Control-Request-Headers",
+        ]
+        let asked = exchange.head.headers["access-control-request-headers"].joined(separator: ",")
+        // A route decides which fields a call may carry, so allow all that were asked for.
+        if !asked.isEmpty, asked.utf8.count <= Self.longestFields, asked.utf8.allSatisfy(Self.isListOfTokens) {
+            headers.add(name: "access-control-allow-headers", value: asked)
+        }
+        exchange.respond(.noContent, headers: headers)
+    }
+
+    private static func isListOfTokens(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            true
+        default: "-_., ".utf8.contains(byte)
+        }
+    }
+}
+
+/// Refusals at the door, each counter created once.
+enum DoorMetrics {
+    /// Sockets and preflights of pages whose origin is not allowed.
+    static let refusedOrigins = Self.refused("origin")
+    /// Requests whose head is not valid HTTP or too large.
+    static let refusedHeads = Self.refused("head")
+    /// Bodies that are too large.
+    static let refusedBodies = Self.refused("body")
+    /// Sockets and streams beyond their address's share.
+    static let refusedAddresses = Self.refused("address")
+    /// Connections that pipelined too much behind an unanswered request.
+    static let refusedPipelines = Self.refused("pipeline")
+    /// Bodies beyond the total that all connections may have in progress.
+    static let refusedMemory = Self.refused("memory")
+    /// Connections closed because a request or the reading of an answer took too long.
+    static let refusedSlow = Self.refused("slow")
+    /// Connections beyond the process's limit.
+    static let refusedFiles = Self.refused("files")
+
+    private static func refused(_ reason: String) -> Counter {
+        Counter(label: "carillon.door.refused", dimensions: [("reason", reason)])
+    }
+}
