@@ -35,7 +35,7 @@ struct MailRelayTests {
                 let relay = try MailRelay(url: text, password: "secret")
                 Issue.record("\(relay)")
             } catch {
-                #expect(error.description.contains("user alone") && !error.description.contains("secret"))
+                #expect(error.description.contains("only the user") && !error.description.contains("secret"))
             }
         }
     }

@@ -77,7 +77,7 @@ package struct MailRelay: Sendable, CustomStringConvertible {
         let tail = isLiteral ? text.drop { $0 != "]" }.dropFirst() : text.drop { $0 != ":" }
         if !tail.isEmpty {
             guard tail.first == ":", let number = Int(tail.dropFirst()), (1...65_535).contains(number) else {
-                throw Fault(description: "must have a port from 1 to 65535")
+                throw Fault(description: "has a port outside 1 to 65535")
             }
             port = number
             host = text.dropLast(tail.count)
