@@ -41,7 +41,7 @@ struct ImportTests {
                 #expect(exit == .code(0))
                 #expect(
                     process.output().contains(
-                        "imported 450 users, 450 devices, 450 preferences, 450 subscriptions; 0 lines at fault"
+                        "imported 450 users, 450 devices, 450 preferences, 450 subscriptions; 0 faulty lines"
                     )
                 )
                 for table in ["users", "devices", "preferences", "subscriptions", "user_settings"] {
@@ -84,7 +84,7 @@ struct ImportTests {
                 "line 7: devices[0].platform: must be one of ios, android, web", "line 7: colour: is not a field here",
             ] { #expect(errors.contains(expected), "\(expected) in \(errors)") }
             #expect(process.output().contains("imported 2 users"))
-            #expect(process.output().contains("6 lines at fault"))
+            #expect(process.output().contains("6 faulty lines"))
             let users = try await stack.query("SELECT user_id FROM carillon.users ORDER BY 1")
             let stored = try users.map { try $0.text(0) }
             #expect(stored == ["a", "d"])

@@ -74,7 +74,7 @@ struct SecretsTests {
                 "log": gateway.process.errors() + gateway.process.output(),
                 "metrics": String(decoding: metrics.response.body, as: UTF8.self),
             ]
-            #expect(written["log"]?.contains("gateway starts") == true)
+            #expect(written["log"]?.contains("gateway started") == true)
             #expect(written["log"]?.contains("/api/push/apns/{key}") == true)
             for (place, text) in written {
                 #expect(!text.contains(canary), "the query is in the \(place)")

@@ -10,18 +10,17 @@ import Logging
 import NIOSSL
 import Operations
 
-/// `gateway doctor`.
 struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
-        abstract: "Checks what breaks in practice, and says how to mend it.",
+        abstract: "Checks what breaks in practice and tells you how to fix it.",
         discussion: """
-            Looks at the settings, the catalog, Redis (version, eviction, persistence,
+            Checks the settings, the catalog, Redis (version, eviction, persistence,
             memory), PostgreSQL (version, migrations, connections), the clocks of all
             three, file limits and the listen backlog, time-zone data, the TLS
-            certificate, the key set and the key of Web Push. Changes nothing; a running
-            gateway is not needed and not disturbed. Exits with 1 if anything fails, with
-            78 if the settings are faulty.
+            certificate, the key set and the Web Push key. It changes nothing and does
+            not need or disturb a running gateway. Exits with 1 if a check fails, with 78
+            if the settings are faulty.
 
             Examples:
               gateway doctor
@@ -33,7 +32,7 @@ struct DoctorCommand: AsyncParsableCommand {
     @OptionGroup var options: CommonOptions
     @OptionGroup var output: OutputOptions
 
-    @Flag(help: "Leaves out what is beyond Redis and PostgreSQL: the key set's URL.")
+    @Flag(help: "Skips what is beyond Redis and PostgreSQL: the key set's URL.")
     var offline = false
 
     func run() async throws {
@@ -53,7 +52,7 @@ struct DoctorCommand: AsyncParsableCommand {
             if !settings.common.database.isEmpty {
                 let database = await Examination.database(
                     CommandClients.database(reader, name: "doctor"),
-                    // One for migrations besides.
+                    // One more for migrations.
                     needed: settings.common.databaseConnections + 1
                 )
                 report.add(database.findings)
@@ -73,10 +72,10 @@ struct DoctorCommand: AsyncParsableCommand {
 
     private func certificate(_ settings: GatewaySettings) -> [Finding] {
         guard let certificateFile = settings.tlsCertificate, let keyFile = settings.tlsKey else {
-            return [Finding(.ok, "tls certificate", "none: TLS ends elsewhere, or not at all")]
+            return [Finding(.ok, "tls certificate", "none: this gateway serves plain HTTP")]
         }
         do {
-            // Making the context checks that the key is the certificate's.
+            // Making the context checks that the key fits the certificate.
             _ = try ServerCertificate.load(certificateFile, keyFile)
             guard let certificate = try NIOSSLCertificate.fromPEMFile(certificateFile).first else { return [] }
             let facts = CertificateFacts(
@@ -85,20 +84,21 @@ struct DoctorCommand: AsyncParsableCommand {
             )
             return [facts.finding(now: Examination.now())]
         } catch {
-            let remedy = "GATEWAY_TLS_CERT needs a PEM file with the chain, GATEWAY_TLS_KEY the key of its first one"
+            let remedy =
+                "set GATEWAY_TLS_CERT to a PEM file with the chain, GATEWAY_TLS_KEY to the key of its first certificate"
             return [Finding(.fail, "tls certificate", "cannot be used: \(error)", mend: remedy)]
         }
     }
 
     private func keySet(_ settings: AuthenticationSettings) async -> [Finding] {
         var findings: [Finding] = []
-        let remedy = "AUTH_JWKS must lead to a JWKS document with keys for RS256 or ES256; docs/security.md"
+        let remedy = "set AUTH_JWKS to a JWKS document with keys for RS256 or ES256; docs/security.md"
         if let authorities = Examination.authorities("AUTH_JWKS_CA", path: settings.keySetCertificateAuthority) {
             findings.append(authorities)
         }
         if settings.acceptsAnyAudience {
-            let detail = "AUTH_JWKS without AUTH_AUDIENCE: tokens that the issuer made for other apps are accepted"
-            let remedy = "set AUTH_AUDIENCE to what the issuer calls this app; docs/security.md"
+            let detail = "AUTH_JWKS without AUTH_AUDIENCE: tokens issued for other apps are accepted"
+            let remedy = "set AUTH_AUDIENCE to the issuer's name for this app; docs/security.md"
             findings.append(Finding(.warn, "token audience", detail, mend: remedy))
         }
         do {
@@ -107,7 +107,7 @@ struct DoctorCommand: AsyncParsableCommand {
             case nil: return findings
             case .file(let path): document = try KeySetReader.file(path)
             case .url(let url):
-                if self.offline { return findings + [Finding(.skipped, "key set", "left out by --offline")] }
+                if self.offline { return findings + [Finding(.skipped, "key set", "skipped by --offline")] }
                 var configuration = TransferConfiguration()
                 configuration.caFile = settings.keySetCertificateAuthority
                 configuration.allowPlainHTTP = url.lowercased().hasPrefix("http://")
@@ -125,7 +125,7 @@ struct DoctorCommand: AsyncParsableCommand {
 
     private func webPushKey(_ settings: GatewaySettings) -> [Finding] {
         guard let path = settings.devices.webPushKey else { return [] }
-        let remedy = "VAPID_KEY must name the file of a P-256 key; docs/providers.md#web-push"
+        let remedy = "set VAPID_KEY to the file of a P-256 key; docs/providers.md#web-push"
         guard let file = FileManager.default.contents(atPath: path) else {
             return [Finding(.fail, "web push key", "\(path) cannot be read", mend: remedy)]
         }

@@ -2,18 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import ArgumentParser
+import Core
+import Glibc
+import Logging
 import Operations
+import Storage
 
-/// The program `gateway`.
 @main
 struct GatewayCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "gateway",
-        abstract: "Takes API calls and holds the clients' sockets.",
+        abstract: "Serves the API and the clients' sockets.",
         discussion: """
-            Configured by environment variables, or by a file of NAME=value lines
-            (--config). `docs/command-line.md` has every command, its exit codes and what
-            --json prints.
+            Reads its settings from environment variables, or from a file of NAME=value
+            lines (--config). `docs/command-line.md` lists every command, its exit codes
+            and the output of --json.
 
             Examples:
               gateway doctor
@@ -31,8 +34,84 @@ struct GatewayCommand: AsyncParsableCommand {
 
     static func main() async { await CommandFrame.main(Self.self) }
 
-    /// Runs a command's work; what ends it early becomes a line on standard error and an exit code.
+    /// Runs a command's work; turns an early end into a line on standard error and an exit code.
     static func run(_ work: () async throws -> Void) async throws {
         try await CommandFrame.run("gateway", work)
+    }
+}
+
+struct ServeCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "serve",
+        abstract: "Serves clients until SIGTERM or SIGINT.",
+        discussion: """
+            Applies missing migrations first. Prints `ready http://HOST:PORT` once it
+            listens.
+
+            Examples:
+              gateway serve
+              GATEWAY_PORT=0 gateway serve --config /etc/carillon/gateway.env
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+
+    func run() async throws {
+        // SIGHUP announces a renewed certificate and may come before the services that handle it
+        // run.
+        signal(SIGHUP, SIG_IGN)
+        try await GatewayCommand.run {
+            let reader = try await self.options.reader()
+            try await GatewayComposition.run(GatewaySettings(reader), reader: reader)
+        }
+    }
+}
+
+struct MigrateCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "migrate",
+        abstract: "Migrates the database to this release.",
+        discussion: """
+            Several may run at once; each migration is applied once. Needs DATABASE_URL.
+            With --check it applies nothing and exits with 1 if a migration is missing.
+
+            Examples:
+              gateway migrate
+              gateway migrate --check
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var output: OutputOptions
+
+    @Flag(help: "Only lists the missing migrations.")
+    var check = false
+
+    func run() async throws {
+        try await GatewayCommand.run {
+            try await CommandClients.withDatabase(self.options, name: "migrate") { pool in
+                guard !self.check else {
+                    let state = try await Migrations.state(of: pool)
+                    self.show("missing", state.missing)
+                    if !state.missing.isEmpty { throw ExitStatus.no }
+                    return
+                }
+                let logger = Logger(label: "carillon.migrate")
+                self.show("applied", try await Migrations.apply(to: pool, logger: logger))
+            }
+        }
+    }
+
+    private func show(_ word: String, _ names: [String]) {
+        guard !self.output.json else {
+            return Terminal.object { writer in
+                writer.key(escaping: word)
+                writer.beginArray()
+                for name in names { writer.string(name) }
+                writer.endArray()
+            }
+        }
+        if names.isEmpty { Terminal.line("nothing to do") }
+        for name in names { Terminal.line("\(word) \(name)") }
     }
 }

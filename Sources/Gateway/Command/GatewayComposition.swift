@@ -17,9 +17,9 @@ import Sockets
 import Storage
 import UnixSignals
 
-/// Puts the gateway together: the one place that makes clients and services.
+/// Composes the gateway: the only place that makes its clients and services.
 enum GatewayComposition {
-    /// Serves until a signal ends it.
+    /// Serves until a signal arrives.
     static func run(_ settings: GatewaySettings, reader: SettingsReader) async throws {
         let now: @Sendable () -> Timestamp = {
             Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
@@ -143,7 +143,7 @@ enum GatewayComposition {
             now: now
         )
         epoch.onChange {
-            logger.warning("database went back to an earlier moment, or another took over; clients start afresh")
+            logger.warning("database was restored or replaced; clients start from a new sync")
             hub.repair()
         }
         let nodeService = NodeService(
@@ -241,7 +241,7 @@ enum GatewayComposition {
         var policy = protection.policy
         policy.connections = OpenFiles.raiseLimit().map { Tally(limit: OpenFiles.connections(under: $0)) }
         let app = try self.application(settings, router, hub, backend, policy, certificate, eventLoops, logger)
-        logger.info("gateway starts")
+        logger.info("gateway started")
         let revocationService = RevocationService(register: revocations, hub: hub, logger: logger)
         let reload = await CatalogReloadService(
             register: catalogs,
@@ -332,5 +332,44 @@ enum GatewayComposition {
             eventLoopGroupProvider: .shared(eventLoops),
             logger: logger
         )
+    }
+}
+
+/// Returns freed memory to the system after a flood of requests.
+///
+/// The C library would keep free blocks between used ones for good.
+struct MemoryService: Service {
+    private static let interval: Duration = .seconds(5)
+
+    /// Counts the bytes of unanswered requests.
+    let bodies: Tally
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            // Connections free their buffers shortly after the count falls, so poll it.
+            while (try? await Task.sleep(for: Self.interval)) != nil {
+                if self.bodies.hasEbbed() { Heap.trim() }
+            }
+        }
+    }
+}
+
+/// Reloads the machine's time-zone data when it changes, so that simulations use current rules.
+struct ZoneRefreshService: Service {
+    private static let interval: Duration = .seconds(60)
+
+    let zones: ZoneDatabase
+    let logger: Logger
+
+    func run() async throws {
+        _ = self.zones.refresh()
+        await cancelWhenGracefulShutdown {
+            // A package update sends no signal, so poll the files, as dispatchers do.
+            while (try? await Task.sleep(for: Self.interval)) != nil {
+                guard self.zones.refresh() else { continue }
+                self.logger.notice(
+                    "time-zone data changed", metadata: ["zones.version": "\(self.zones.version)"])
+            }
+        }
     }
 }

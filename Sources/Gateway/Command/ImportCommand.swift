@@ -10,19 +10,17 @@ import HTTP
 import Operations
 import Storage
 
-/// `gateway import`.
 struct ImportCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "import",
-        abstract: "Brings users in: settings, preferences, devices and topics.",
+        abstract: "Imports users with their settings, preferences, devices and topics.",
         discussion: """
             Reads JSON lines, one user each: the body of PUT /v1/users/{id}, with user_id.
-            A line at fault is reported on standard error by its number and left out; the
-            others are stored, and the exit code is 65. The same file may be imported
-            again. Needs DATABASE_URL and CATALOG, and a database that is migrated. A file
-            that cannot be opened ends with 66. With REDIS_URL a device may also have a
-            provider that only dispatchers know. WEBPUSH_ORIGINS and APPS hold as for a
-            gateway.
+            It skips faulty lines, reports them on standard error by number, stores the
+            others and exits with 65. You may import the same file again. Needs
+            DATABASE_URL, CATALOG and a migrated database. Exits with 66 if the file
+            cannot be opened. With REDIS_URL, devices may name providers that only
+            dispatchers know. WEBPUSH_ORIGINS and APPS apply as for a gateway.
 
             Example line:
               {"user_id":"u1","settings":{"zone":"Europe/Zurich"},"topics":["news"]}
@@ -33,7 +31,7 @@ struct ImportCommand: AsyncParsableCommand {
             """
     )
 
-    /// Between two lines of progress where no terminal is; batches of 200 meet each of its multiples.
+    /// Users between two lines of progress without a terminal; a multiple of the batch size, 200.
     private static let usersPerLine = 10_000
 
     @OptionGroup var options: CommonOptions
@@ -63,7 +61,7 @@ struct ImportCommand: AsyncParsableCommand {
         }
     }
 
-    /// The providers that devices may have; without Redis, which an import can do without, those that everybody knows.
+    /// The providers that devices may have; without Redis, only the built-in ones.
     private func providers(_ configuration: RedisConfiguration?) async -> KnownProviders {
         let providers = KnownProviders()
         guard let configuration else { return providers }
@@ -74,7 +72,7 @@ struct ImportCommand: AsyncParsableCommand {
             providers.add(announced)
         } catch {
             let known = providers.ofDevices.map(\.rawValue).joined(separator: ", ")
-            Terminal.error("no providers but \(known) are known: \(error)")
+            Terminal.error("cannot read the providers from Redis, so only \(known) are known: \(error)")
         }
         return providers
     }
@@ -129,9 +127,74 @@ struct ImportCommand: AsyncParsableCommand {
         } else {
             Terminal.line(
                 "imported \(tally.users) users, \(tally.devices) devices, \(tally.preferences) preferences, "
-                    + "\(tally.subscriptions) subscriptions; \(tally.faulty) lines at fault"
+                    + "\(tally.subscriptions) subscriptions; \(tally.faulty) faulty lines"
             )
         }
         if tally.faulty > 0 { throw ExitStatus.data }
+    }
+}
+
+/// Reads a file line by line, in pieces of bounded size.
+struct LineReader {
+    /// Longer lines are skipped and reported.
+    private static let longestLine = 1024 * 1024
+
+    /// The reason why a file cannot be read.
+    struct Fault: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    private let descriptor: CInt
+    private var buffer: [UInt8] = []
+    private var start = 0
+    private var isAtEnd = false
+
+    /// - Parameter path: `-` for standard input.
+    init(path: String) throws(Fault) {
+        self.descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
+        if self.descriptor < 0 { throw Fault(description: "\(path): \(String(cString: strerror(errno)))") }
+    }
+
+    func close() {
+        if self.descriptor != STDIN_FILENO { _ = Glibc.close(self.descriptor) }
+    }
+
+    /// Returns the next line without its end; nil after the last one.
+    mutating func next() throws(Fault) -> UserImport.Line? {
+        var isTooLong = false
+        var searched = self.start
+        while true {
+            if let end = self.buffer[searched...].firstIndex(of: UInt8(ascii: "\n")) {
+                defer { self.start = end + 1 }
+                return isTooLong || end - self.start > Self.longestLine
+                    ? .tooLong : .text(Array(self.buffer[self.start..<end]))
+            }
+            if self.isAtEnd {
+                guard isTooLong || self.start < self.buffer.count else { return nil }
+                defer { self.start = self.buffer.count }
+                return isTooLong ? .tooLong : .text(Array(self.buffer[self.start...]))
+            }
+            if self.buffer.count - self.start > Self.longestLine {
+                isTooLong = true
+                self.start = self.buffer.count
+            }
+            self.buffer.removeFirst(self.start)
+            self.start = 0
+            searched = self.buffer.count
+            try self.fill()
+        }
+    }
+
+    private mutating func fill() throws(Fault) {
+        var piece = [UInt8](repeating: 0, count: 64 * 1024)
+        // `read` writes at most `count` bytes to the array's own memory, which lives until the
+        // closure returns.
+        let count = piece.withUnsafeMutableBytes { read(self.descriptor, $0.baseAddress, $0.count) }
+        if count < 0 {
+            if errno == EINTR { return }
+            throw Fault(description: "cannot be read: \(String(cString: strerror(errno)))")
+        }
+        if count == 0 { self.isAtEnd = true }
+        self.buffer += piece.prefix(count)
     }
 }

@@ -7,13 +7,12 @@ import FoundationEssentials
 import HTTP
 import Operations
 
-/// `gateway token`.
 struct TokenCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "token",
-        abstract: "Prints a JWT made with AUTH_JWT_SECRET.",
+        abstract: "Prints a JWT signed with AUTH_JWT_SECRET.",
         discussion: """
-            The secret is the one of AUTH_JWT_SECRET; a running gateway is not needed.
+            Needs AUTH_JWT_SECRET, but no running gateway.
 
             Examples:
               gateway token --user u1
@@ -25,24 +24,24 @@ struct TokenCommand: AsyncParsableCommand {
     @OptionGroup var options: CommonOptions
     @OptionGroup var output: OutputOptions
 
-    @Option(help: "The user whom it speaks for.")
+    @Option(help: "The user of the token.")
     var user: String
 
     @Option(
-        help: "What it allows beside the user's own affairs: service or admin.",
+        help: "Rights beyond the user's own data: service or admin.",
         completion: .list(["service", "admin"]))
     var scope: String?
 
     @Option(
-        help: "With --scope: the types whose jobs it may send, such as invoice,news_*; all if absent.",
+        help: "With --scope: the types of jobs that it may send, such as invoice,news_*; default: all.",
         completion: .catalogTypes
     )
     var types: String?
 
-    @Option(help: "With --scope: whom it may send jobs to, out of user, users, topic, all; all if absent.")
+    @Option(help: "With --scope: the audiences of those jobs, among user, users, topic, all; default: all.")
     var audiences: String?
 
-    @Option(help: "How long it is good for, such as 90s, 15m, 1h or 30d.")
+    @Option(help: "How long it is valid, such as 90s, 15m, 1h or 30d.")
     var ttl = "1h"
 
     func run() async throws {
@@ -50,12 +49,12 @@ struct TokenCommand: AsyncParsableCommand {
             let scope = self.scope.flatMap { Caller.Scope(rawValue: $0) }
             if self.scope != nil, scope == nil { throw ValidationError("--scope must be service or admin") }
             if scope == nil, self.types != nil || self.audiences != nil {
-                throw ValidationError("--types and --audiences go with --scope")
+                throw ValidationError("--types and --audiences need --scope")
             }
             let types = self.types?.split(separator: ",").map { String($0) }
             let audiences = try self.audiences?.split(separator: ",").map { name in
                 guard let audience = JobAllowance.Audience(rawValue: String(name)) else {
-                    throw ValidationError("--audiences must be out of user, users, topic, all")
+                    throw ValidationError("--audiences must be among user, users, topic, all")
                 }
                 return audience
             }
@@ -64,7 +63,7 @@ struct TokenCommand: AsyncParsableCommand {
             }
             let reader = try await self.options.reader()
             let authentication = AuthenticationSettings(reader)
-            if authentication.secrets.isEmpty { reader.fault("AUTH_JWT_SECRET", "is missing; tokens are made with it") }
+            if authentication.secrets.isEmpty { reader.fault("AUTH_JWT_SECRET", "is missing; it signs tokens") }
             try reader.finish()
             let now = Timestamp(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
             let token = TokenIssuer.issue(

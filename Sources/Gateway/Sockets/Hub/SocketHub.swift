@@ -218,7 +218,7 @@ package final class SocketHub: Service {
                 }
             }
         } onGracefulShutdown: {
-            self.logger.info("sockets drain", metadata: ["sockets.open": "\(self.count)"])
+            self.logger.info("draining sockets", metadata: ["sockets.open": "\(self.count)"])
         }
     }
 
@@ -257,7 +257,7 @@ package final class SocketHub: Service {
                     reference.call({ $0.opened(snapshot) }, ifGone: { self.departed(opening) })
                 }
             } catch {
-                self.logger.warning("sockets cannot be opened", metadata: ["error": "\(error)"])
+                self.logger.warning("sockets not opened; clients try again", metadata: ["error": "\(error)"])
                 for (opening, reference) in batch {
                     reference.call({ $0.openingFailed() }, ifGone: { self.departed(opening) })
                 }
@@ -314,7 +314,7 @@ package final class SocketHub: Service {
                     hole.reference.call { $0.filled(snapshot, answering: resumption) }
                 }
             } catch {
-                self.logger.warning("holes cannot be filled", metadata: ["error": "\(error)"])
+                self.logger.warning("inbox gaps not filled; sockets ask again", metadata: ["error": "\(error)"])
                 // Sockets that still hold changes ask again.
                 for hole in batch {
                     let resumption = hole.resumption
@@ -329,7 +329,7 @@ package final class SocketHub: Service {
     /// A proof that is not recorded lets the deadline pass, and push goes out.
     private func serveProofs() async {
         while let batch = await self.proofs.next(limit: 512) {
-            await self.persist("proofs cannot be recorded", tries: 20, count: batch.count) {
+            await self.persist("proofs not recorded; retrying", tries: 20, count: batch.count) {
                 try await self.backend.confirm(batch)
             }
         }
@@ -338,7 +338,7 @@ package final class SocketHub: Service {
     /// A departure that is not recorded leaves stale presence; the next frame for it removes it.
     private func serveDepartures() async {
         while let batch = await self.departures.next(limit: 512) {
-            await self.persist("departures cannot be recorded", tries: 10, count: batch.count) {
+            await self.persist("departures not recorded; retrying", tries: 10, count: batch.count) {
                 try await self.backend.close(batch)
             }
         }
@@ -346,7 +346,7 @@ package final class SocketHub: Service {
 
     private func serveBookmarks() async {
         while let batch = await self.bookmarks.next(limit: 512) {
-            await self.persist("bookmarks cannot be noted", tries: 3, count: batch.count) {
+            await self.persist("bookmarks not stored; retrying", tries: 3, count: batch.count) {
                 try await self.backend.note(batch)
             }
         }
@@ -374,7 +374,7 @@ package final class SocketHub: Service {
 
     private func serveRepairs() async {
         while await self.repairs.next(limit: 1) != nil {
-            self.logger.info("sockets repaired", metadata: ["sockets.open": "\(self.count)"])
+            self.logger.info("registering all sockets again", metadata: ["sockets.open": "\(self.count)"])
             for eventLoop in self.eventLoops {
                 var rest = (await self.ask(eventLoop) { $0.connected } ?? [])[...]
                 while !rest.isEmpty {
@@ -442,7 +442,9 @@ package final class SocketHub: Service {
         let lost = await self.ask(eventLoop) { $0.roster(of: missing) } ?? []
         guard !lost.isEmpty else { return }
         self.logger.warning(
-            "open sockets were not registered; registering them again", metadata: ["sockets.lost": "\(lost.count)"])
+            "open sockets had lost their registration; registering them again",
+            metadata: ["sockets.lost": "\(lost.count)"]
+        )
         _ = await self.repair(lost.map(\.socket), on: eventLoop)
     }
 
@@ -517,7 +519,7 @@ extension SocketHub {
 
     func servePresences() async {
         while let batch = await self.presences.next(limit: Self.batchSize) {
-            await self.persist("focus cannot be recorded", tries: 3, count: batch.count) {
+            await self.persist("presence states not stored; retrying", tries: 3, count: batch.count) {
                 try await self.backend.setStates(batch)
             }
         }

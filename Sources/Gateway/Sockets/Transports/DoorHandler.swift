@@ -381,7 +381,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             self.grants.append(self.policy.grant(head))
             context.fireChannelRead(self.wrapInboundOut(.head(head)))
         } catch {
-            self.logger.error("connection cannot be set up", metadata: ["error": "\(error)"])
+            self.logger.error("connection setup failed", metadata: ["error": "\(error)"])
             context.close(promise: nil)
         }
     }
@@ -448,7 +448,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             case .success(let admission): handler.accept(head, admission, endpoint, context)
             case .failure(let refusal as TransportRefusal): handler.answer(nil, refusal)
             case .failure(let error):
-                handler.logger.warning("socket cannot be admitted", metadata: ["error": "\(error)"])
+                handler.logger.warning("socket admission failed", metadata: ["error": "\(error)"])
                 handler.answer(nil, endpoint.refusal(.serviceUnavailable, reason: "try again later"))
             }
         }
@@ -481,7 +481,7 @@ final class DoorHandler: ChannelDuplexHandler, RemovableChannelHandler {
             pipeline.removeHandler(context: context, promise: nil)
             if self.isReadHeld { channel.read() }
         } catch {
-            self.logger.error("socket cannot be set up", metadata: ["error": "\(error)"])
+            self.logger.error("socket setup failed", metadata: ["error": "\(error)"])
             channel.close(promise: nil)
         }
     }

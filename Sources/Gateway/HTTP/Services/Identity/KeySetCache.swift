@@ -170,7 +170,7 @@ package final class KeySetCache: Service {
             IdentityMetrics.keySetReadings.increment()
             if before == nil { self.logger.info("key set read", metadata: ["keys.count": "\(keys.count)"]) }
             guard keys.passedOver != before?.passedOver else { return }
-            for reason in keys.passedOver { self.logger.notice("key passed over", metadata: ["reason": "\(reason)"]) }
+            for reason in keys.passedOver { self.logger.notice("key of the key set skipped", metadata: ["reason": "\(reason)"]) }
         case .failure(let fault):
             IdentityMetrics.keySetFailures.increment()
             self.logger.warning("key set not read", metadata: ["error": "\(fault)"])

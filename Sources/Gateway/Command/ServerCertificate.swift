@@ -2,30 +2,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Clients
+import HummingbirdCore
 import Logging
+import NIOCore
 import NIOSSL
 import ServiceLifecycle
+import Sockets
 import Synchronization
 import UnixSignals
 
-/// The listener's certificate, read again on SIGHUP.
+/// The listener's certificate, reloaded on SIGHUP.
 ///
-/// New connections get the new one; those that are up go on with what they have.
+/// New connections get the new certificate; open ones keep theirs.
 final class ServerCertificate: Service {
     private let certificateFile: String
     private let keyFile: String
     private let current: Mutex<NIOSSLContext>
-    /// Made when it is needed, as the output of logs is chosen after the configuration was read.
+    /// Made on use, because the log output is chosen after the settings were read.
     private var logger: Logger { Logger(label: "carillon.certificate") }
 
-    /// - Throws: what is wrong with the files.
+    /// - Throws: The fault of the files.
     init(certificateFile: String, keyFile: String) throws {
         self.certificateFile = certificateFile
         self.keyFile = keyFile
         self.current = Mutex(try Self.load(certificateFile, keyFile))
     }
 
-    /// What the next handshake is made with.
+    /// The context of the next handshake.
     var context: NIOSSLContext { self.current.withLock { $0 } }
 
     func run() async throws {
@@ -36,10 +39,10 @@ final class ServerCertificate: Service {
         do {
             let context = try Self.load(self.certificateFile, self.keyFile)
             self.current.withLock { $0 = context }
-            self.logger.notice("certificate read again")
+            self.logger.notice("certificate reloaded")
         } catch {
             self.logger.error(
-                "certificate cannot be used; the one before stays",
+                "certificate cannot be used; keeping the previous one",
                 metadata: ["error": "\(error)", "file": "\(self.certificateFile)"]
             )
         }
@@ -53,9 +56,9 @@ final class ServerCertificate: Service {
             certificateChain: certificates.map { .certificate($0) },
             privateKey: .privateKey(key)
         )
-        // TLS 1.0 and 1.1 are not to be used any more (RFC 8996).
+        // TLS 1.0 and 1.1 are deprecated (RFC 8996).
         configuration.minimumTLSVersion = .tlsv12
-        // Making the context checks that the key is the certificate's.
+        // Making the context checks that the key fits the certificate.
         return try Self.read("GATEWAY_TLS_KEY") { try NIOSSLContext(configuration: configuration) }
     }
 
@@ -68,7 +71,28 @@ final class ServerCertificate: Service {
     }
 }
 
-/// Why a certificate or its key cannot be used.
+/// The reason why a certificate or its key cannot be used.
 struct CertificateFault: Error, CustomStringConvertible {
     let description: String
+}
+
+/// A server channel behind TLS; each connection gets the current certificate.
+struct CertificateChannel: HTTPChannelHandler {
+    let door: DoorChannel
+    let certificate: ServerCertificate
+
+    var responder: HTTPChannelHandler.Responder { self.door.responder }
+
+    func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<DoorChannel.Value> {
+        do {
+            try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: self.certificate.context))
+        } catch {
+            return channel.eventLoop.makeFailedFuture(error)
+        }
+        return self.door.setup(channel: channel, logger: logger)
+    }
+
+    func handle(value: DoorChannel.Value, logger: Logger) async {
+        await self.door.handle(value: value, logger: logger)
+    }
 }

@@ -1,0 +1,173 @@
+// Carillon · GatewayAccess.swift
+// SPDX-License-Identifier: Apache-2.0
+
+import Clients
+import Core
+import FoundationEssentials
+import Glibc
+import HTTP
+import Logging
+import Operations
+import Sockets
+import Storage
+
+/// The checked identity settings, and the values made from them.
+struct GatewayIdentity {
+    private let settings: AuthenticationSettings
+    private let allowedOrigins: [String]
+    /// The keys of the key set's file at start.
+    private let initialKeys: KeySet?
+
+    /// Reads a key set's file; one at a URL is read later, because it may be unreachable now.
+    ///
+    /// The reader collects the faults.
+    init(_ settings: GatewaySettings, reader: SettingsReader) async {
+        // Cookies are accepted from named pages only; `*` does not make a page trusted.
+        self.allowedOrigins = settings.protection.allowedOrigins ?? []
+        let settings = settings.authentication
+        self.settings = settings
+        if case .file(let path) = settings.keySet {
+            self.initialKeys = await reader.load("AUTH_JWKS", isSet: true) {
+                try KeySet(try KeySetReader.file(path))
+            }
+        } else {
+            self.initialKeys = nil
+        }
+        if let path = settings.keySetCertificateAuthority, !FileManager.default.isReadableFile(atPath: path) {
+            reader.fault("AUTH_JWKS_CA", "cannot be read")
+        }
+    }
+
+    /// The key set, if one is configured.
+    func keySet(logger: Logger) throws -> KeySetCache? {
+        if self.settings.acceptsAnyAudience {
+            logger.warning("AUTH_JWKS without AUTH_AUDIENCE: tokens issued for other apps are accepted")
+        }
+        for reason in self.initialKeys?.passedOver ?? [] {
+            logger.notice("key of the key set skipped", metadata: ["reason": "\(reason)"])
+        }
+        switch self.settings.keySet {
+        case nil: return nil
+        case .file(let path):
+            return KeySetCache(initial: self.initialKeys, logger: logger) { () async throws(KeySetFault) in
+                try KeySetReader.file(path)
+            }
+        case .url(let url):
+            var configuration = TransferConfiguration()
+            configuration.caFile = self.settings.keySetCertificateAuthority
+            configuration.maximumInFlight = 2
+            configuration.maximumWaiting = 2
+            // The settings allow plain HTTP to this machine only.
+            configuration.allowPlainHTTP = url.lowercased().hasPrefix("http://")
+            let client = try TransferClient(configuration: configuration, logger: logger)
+            return KeySetCache(initial: nil, logger: logger) { () async throws(KeySetFault) in
+                try await KeySetReader.url(url, client: client)
+            }
+        }
+    }
+
+    func verifier(
+        keySet: KeySetCache?,
+        revocations: RevocationRegister,
+        now: @escaping @Sendable () -> Timestamp
+    ) -> TokenVerifier {
+        var rules = TokenRules()
+        rules.issuer = self.settings.issuer
+        rules.audience = self.settings.audience
+        rules.userClaim = self.settings.userClaim
+        rules.skew = self.settings.skew
+        return TokenVerifier(
+            secrets: self.settings.secrets,
+            keySet: keySet,
+            rules: rules,
+            revocations: revocations,
+            now: now
+        )
+    }
+
+    /// The rules of the cookie, if one is configured.
+    var cookie: CookieRules? {
+        self.settings.cookie.map { CookieRules(name: $0, allowedOrigins: self.allowedOrigins) }
+    }
+}
+
+/// The checked protection settings, and the values made from them.
+struct GatewayProtection {
+    /// The burst that a user may use at once, in seconds of its rate.
+    private static let burst = 6
+
+    let policy: DoorPolicy
+    private let settings: ProtectionSettings
+
+    /// The reader collects the faults.
+    init(_ settings: GatewaySettings, reader: SettingsReader) {
+        self.settings = settings.protection
+        var policy = DoorPolicy()
+        if let origins = settings.protection.allowedOrigins {
+            policy.origins = .listed(Set(origins + [settings.publicURL.flatMap(Self.origin)].compactMap(\.self)))
+        } else {
+            policy.origins = .any
+        }
+        policy.isSecure = settings.tlsCertificate != nil
+        do throws(AddressFault) {
+            policy.trustedProxies = try AddressList(settings.protection.trustedProxies)
+        } catch {
+            reader.fault("TRUSTED_PROXIES", "cannot be used: \(error)")
+        }
+        policy.addresses = settings.protection.addressConnections.map { AddressTally(limit: $0) }
+        self.policy = policy
+    }
+
+    /// The origin of a URL's pages.
+    private static func origin(_ url: String) -> String? {
+        guard let scheme = url.firstRange(of: "://") else { return nil }
+        return url[..<scheme.upperBound].lowercased()
+            + url[scheme.upperBound...].prefix { $0 != "/" && $0 != "?" && $0 != "#" }.lowercased()
+    }
+
+    var sockets: SocketConfiguration {
+        var configuration = SocketConfiguration()
+        configuration.connectionsPerUser = self.settings.userConnections
+        return configuration
+    }
+
+    /// The rate limit of calls; nil if there is none.
+    func calls(_ buckets: TokenBuckets) -> UserRate? {
+        self.settings.userCalls.map {
+            UserRate(kind: .calls, perSecond: $0, burst: $0 * Self.burst, buckets: buckets)
+        }
+    }
+
+    /// The rate limit of messages over sockets; nil if there is none.
+    func messages(_ buckets: TokenBuckets) -> UserRate? {
+        self.settings.userMessages.map {
+            UserRate(kind: .messages, perSecond: $0, burst: $0 * Self.burst, buckets: buckets)
+        }
+    }
+}
+
+/// The number of files that the process may have open (getrlimit(2), RLIMIT_NOFILE); each
+/// connection is one.
+enum OpenFiles {
+    /// Kept free for stores, keys, certificates and logs.
+    private static let reserve = 256
+
+    /// Raises the limit as far as an unprivileged process may.
+    ///
+    /// - Returns: The limit from now on; nil if there is none.
+    static func raiseLimit() -> Int? {
+        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        var limit = rlimit()
+        guard getrlimit(resource, &limit) == 0 else { return nil }
+        var raised = limit
+        raised.rlim_cur = limit.rlim_max
+        if setrlimit(resource, &raised) == 0 { limit = raised }
+        return Int(exactly: limit.rlim_cur)
+    }
+
+    /// The number of client connections under a limit that leaves files for the rest of the
+    /// gateway.
+    static func connections(under limit: Int) -> Int {
+        max(1, limit - min(self.reserve, limit / 4))
+    }
+}
