@@ -6,10 +6,10 @@ import Core
 import Support
 import Testing
 
-/// The accounting app's client against `/api/notifications` and `/api/push`.
+/// The accounting app's client on `/api/notifications` and `/api/push`.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct HybridClientTests {
-    @Test("inbox: pages, counts, read, bulk read, delete; other people's ids are unknown")
+    @Test("the inbox pages, counts, marks read, reads in bulk and deletes, and hides other users' notifications")
     func inbox() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -63,7 +63,7 @@ struct HybridClientTests {
         }
     }
 
-    @Test("push: register, rotate a token, list, unregister; preferences by type with their defaults")
+    @Test("devices are registered, rotated and unregistered, and preferences keep their defaults by type")
     func pushAndPreferences() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -96,7 +96,7 @@ struct HybridClientTests {
             #expect(enabled(after, "system_maintenance") == true)
             #expect(try await ada.send(.put, "/api/notifications/preferences", #"{"type":"x"}"#).status == 422)
 
-            // An imported type has quiet hours of its own; the others have the user's.
+            // An imported type has its own quiet hours; the others use the user's.
             let settings = #"{"quiet_hours":{"start":"22:00","end":"07:00"}}"#
             #expect(try await ada.send(.put, "/v1/settings", settings).status == 200)
             let imported = #"{"types":[{"type":"invoice_created","quiet_hours":{"start":"09:00","end":"10:00"}}]}"#
@@ -115,7 +115,7 @@ struct HybridClientTests {
             let none = #"{"type":"profile_updated","quiet_hours_start":null,"quiet_hours_end":null}"#
             #expect(try await ada.send(.put, "/api/notifications/preferences", none).status == 200)
             #expect(try await hours("profile_updated") == [.null, .null])
-            // Hours that it was shown and sends back go on following the user's.
+            // Quiet hours that the client sends back unchanged keep following the user's.
             let shown = #"{"type":"invoice_overdue","quiet_hours_start":"22:00:00","quiet_hours_end":"07:00:00"}"#
             #expect(try await ada.send(.put, "/api/notifications/preferences", shown).status == 200)
             #expect(try await ada.send(.put, "/v1/settings", #"{"quiet_hours":null}"#).status == 200)
@@ -125,7 +125,7 @@ struct HybridClientTests {
             #expect(refused.status == 422)
             #expect(refused.body["errors"]?.texts("field") == ["quiet_hours_end"])
 
-            // What they refused is not pushed; what they left on is, and says what the client's tap reads.
+            // The refused type is not pushed, the other is.
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "refused")])
             try await stack.append([("user", "ada"), ("type", "invoice_overdue"), ("title", "overdue")])
             try await eventually("both tokens got it") { stack.pushed().count == 2 }

@@ -9,7 +9,7 @@ import HTTP
 import Support
 import Testing
 
-/// Who calls: key sets that move, tickets, limits of services, and tokens that are taken back.
+/// Authentication: key sets, tickets, limited service tokens and revocation.
 @Suite(.timeLimit(.minutes(10)))
 struct IdentityTests {
     private static func encode(_ bytes: some DataProtocol) -> String {
@@ -47,7 +47,7 @@ struct IdentityTests {
         )
     }
 
-    @Test("a gateway starts while the key set's URL is down, says so, takes tokens when it is up, and never logs one")
+    @Test("a gateway starts without its key set, answers 503 until it can read it, and never logs a token")
     func keySet() async throws {
         try await Stack.with { stack in
             let port = try FreePort.next()
@@ -72,8 +72,8 @@ struct IdentityTests {
             let later = try await TestSocket.open(port: listening, token: nil)
             try await eventually("the socket is open") { later.status == 101 }
             try await later.send(json: #"{"type":"auth","token":"\#(token)"}"#)
-            try await eventually("it is told to come again") { later.closeCode == 1013 }
-            // Clients of Socket.IO would stay away after a refusal; they come back to a connection that merely ends.
+            try await eventually("it is asked to come again") { later.closeCode == 1013 }
+            // A Socket.IO client stays away after a refusal but reconnects after a mere disconnect.
             let joining = try await TestSocket.open(
                 port: listening, token: nil, query: "?EIO=4&transport=websocket", path: "/socket.io/")
             try await eventually("the Socket.IO client is up") { joining.status == 101 }
@@ -84,7 +84,7 @@ struct IdentityTests {
             #expect(try await polling.post(#"40{"token":"\#(token)"}"#).status == 200)
             let ended = try await polling.poll()
             #expect(ended.status == 400 && ended.body == #"{"code":1,"message":"Session ID unknown"}"#, "\(ended.body)")
-            // Tokens of a secret that is not configured stay refused.
+            // Tokens signed with a secret stay refused while no secret is configured.
             let other = try await gateway.call(.get, "/v1/notifications", token: try await Stack.token(user: "ada"))
             #expect(other.status == 401)
             try await HTTPStub.with(.init(body: Self.document(key, kid: "one")), port: port) { _ in
@@ -94,7 +94,7 @@ struct IdentityTests {
             }
             let forged = try Self.token(#"{"sub":"ada","exp":4000000000}"#, kid: "one", key: P256.Signing.PrivateKey())
             #expect(try await gateway.call(.get, "/v1/notifications", token: forged).status == 401)
-            // The server is down again; what was read stays good.
+            // The key server is down again; the keys that were read stay valid.
             #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 200)
             let metrics = try await gateway.text("/metrics")
             #expect(metrics.contains("carillon_keyset_readings 1"))
@@ -111,7 +111,7 @@ struct IdentityTests {
         }
     }
 
-    @Test("a key set's file that holds none, and authorities that are not there, are faults of the configuration")
+    @Test("a key set file without usable keys and a missing authority file are configuration faults")
     func configuration() async throws {
         try await Stack.with { stack in
             let path = stack.directory.file("keys.json")
@@ -128,7 +128,7 @@ struct IdentityTests {
         }
     }
 
-    @Test("a ticket opens one socket, as its user")
+    @Test("a ticket opens one socket for its user")
     func ticket() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -148,7 +148,7 @@ struct IdentityTests {
         }
     }
 
-    @Test("a service's token sends what it may, and 403 names the field otherwise")
+    @Test("a limited service token sends only allowed jobs; 403 names the field")
     func limits() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -172,7 +172,7 @@ struct IdentityTests {
             #expect(length == 1)
             let revoke = try await gateway.call(.post, "/v1/users/ada/revoke-tokens", token: token)
             #expect(revoke.status == 403)
-            // Nor do an operator's calls open to what is limited to some jobs.
+            // Limited tokens cannot make an operator's calls either.
             for path in ["presence/ada", "statistics", "failures"] {
                 for limited in [
                     Self.service(types: ["payment_*"], scope: .admin), Self.service(audiences: [.user], scope: .admin),
@@ -187,7 +187,7 @@ struct IdentityTests {
         }
     }
 
-    @Test("revoked tokens end on every gateway, with their sockets, within a second")
+    @Test("revoking tokens refuses them on every gateway and closes their sockets")
     func revocation() async throws {
         try await Stack.with { stack in
             let first = try await stack.startGateway(name: "first")
@@ -213,7 +213,8 @@ struct IdentityTests {
             }
             let late = try await TestSocket.open(port: second.port, token: nil, query: "?ticket=\(ticket)")
             try await eventually("a ticket of the token is refused") { late.status == 401 }
-            // The time that tokens tell has whole seconds: one made in the second of the revocation is refused with it.
+            // Token times have whole seconds, so a token issued in the second of the revocation is
+            // refused too.
             try await eventually("a fresh token is good") {
                 let fresh = try await Stack.token(user: user)
                 return try await second.call(.get, "/v1/notifications", token: fresh).status == 200
@@ -222,7 +223,7 @@ struct IdentityTests {
         }
     }
 
-    @Test("a gateway that misses the announcement learns of it by looking")
+    @Test("a gateway that misses a revocation's announcement finds it in the database")
     func missedAnnouncement() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -241,7 +242,7 @@ struct IdentityTests {
 }
 
 extension Gateway {
-    /// What a path answers, as text.
+    /// The body of an answer as text.
     fileprivate func text(_ path: String) async throws -> String {
         let request = TransferRequest(
             .get, url: "http://127.0.0.1:\(self.port)\(path)", maximumResponseBytes: 1_048_576)

@@ -22,7 +22,7 @@ struct ImportTests {
         return (process, try await process.waitForExit())
     }
 
-    @Test("a clean file is stored, in batches, and may be imported again")
+    @Test("a clean file is imported in batches and may be imported again")
     func clean() async throws {
         try await Stack.with { stack in
             var lines: [String] = []
@@ -52,7 +52,7 @@ struct ImportTests {
         }
     }
 
-    @Test("a large file tells its progress where no terminal is, and a small one does not")
+    @Test("a large import reports its progress without a terminal, a small one does not")
     func progress() async throws {
         try await Stack.with { stack in
             let lines = (0..<10_150).map { #"{"user_id":"u\#($0)"}"# }
@@ -67,7 +67,7 @@ struct ImportTests {
         }
     }
 
-    @Test("faults are reported by line, the rest is stored, and the exit code is 65")
+    @Test("faults are reported by line, the other lines are imported, and the exit code is 65")
     func faults() async throws {
         try await Stack.with { stack in
             let long = String(repeating: "x", count: 1_100_000)
@@ -91,7 +91,7 @@ struct ImportTests {
         }
     }
 
-    @Test("subscriptions of push services that are not listed are at fault, as they are for a gateway")
+    @Test("Web Push subscriptions outside the allowed origins are refused")
     func origins() async throws {
         try await Stack.with { stack in
             let subscription = JSONWriter.bytes(of: .string(stack.sandbox.subscription("ada").json))
@@ -105,7 +105,7 @@ struct ImportTests {
             let (taken, _) = try await Self.run(stack, line, environment: ["WEBPUSH_ORIGINS": stack.sandbox.url])
             #expect(taken.output().contains("imported 1 users, 1 devices"))
 
-            // An app's own list counts in its place.
+            // An app's own list replaces the setting.
             let apps = "\(stack.directory.path)/apps.yaml"
             let key = stack.sandbox.vapidKeyPath
             try """
@@ -120,7 +120,7 @@ struct ImportTests {
         }
     }
 
-    @Test("quiet hours that are switched off keep their times")
+    @Test("disabled quiet hours keep their times")
     func quietHours() async throws {
         try await Stack.with { stack in
             let lines = ["false", "true", "null"].enumerated().map { number, enabled in
@@ -140,7 +140,7 @@ struct ImportTests {
         }
     }
 
-    @Test("a file that is not there is named")
+    @Test("a missing file is named")
     func missing() async throws {
         try await Stack.with { stack in
             let process = try await stack.spawn("gateway", ["import", "/nowhere/users.jsonl"], name: "import")

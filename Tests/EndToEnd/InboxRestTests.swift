@@ -7,7 +7,7 @@ import HTTP
 import Support
 import Testing
 
-/// The inbox over REST: what is unchanged costs nothing, and receipts count.
+/// The inbox over REST: entity tags, cached pages, changes and receipts.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct InboxRestTests {
     private static func fill(_ stack: Stack, _ gateway: Gateway, user: String, count: Int) async throws -> String {
@@ -22,7 +22,7 @@ struct InboxRestTests {
         return token
     }
 
-    @Test("an unchanged inbox is answered with 304, a changed one with what changed")
+    @Test("an unchanged inbox is answered with 304, a changed one with its changes")
     func tags() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -52,14 +52,14 @@ struct InboxRestTests {
         }
     }
 
-    @Test("a page that a gateway keeps is answered while it holds, whoever changed the inbox")
+    @Test("a cached page is served only while it is current, whichever gateway changed the inbox")
     func keptPages() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(name: "first")
             let other = try await stack.startGateway(name: "second")
             _ = try await stack.startDispatcher()
             let token = try await Self.fill(stack, gateway, user: "ada", count: 1)
-            /// Of what was stored a moment ago no page is kept.
+            /// Makes the notifications older, because pages with very recent ones are not cached.
             func ripen() async throws {
                 try await stack.query(
                     "UPDATE carillon.notifications SET stored_at = stored_at - interval '1 hour' WHERE user_id = 'ada'")
@@ -75,7 +75,7 @@ struct InboxRestTests {
                 return try MetricsText(String(decoding: page, as: UTF8.self))
                     .samples[#"carillon_inbox_pages{from="\#(from)"}"#]
             }
-            // What is noted without a new version is told, as the page that lacks it was not kept.
+            // A change without a new version shows, because the page before it was not cached.
             _ = try await list(token)
             try await stack.query("UPDATE carillon.notifications SET decision = 'capped_by_user' WHERE user_id = 'ada'")
             let heldBack = try await list(token).body["notifications"]?.array?.first?["held_back"]
@@ -91,17 +91,18 @@ struct InboxRestTests {
             #expect(try await answered("read") == 3)
             #expect(try await answered("kept") == 1)
 
-            // Begun anew, the inbox is at the version, unread and total at which it was.
+            // The inbox starts over and reaches the same version, unread count and total again.
             let service = try await Stack.token(user: "backend", scope: .service)
             #expect(try await other.call(.delete, "/v1/users/ada", token: service).status == 200)
-            // The time that tokens tell has whole seconds: one made in the second of the erasure is refused with the others.
+            // Token times have whole seconds, so a token issued in the second of the erasure is
+            // refused too.
             let fresh: String = try await eventualValue("a fresh token is good") {
                 let made = try await Stack.token(user: "ada")
                 return try await other.call(.get, "/v1/settings", token: made).status == 200 ? made : nil
             }
-            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "of another life")])
+            try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "after erasure")])
             try await eventually("the new one is stored") { try await stack.statuses(user: "ada").count == 1 }
-            #expect(try await titles(fresh) == ["of another life"])
+            #expect(try await titles(fresh) == ["after erasure"])
             #expect(try await answered("changed") == 1)
 
             let id = try #require(try await list(fresh).body["notifications"]?.array?.first?["id"]?.string)
@@ -109,11 +110,11 @@ struct InboxRestTests {
             #expect(try await list(fresh).body["notifications"]?.array?.first?["read_at"]?.string != nil)
             let unread = try await gateway.call(.get, "/v1/notifications?unread_only=true", token: fresh)
             #expect(unread.body["notifications"]?.array?.isEmpty == true)
-            #expect(try await titles(fresh) == ["of another life"])
+            #expect(try await titles(fresh) == ["after erasure"])
         }
     }
 
-    @Test("changes since a version; a client that is too far behind or ahead begins afresh")
+    @Test("changes since a version are returned; a client too far behind or ahead gets a reset")
     func changes() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -125,7 +126,7 @@ struct InboxRestTests {
             #expect(since.body["reset"] == .bool(false))
             let ahead = try await gateway.call(.get, "/v1/notifications?since_version=9", token: token)
             #expect(ahead.body["reset"] == .bool(true))
-            // One change may touch more rows than one answer holds.
+            // A single change may touch more rows than one answer holds.
             _ = try await stack.query(
                 """
                 INSERT INTO carillon.notifications (user_id, id, version, job_entry, org_id, type, severity, delivery, lane,
@@ -141,7 +142,7 @@ struct InboxRestTests {
         }
     }
 
-    @Test("a client's word that it has a notification counts as its proof and ends the wait")
+    @Test("reporting a notification as delivered confirms it and cancels the fallback push")
     func receipts() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -174,7 +175,7 @@ struct InboxRestTests {
         }
     }
 
-    @Test("parameters that are out of range are refused and named")
+    @Test("parameters and bodies out of range are refused by name")
     func faults() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

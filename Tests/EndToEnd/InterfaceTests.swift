@@ -7,10 +7,10 @@ import HTTP
 import Support
 import Testing
 
-/// The REST calls of a user and of a service.
+/// The REST calls of users and services.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct InterfaceTests {
-    @Test("inbox: list, page, read, delete; other people's ids are unknown")
+    @Test("the inbox lists, pages, marks read and deletes, and hides other users' notifications")
     func inbox() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -55,7 +55,7 @@ struct InterfaceTests {
         }
     }
 
-    @Test("bad requests are answered with a problem that names the field")
+    @Test("a bad request gets a problem document that names the field")
     func problems() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -79,7 +79,7 @@ struct InterfaceTests {
         }
     }
 
-    @Test("jobs over HTTP, preferences that hold, and a repeat by Idempotency-Key")
+    @Test("jobs over HTTP respect preferences, and an Idempotency-Key makes a repeat harmless")
     func jobs() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

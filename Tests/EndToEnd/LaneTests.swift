@@ -8,11 +8,11 @@ import Storage
 import Support
 import Testing
 
-/// The urgent goes first, all the way to the provider.
+/// Critical work goes first, all the way to the provider.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct LaneTests {
     private static let backlog = 3_000
-    /// How many calls to the provider there may be at once.
+    /// The limit of concurrent calls to the provider.
     private static let calls = 32
     private static let catalog = """
         types:
@@ -20,7 +20,7 @@ struct LaneTests {
           alarm: {severity: alert, delivery: push, lane: critical}
         """
 
-    @Test("an alert that comes behind thousands of bulk pushes to a slow provider is sent next to those under way")
+    @Test("a critical push overtakes thousands of bulk pushes that wait for a slow provider")
     func alert() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
@@ -28,7 +28,7 @@ struct LaneTests {
             _ = try await stack.startDispatcher(
                 environment: environment.merging(["PROVIDER_CALLS": "\(Self.calls)"]) { $1 })
             try await gateway.register(user: "urgent", platform: "android", token: "urgent-phone")
-            // The provider takes two seconds for each of these.
+            // The provider takes two seconds for each.
             try await stack.query(
                 """
                 INSERT INTO carillon.devices (id, user_id, platform, provider, app, environment, token, registered_at,
@@ -49,7 +49,7 @@ struct LaneTests {
                 return rows.count + stack.sandbox.received().count >= Self.backlog
             }
             #expect(stack.sandbox.received().count < Self.backlog / 2, "the provider was not slow")
-            // A machine that is busy with something else can make any one late.
+            // A busy machine can delay any single alert, so the best of five counts.
             var fewest = Int.max
             for number in 1...5 where fewest > Self.calls {
                 let before = stack.sandbox.received().count
@@ -63,12 +63,12 @@ struct LaneTests {
                 }
                 fewest = min(fewest, place - before)
             }
-            #expect(fewest <= Self.calls, "\(fewest) were sent before it that were not under way")
-            #expect(stack.sandbox.received().count < Self.backlog / 2, "there was no backlog any more")
+            #expect(fewest <= Self.calls, "\(fewest) pushes were sent before it, more than were in flight")
+            #expect(stack.sandbox.received().count < Self.backlog / 2, "the backlog was gone")
         }
     }
 
-    @Test("a critical job that comes behind a backlog of bulk jobs is stored after no more than a few batches of them")
+    @Test("a critical job overtakes a backlog of bulk jobs")
     func jobs() async throws {
         try await Stack.with { stack in
             let catalog = try stack.catalog(Self.catalog)
@@ -80,7 +80,7 @@ struct LaneTests {
                 }
                 for reply in try await stack.connection.send(batch) { _ = try reply.checked() }
             }
-            // All of it is of one organisation, which is to stay in the lane here.
+            // Keeps the backlog, which belongs to one organisation, in its lane.
             _ = try await stack.spawn(
                 "dispatcher", ["run"], name: "dispatcher",
                 environment: catalog.merging(["OVERFLOW_BACKLOG": "0"]) { $1 })
@@ -89,8 +89,8 @@ struct LaneTests {
                 return try rows.first?.int8(0) ?? 0
             }
             try await eventually("the backlog is worked on") { try await stored() > 0 }
-            // A batch has 256 jobs: one is being stored, and the next ones are stored while the test counts. A machine that is
-            // busy with something else can make any one late.
+            // A batch has 256 jobs; one is being stored and others follow while the test counts.
+            // The best of five counts, because a busy machine can delay any single job.
             let few: Int64 = 4 * 256
             var fewest = Int64.max
             for number in 1...5 where fewest > few {
@@ -111,11 +111,11 @@ struct LaneTests {
             }
             #expect(fewest <= few, "\(fewest) jobs were stored before it")
             let left = try await stack.connection.send("XLEN", "carillon:jobs:bulk").integer()
-            #expect(left > few, "there was no backlog any more")
+            #expect(left > few, "the backlog was gone")
         }
     }
 
-    @Test("what is critical goes out while a provider that does not answer holds all the calls that bulk may have")
+    @Test("critical pushes go out while a silent provider holds every call that bulk may use")
     func hanging() async throws {
         try await Stack.with { stack in
             let catalog = try stack.catalog(Self.catalog)
@@ -128,7 +128,7 @@ struct LaneTests {
                 try await stack.append(
                     [("user", "b\(number)"), ("type", "mass"), ("title", "mass")], stream: "carillon:jobs:bulk")
             }
-            // Each of these calls is given up after 30 seconds.
+            // Each of these calls times out after 30 s.
             let board = ProviderBoard(connection: stack.connection, keys: Keyspace())
             try await eventually("bulk has all that it may have") {
                 try await board.states(now: Timestamp(seconds: 0)).contains { $0.provider == .fcm && $0.inFlight == 6 }

@@ -6,7 +6,7 @@ import Core
 import Support
 import Testing
 
-/// Jobs that name many users each.
+/// Jobs with many users each.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct LargeJobTests {
     private static let jobs = 40
@@ -17,11 +17,11 @@ struct LargeJobTests {
           alarm: {severity: alert, delivery: in_app, lane: critical}
         """
 
-    @Test("what is critical passes a batch of jobs for a thousand users each, of whom all are told in the end")
+    @Test("a critical job overtakes a batch of jobs for a thousand users each, and all are notified")
     func critical() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
-            // All of it is there before anybody works on it, and so taken as one batch.
+            // All jobs are appended before a dispatcher runs, so they make one batch.
             for job in 0..<Self.jobs {
                 let names = (0..<Self.users).map { #""m\#(job)-\#($0)""# }.joined(separator: ",")
                 try await stack.append(

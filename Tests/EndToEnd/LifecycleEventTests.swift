@@ -7,7 +7,7 @@ import HTTP
 import Support
 import Testing
 
-/// What upstream apps are told of what does not go out as it is: put off, replaced, part of a summary, called off.
+/// Events for notifications that are deferred, replaced, summarised or cancelled.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct LifecycleEventTests {
     private static func with(_ body: (Stack, Gateway) async throws -> Void) async throws {
@@ -25,7 +25,7 @@ struct LifecycleEventTests {
         }
     }
 
-    /// The events of a user's jobs, by job, in order; those of no job are under "".
+    /// The kinds of a user's events by job, in order; events without a job are under "".
     private static func told(_ stack: Stack, _ user: String) async throws -> [String: [String]] {
         var told: [String: [String]] = [:]
         for event in try await stack.events() where event["user"] == user {
@@ -34,7 +34,7 @@ struct LifecycleEventTests {
         return told
     }
 
-    @Test("what quiet hours put off is told as deferred, and as part of the morning's summary, which is sent")
+    @Test("deferred notifications are reported as deferred, then summarised, and the summary as sent")
     func deferred() async throws {
         try await Self.with { stack, gateway in
             let device = try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
@@ -45,7 +45,7 @@ struct LifecycleEventTests {
                     ("user", "ada"), ("type", "news"), ("title", job), ("id", job), ("org", "acme"),
                 ])
             }
-            try await eventually("each is told as deferred") {
+            try await eventually("each is reported as deferred") {
                 try await Self.told(stack, "ada") == Dictionary(uniqueKeysWithValues: jobs.map { ($0, ["deferred"]) })
             }
             let first = try #require(try await stack.events().first)
@@ -54,7 +54,7 @@ struct LifecycleEventTests {
             #expect(first["org"] == "acme")
             #expect(first["category"] == "world")
             try await gateway.set(QuietNow.over, of: "ada")
-            try await eventually("and then as part of a summary, which is sent") {
+            try await eventually("each is reported as summarised, and the summary as sent") {
                 let told = try await Self.told(stack, "ada")
                 return told[""] == ["sent"] && jobs.allSatisfy { told[$0] == ["deferred", "summarised"] }
             }
@@ -67,7 +67,7 @@ struct LifecycleEventTests {
         }
     }
 
-    @Test("what waits for a digest is told as deferred, and as part of its summary")
+    @Test("notifications in a digest are reported as deferred, then summarised")
     func gathered() async throws {
         try await Self.with { stack, _ in
             for job in ["c1", "c2"] {
@@ -91,7 +91,7 @@ struct LifecycleEventTests {
         }
     }
 
-    @Test("what a newer one takes the place of is told as replaced, by which one")
+    @Test("a replaced notification is reported as replaced, with its successor")
     func replaced() async throws {
         try await Self.with { stack, _ in
             for job in ["s1", "s2"] {
@@ -111,7 +111,7 @@ struct LifecycleEventTests {
         }
     }
 
-    @Test("what is called off is told as cancelled, once: before it came, and while it waits")
+    @Test("a cancelled notification is reported as cancelled once, before or after it was stored")
     func cancelled() async throws {
         try await Self.with { stack, gateway in
             let service = try await Stack.token(user: "app", scope: .service)

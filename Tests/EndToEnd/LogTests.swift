@@ -8,12 +8,12 @@ import HTTP
 import Support
 import Testing
 
-/// A request is found in the gateway's log by its id, and its job in both logs by the job's.
+/// Logs of both programs: a request is found by its id, a job by the job's id.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct LogTests {
     private static let verbose = ["LOG_LEVEL": "debug", "LOG_FORMAT": "json"]
 
-    /// The lines of a log, each of which must be a JSON object with the keys of every line.
+    /// The lines of a log; each must be a JSON object with the keys that every line has.
     private static func lines(_ process: ChildProcess, _ name: String) throws -> [[String: String]] {
         try process.errors().split(separator: "\n").map { text in
             let members = try JSONParser.parse(Array(text.utf8)).object
@@ -21,7 +21,7 @@ struct LogTests {
                 $0[$1.key] = $1.value.string
             }
             for key in ["at", "level", "logger", "message"] { #expect(line[key] != nil, "\(text)") }
-            // Lines of what is made before the service has its name have none.
+            // Lines logged before the service has its name lack it.
             if line["logger"] == "carillon.\(name)" {
                 #expect(line[name == "gateway" ? "node.id" : "dispatcher.name"] != nil, "\(text)")
             }
@@ -29,7 +29,7 @@ struct LogTests {
         }
     }
 
-    @Test("a request's id is the caller's own where it is plain, else a new one, and in every answer")
+    @Test("a plain request id is kept, any other is replaced, and every answer carries one")
     func identifiers() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -50,7 +50,7 @@ struct LogTests {
         }
     }
 
-    @Test("a job is followed from its request to the provider by its id")
+    @Test("a job can be followed by its id from the request to the provider")
     func job() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: Self.verbose)

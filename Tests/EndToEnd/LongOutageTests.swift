@@ -7,9 +7,9 @@ import HTTP
 import Support
 import Testing
 
-/// A server stands still for a whole minute, longer than any lease and any deadline; nothing accepted is lost.
+/// A server stalls for a minute, longer than any lease or deadline; no accepted job is lost.
 ///
-/// Not serialized: the two outages have nothing in common and pass beside each other.
+/// Not serialized, so that both outages pass at the same time.
 @Suite(.timeLimit(.minutes(10)))
 struct LongOutageTests {
     private static let outage: Duration = .seconds(60)
@@ -17,7 +17,7 @@ struct LongOutageTests {
     private static let offline = "offline"
     private static let phone = "offline-phone"
 
-    @Test("Redis stands still for a minute: jobs by HTTP are refused in bounded time, what was accepted arrives")
+    @Test("during a minute without Redis, jobs over HTTP are refused quickly; accepted jobs arrive")
     func redis() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -37,7 +37,8 @@ struct LongOutageTests {
             stack.redis.resume()
 
             try await Self.recover(gateway)
-            // Their callers were told to try again, and do; what got through at first all the same is known by its id.
+            // The callers were told to retry and do; a job that got through the first time is known
+            // by its id.
             for number in statuses.indices {
                 for user in [Self.online, Self.offline] {
                     #expect(try await Self.enqueue(number, for: user, through: gateway) == 202)
@@ -48,7 +49,7 @@ struct LongOutageTests {
         }
     }
 
-    @Test("PostgreSQL stands still for a minute: jobs are accepted and kept, and arrive when it is back")
+    @Test("during a minute without PostgreSQL, jobs are accepted, and they arrive afterwards")
     func postgres() async throws {
         let server = try await PostgresServer.start()
         try await Stack.with(database: server.url) { stack in
@@ -76,16 +77,16 @@ struct LongOutageTests {
 
     // MARK: Steps
 
-    /// A job each for the user who is online and the one who is not.
+    /// Appends one job for the online user and one for the offline user.
     private static func append(_ title: String, to stack: Stack) async throws {
         for user in [Self.online, Self.offline] {
             try await stack.append([("user", user), ("type", "payment_received"), ("title", "\(title) \(user)")])
         }
     }
 
-    /// Enqueues jobs by HTTP as long as the outage lasts, a pair every few seconds.
+    /// Posts a pair of jobs every three seconds while the outage lasts.
     ///
-    /// - Returns: the answers' statuses, one a pair.
+    /// - Returns: the status of each pair.
     private static func enqueue(through gateway: Gateway) async throws -> [Int] {
         let clock = ContinuousClock()
         let start = clock.now
@@ -103,7 +104,7 @@ struct LongOutageTests {
         return statuses
     }
 
-    /// The answer's status; none within ten seconds is an error.
+    /// Posts a job and returns the answer's status.
     private static func enqueue(_ number: Int, for user: String, through gateway: Gateway) async throws -> Int {
         try await gateway.call(
             .post,
@@ -116,12 +117,12 @@ struct LongOutageTests {
     }
 
     private static func recover(_ gateway: Gateway) async throws {
-        try await eventually("it is ready again by itself") {
+        try await eventually("it is ready again") {
             try await gateway.call(.get, "/readyz", token: nil).status == 200
         }
     }
 
-    /// Everything that was accepted arrives, once on the socket and on the phone.
+    /// Waits until every accepted job has arrived, once on the socket and once on the phone.
     private static func expectAll(of count: Int, _ socket: TestSocket, _ stack: Stack) async throws {
         #expect(count > 5)
         func titles(_ user: String) -> Set<String> {
@@ -139,7 +140,7 @@ struct LongOutageTests {
         #expect(stack.pushed()[Self.phone]?.sorted() == titles(Self.offline).sorted())
     }
 
-    /// By frame, or by the sync that repairs what was missed.
+    /// Titles received by frame, or by the sync that repairs a gap.
     private static func seen(by socket: TestSocket) -> Set<String> {
         let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
         return Set(socket.titles + synced.compactMap { $0["title"]?.string })

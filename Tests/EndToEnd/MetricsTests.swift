@@ -9,7 +9,7 @@ import Sandbox
 import Support
 import Testing
 
-/// What is printed at `/metrics` is what is written down, and what rules and dashboard ask for is printed.
+/// The metrics pages match the documentation, and the alert rules and dashboard match the metrics.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct MetricsTests {
     private static func page(_ url: String, _ stack: Stack) async throws -> MetricsText {
@@ -20,14 +20,14 @@ struct MetricsTests {
         return try MetricsText(String(decoding: response.body, as: UTF8.self))
     }
 
-    @Test("both services print the docs' table: every name with its kind, labels and help, and no other")
+    @Test("both services expose exactly the metrics, kinds, labels and help of docs/monitoring.md")
     func table() async throws {
         let table = try MetricsTable()
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
             let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
-            // So that some labels are used.
+            // Uses some labels.
             try await gateway.register(user: "ada", platform: "android", token: "phone")
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Hello")])
             try await stack.append([("user", "ada"), ("type", "no_such_type")])
@@ -47,14 +47,14 @@ struct MetricsTests {
                 for (name, row) in printed {
                     #expect(row.kind == listed[name]?.kind, "\(name)")
                     #expect(row.help == listed[name]?.help, "\(name)")
-                    // A family without a sample shows no labels.
+                    // A metric without samples shows no labels.
                     if !row.labels.isEmpty { #expect(row.labels == listed[name]?.labels, "\(name)") }
                 }
             }
         }
     }
 
-    @Test("a gateway tells how much waits, who works and how Redis stands, also where no dispatcher is")
+    @Test("a gateway reports backlogs, workers and Redis, even without a dispatcher")
     func survey() async throws {
         try await Stack.with { stack in
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Hello")])
@@ -84,7 +84,7 @@ struct MetricsTests {
         }
     }
 
-    @Test("what is accepted, fails and is under way is counted, and a breaker that opens is shown")
+    @Test("accepted, failed and in-flight deliveries are counted, and an open breaker is shown")
     func deliveries() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -111,10 +111,10 @@ struct MetricsTests {
                 let failed = try await value("carillon_deliveries_failures", #"reason="UNREGISTERED""#)
                 return accepted == 2 && failed == 1
             }
-            try await eventually("one is under way") { try await value("carillon_provider_in_flight") == 1 }
+            try await eventually("one is in flight") { try await value("carillon_provider_in_flight") == 1 }
             try await push((0..<12).map { "internal-\($0)" })
             try await eventually("the breaker is open") { try await value("carillon_provider_breaker") == 2 }
-            try await eventually("what opened it is counted") {
+            try await eventually("the failures that opened it are counted") {
                 let failed = try await value("carillon_deliveries_failures", #"reason="INTERNAL""#)
                 let retried = try await value("carillon_deliveries_answered", #"outcome="retry""#)
                 return failed >= 10 && retried >= 10
@@ -123,7 +123,7 @@ struct MetricsTests {
         }
     }
 
-    @Test("while a provider is slow, and once it wants no more, it is told what waits, for how long and until when")
+    @Test("a slow or limiting provider shows its waiting deliveries, their age and when it resumes")
     func waiting() async throws {
         let delay: Int64 = 15
         let pause = 300
@@ -148,7 +148,7 @@ struct MetricsTests {
             }
             #expect(try await value("carillon_deliveries_duration_count") == 0)
             try await push("slow-1")
-            try await eventually("one is under way, and has waited for a while") {
+            try await eventually("one is in flight and has waited for a while") {
                 let row = try await told()
                 return row?["ways"]?.array?.first?["in_flight"]?.integer == 1
                     && (row?["oldest_waiting_seconds"]?.integer ?? 0) >= 2
@@ -174,7 +174,7 @@ struct MetricsTests {
         }
     }
 
-    @Test("pushes behind a provider that is broken are seen to wait, from when they were appended and past each try")
+    @Test("deliveries to a broken provider count as waiting since they were appended, across retries")
     func broken() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -186,8 +186,8 @@ struct MetricsTests {
                 try await stack.append([("user", phone), ("type", "payment_received"), ("title", phone)])
             }
             let labels = #"{stream="fcm",lane="critical"}"#
-            // Tries of this lane come 15 s after each other at most, so that what is due never
-            // waits as long as this.
+            // Retries in this lane are at most 15 s apart, so nothing that is due waits as long as
+            // this.
             try await eventually("a gateway says that all of them wait, and for how long", within: .seconds(180)) {
                 let samples = try await Self.page("http://127.0.0.1:\(gateway.port)/metrics", stack).samples
                 let waiting = ["carillon_stream_length", "carillon_stream_retries"].compactMap { samples[$0 + labels] }
@@ -204,7 +204,7 @@ struct MetricsTests {
         }
     }
 
-    @Test("of an app that is no more nothing is under way")
+    @Test("a removed app has no deliveries in flight")
     func goneApp() async throws {
         try await Stack.with { stack in
             let file = stack.directory.path + "/apps.yaml"
@@ -227,14 +227,14 @@ struct MetricsTests {
                 }?.value
             }
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "Hello")])
-            try await eventually("one is under way") { try await underWay() == 1 }
+            try await eventually("one is in flight") { try await underWay() == 1 }
             try write("other")
-            try await eventually("the app is no more") { try await underWay() == 0 }
+            try await eventually("the app is removed") { try await underWay() == 0 }
         }
     }
 
     @Test(
-        "rules and dashboard ask for metrics that are there",
+        "alert rules and dashboard use only existing metrics",
         arguments: [
             "deploy/prometheus/carillon.rules.yaml", "deploy/grafana/carillon.json",
         ])

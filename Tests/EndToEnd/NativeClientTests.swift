@@ -5,19 +5,19 @@ import Core
 import Support
 import Testing
 
-/// What a client of the native dialect says, and what comes of it.
+/// Messages of clients of the native dialect.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct NativeClientTests {
     private static func notify(_ stack: Stack, _ title: String) async throws {
         try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
     }
 
-    /// The titles of a sync.
+    /// The titles in a sync.
     private static func titles(_ sync: JSONValue) -> [String] {
         (sync["notifications"]?.array ?? []).compactMap { $0["title"]?.string }
     }
 
-    @Test("a resume as a message brings what changed since, from a version that never was everything, and goes on")
+    @Test("a resume message brings the changes since a version, and everything for an unknown one")
     func resume() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -47,7 +47,7 @@ struct NativeClientTests {
         }
     }
 
-    @Test("an ack proves receipt by name where no ping is answered")
+    @Test("an ack confirms notifications by id when no ping is answered")
     func acknowledge() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -67,7 +67,7 @@ struct NativeClientTests {
         }
     }
 
-    @Test("a fresh token is taken on an open socket; another user's and a bad one are refused, and the socket goes on")
+    @Test("an open socket accepts a fresh token and refuses another user's or a bad one without closing")
     func refresh() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

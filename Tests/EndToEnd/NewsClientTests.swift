@@ -6,10 +6,10 @@ import Core
 import Support
 import Testing
 
-/// The news app's client against `/device-token`.
+/// The news app's client on `/device-token`.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct NewsClientTests {
-    @Test("a token is registered, replaced, reported, sent to and unregistered")
+    @Test("a token is registered, replaced, reported, pushed to and unregistered")
     func tokens() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -39,7 +39,7 @@ struct NewsClientTests {
             #expect(preferences?["daily_digest"]?.bool == false)
 
             let story = #"{"storyId":"s1","category":"politics"}"#
-            // The monitor runs every five minutes; the same story is told once.
+            // The app's monitor repeats a story every five minutes; it notifies once.
             for _ in 0..<2 {
                 try await stack.append([
                     ("user", "ada"), ("type", "breaking_news"), ("id", "story:s1"), ("title", "BREAKING"),
@@ -59,7 +59,7 @@ struct NewsClientTests {
             #expect(try await ada.get("/device-token/status").body["notifications_enabled"]?.bool == false)
             #expect(try await gateway.call(.get, "/device-token/status", token: nil).status == 401)
 
-            // As the app does it: unregistering names no token, and registering switches on what was off.
+            // As the app does it: unregistering names no token, and registering ends an opt-out.
             let register = #"{"fcm_token":"third","platform":"ios","app_version":"1.0"}"#
             #expect(try await ada.send(.post, "/device-token/register", register).status == 200)
             #expect(try await ada.send(.post, "/device-token/unregister").body["success"]?.bool == true)

@@ -6,10 +6,10 @@ import Core
 import Support
 import Testing
 
-/// Redis and PostgreSQL stall, die and come back; nothing accepted is lost and work resumes by itself.
+/// Redis and PostgreSQL stall, die and return; nothing accepted is lost.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct OutageTests {
-    @Test("Redis stalled, then killed and started again")
+    @Test("jobs arrive after Redis stalled and after it was killed")
     func redis() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -29,7 +29,7 @@ struct OutageTests {
                 try await gateway.call(.get, "/readyz", token: nil).status == 200
             }
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "stalled")])
-            // After more than the lease's 15 s, as on a slow machine, it comes with a sync.
+            // On a slow machine the outage exceeds the lease of 15 s, and a sync brings it.
             func has(_ title: String) -> Bool {
                 let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
                 return socket.titles.contains(title) || synced.contains { $0["title"]?.string == title }
@@ -49,7 +49,7 @@ struct OutageTests {
         }
     }
 
-    @Test("PostgreSQL stalled, then killed and started again: jobs wait in their stream meanwhile")
+    @Test("jobs wait in their stream while PostgreSQL stalls or is down")
     func postgres() async throws {
         let server = try await PostgresServer.start()
         try await Stack.with(database: server.url) { stack in
@@ -67,14 +67,14 @@ struct OutageTests {
                     && answer.body["redis"]?.string == "ok"
             }
             server.resume()
-            try await eventually("what waited is delivered") {
+            try await eventually("the waiting job is delivered") {
                 socket.titles.contains("stalled")
             }
 
             try await server.kill()
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "killed")])
             try await server.start()
-            try await eventually("what waited is delivered") {
+            try await eventually("the waiting job is delivered") {
                 socket.titles.contains("killed")
             }
             #expect(socket.titles == ["before", "stalled", "killed"])
@@ -82,7 +82,7 @@ struct OutageTests {
         }
     }
 
-    @Test("PostgreSQL killed while a batch is being stored: nothing is lost, and nothing comes twice")
+    @Test("a batch that was being stored when PostgreSQL was killed arrives once")
     func postgresInTheMiddle() async throws {
         let server = try await PostgresServer.start()
         try await Stack.with(database: server.url) { stack in
@@ -96,7 +96,7 @@ struct OutageTests {
             var configuration = PostgresConfiguration(connectionString: server.url, applicationName: "test")
             configuration.connections = 2
             let pool = try PostgresPool(configuration, logger: TestLog.logger)
-            // The database has the batch and holds it until it is killed.
+            // The lock holds the batch in the database until the kill.
             do {
                 try await pool.transaction { transaction in
                     try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
@@ -123,7 +123,7 @@ struct OutageTests {
             try await eventually("the socket that stayed open has it") { socket.titles.contains("held") }
             try await eventually("the phone has it") { stack.pushed()["phone"] != nil }
             try await eventually("each one's status says how it went") {
-                // The first connection to the server of before may yet be found broken.
+                // The pool's first connection may still be the broken one.
                 let rows = try? await pool.query(
                     "SELECT user_id || ' ' || status FROM carillon.notifications WHERE title = 'held' ORDER BY user_id")
                 return try rows?.map { try $0.text(0) } == ["ada delivered", "offline sent"]
@@ -138,7 +138,7 @@ struct OutageTests {
         }
     }
 
-    @Test("PostgreSQL restored to an earlier moment: every client starts afresh, also one at the same version")
+    @Test("after PostgreSQL was restored to an earlier moment, every client gets a reset")
     func restored() async throws {
         let server = try await PostgresServer.start()
         try await Stack.with(database: server.url) { stack in
@@ -166,7 +166,7 @@ struct OutageTests {
             try await eventually("a socket that stayed open starts afresh") {
                 socket.all("sync").contains { $0["reset"]?.bool == true }
             }
-            // Counted on from the restored version, this would be the version that clients have.
+            // Without the reset, this would reach the version that clients already have.
             try await send("other")
             func titles(_ list: JSONValue?) -> [String] { list?.array?.compactMap { $0["title"]?.string } ?? [] }
             let page = try await gateway.call(

@@ -7,7 +7,7 @@ import Foundation
 import Support
 import Testing
 
-/// What an app enqueues in its own transaction is notified with its commit, and once.
+/// Jobs that an app enqueues in its own transaction notify once, with the commit.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct OutboxTests {
     private static let insert = "SELECT carillon.enqueue($1)"
@@ -16,7 +16,7 @@ struct OutboxTests {
         .jsonb(Array(#"{"user":"\#(user)","type":"invoice_created","title":"\#(title)"\#(more)}"#.utf8))
     }
 
-    /// The titles of a user's notifications, in the order of the stream entries that made them.
+    /// A user's titles in the order of their stream entries.
     private static func titles(_ stack: Stack, user: String) async throws -> [String] {
         let rows = try await stack.query(
             """
@@ -33,7 +33,7 @@ struct OutboxTests {
         try await stack.query("SELECT count(*) FROM carillon.outbox").first?.int8(0) ?? 0
     }
 
-    @Test("a commit notifies, a rollback does not, and fields keep their meaning")
+    @Test("a commit notifies, a rollback does not, and fields keep their values")
     func commit() async throws {
         try await Stack.with { stack in
             let dispatcher = try await stack.startDispatcher()
@@ -68,7 +68,7 @@ struct OutboxTests {
         }
     }
 
-    @Test("what cannot be a job is refused where it is enqueued, and changes nothing")
+    @Test("an invalid job is refused when it is enqueued, and nothing changes")
     func refusals() async throws {
         try await TestDatabase.with { database in
             for text in [
@@ -84,7 +84,7 @@ struct OutboxTests {
         }
     }
 
-    @Test("a row that is no job goes to the dead letters and holds nothing up; one that is refused later too")
+    @Test("a row that becomes no valid job ends as a dead letter and delays nothing")
     func poison() async throws {
         try await Stack.with { stack in
             var deep = "1"
@@ -99,16 +99,16 @@ struct OutboxTests {
                 return reasons.values.contains { $0.contains("nested too deeply") }
                     && reasons.values.contains { $0.contains("colour") }
             }
-            // A row goes when what became of it is stored.
+            // A row is deleted once its outcome is stored.
             try await eventually("nothing waits") { try await Self.waiting(stack) == 0 }
         }
     }
 
-    @Test("a row that is no job keeps no transaction open while Redis is out of reach")
+    @Test("an invalid row keeps no transaction open while Redis is unreachable")
     func poisonWithoutRedis() async throws {
         try await Stack.with { stack in
             let proxy = try await TripwireProxy.start(port: stack.redis.port)
-            // Redis goes when the row is to be set aside.
+            // Redis becomes unreachable at the write to the dead-letter stream.
             proxy.arm("carillon:dead", .before)
             _ = try await stack.startDispatcher(environment: ["REDIS_URL": "redis://127.0.0.1:\(proxy.port)/0"])
             var deep = "1"
@@ -129,7 +129,7 @@ struct OutboxTests {
         }
     }
 
-    @Test("two dispatchers relay in the order of the ids, each row once, while one of them is killed")
+    @Test("two dispatchers relay each row once and in order while one is killed")
     func two() async throws {
         try await Stack.with { stack in
             var first = try await stack.startDispatcher(name: "dispatcher-0")
@@ -156,12 +156,12 @@ struct OutboxTests {
         }
     }
 
-    @Test("killed when the stream has a job and its row is still there: once")
+    @Test("a dispatcher killed between append and delete relays its row once")
     func killed() async throws {
         try await Stack.with { stack in
             let pool = try #require(stack.database?.pool)
             let dispatcher = try await stack.startDispatcher(name: "dispatcher-0")
-            // A lock on the row lets the relay read it and keeps it from deleting it.
+            // A row lock lets the relay read the row but not delete it.
             let title = try await pool.transaction { transaction in
                 var attempt = 0
                 try await eventually("a row is locked before the relay has moved it") {
@@ -180,7 +180,7 @@ struct OutboxTests {
             _ = try await stack.startDispatcher(name: "dispatcher-1")
             try await eventually("the row is moved again") { try await Self.waiting(stack) == 0 }
             _ = try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "after")])
-            try await eventually("what came after it is there") {
+            try await eventually("the job after it is there") {
                 try await Self.titles(stack, user: "ada").contains("after")
             }
             let titles = try await Self.titles(stack, user: "ada")
@@ -189,20 +189,20 @@ struct OutboxTests {
         }
     }
 
-    /// Appends as many jobs to the bulk lane as there may wait in one.
+    /// Fills the bulk lane to its limit.
     private static func fillBulk(_ stack: Stack) async throws {
         let script = """
             for _ = 1, tonumber(ARGV[1]) do
                 redis.call('XADD', KEYS[1], '*', 'user', 'b', 'type', 'mass', 'title', 'mass')
             end
             """
-        // In parts, as Redis answers nobody else meanwhile.
+        // In parts, because Redis answers no one during a script.
         for _ in 0..<100 {
             try await stack.connection.send("EVAL", .text(script), "1", "carillon:jobs:bulk", "10000")
         }
     }
 
-    @Test("while a lane is full the API refuses its jobs and the outbox keeps them, and other lanes' go past them")
+    @Test("a full lane refuses jobs over HTTP, keeps them in the outbox, and lets other lanes' jobs pass")
     func full() async throws {
         try await Stack.with { stack in
             let catalog = try stack.catalog(
@@ -224,7 +224,7 @@ struct OutboxTests {
             }
             let pool = try #require(stack.database?.pool)
             try await pool.transaction { transaction in
-                // No job can be stored, so that none leaves its lane.
+                // The lock keeps jobs from being stored, so none leaves its lane.
                 try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
                 try await Self.fillBulk(stack)
                 let refused = try await Broadcasts.post(gateway, #"{"type":"mass","user":"b","title":"no"}"#)
@@ -233,7 +233,7 @@ struct OutboxTests {
                 let taken = try await Broadcasts.post(gateway, #"{"type":"alarm","user":"b","title":"yes"}"#)
                 #expect(taken.status == 202)
 
-                // More than are read at once, by their type's lane and by their own.
+                // More than one read takes, with the lane from the type and from the job.
                 for job in [
                     "'user', 'ada', 'type', 'mass', 'title', 'held'",
                     "'user', 'ada', 'type', 'alarm', 'title', 'held', 'lane', 'bulk'",
@@ -251,7 +251,7 @@ struct OutboxTests {
                 try await eventually("the others' jobs were moved") {
                     try await stack.query("SELECT 1 FROM carillon.outbox WHERE fields ->> 'title' <> 'held'").isEmpty
                 }
-                try await eventually("it is told that some are held") { try await held() > 0 }
+                try await eventually("the metric counts held rows") { try await held() > 0 }
                 #expect(try await Self.waiting(stack) == 600)
                 try await stack.connection.send("XTRIM", "carillon:jobs:bulk", "MAXLEN", "0")
                 try await eventually("all were moved") { try await Self.waiting(stack) == 0 }
@@ -259,14 +259,14 @@ struct OutboxTests {
         }
     }
 
-    @Test("another database's outbox, installed from the printed script")
+    @Test("the printed script installs an outbox in another database, and jobs from there arrive")
     func other() async throws {
         try await TestDatabase.with(isMigrated: false) { shop in
             try await Stack.with { stack in
                 let command = try await stack.spawn("dispatcher", ["outbox-sql"], name: "outbox-sql")
                 _ = try await command.waitForExit()
                 let script = command.output()
-                // Twice, as it may be run again.
+                // Twice, because an operator may run it again.
                 for _ in 0..<2 { try await shop.pool.withScriptConnection { try $0.execute(script) } }
                 let dispatcher = try await stack.spawn(
                     "dispatcher", ["run"], name: "dispatcher", environment: ["OUTBOX_DATABASE_URLS": shop.url])
@@ -282,7 +282,7 @@ struct OutboxTests {
         }
     }
 
-    @Test("a database that cannot be reached holds nothing up, and its password is not told")
+    @Test("an unreachable outbox database delays nothing, and its password is never logged")
     func unreachable() async throws {
         try await Stack.with { stack in
             let urls = "postgresql://app:hunter2%zz@127.0.0.1/x,postgresql://app:hunter2@127.0.0.1:1/x"
@@ -293,14 +293,14 @@ struct OutboxTests {
             try await eventually("the own outbox is relayed") {
                 try await Self.titles(stack, user: "ada") == ["own"]
             }
-            try await eventually("the others' faults are told") {
+            try await eventually("the faults of the others are logged") {
                 dispatcher.errors().contains("cannot be read") && dispatcher.errors().contains("outbox=2")
             }
             #expect(!dispatcher.errors().contains("hunter2"))
         }
     }
 
-    @Test("PostgreSQL killed and started again: the relay goes on")
+    @Test("the relay resumes after PostgreSQL was killed")
     func restart() async throws {
         let server = try await PostgresServer.start()
         try await Stack.with(database: server.url) { stack in

@@ -7,7 +7,7 @@ import Foundation
 import Support
 import Testing
 
-/// One organisation's flood does not delay the others, and none of it is lost.
+/// A flood of one organisation delays no other, and none of it is lost.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct OverflowTests {
     private static let environment = ["OVERFLOW_BACKLOG": "500", "OVERFLOW_SHARE": "100"]
@@ -29,7 +29,7 @@ struct OverflowTests {
             .first?.int8(0) ?? 0
     }
 
-    @Test("the others' jobs, behind a flood, are done while most of it waits in its overflow; dispatchers may die")
+    @Test("jobs behind another organisation's flood do not wait for it, and a crash loses none of the flood")
     func flood() async throws {
         try await Stack.with { stack in
             let total = 20_000
@@ -67,7 +67,7 @@ struct OverflowTests {
         }
     }
 
-    @Test("a job at fault in the overflow is a letter of the stream that it was enqueued in")
+    @Test("a faulty job in the overflow is dead-lettered under its original stream")
     func fault() async throws {
         try await Stack.with { stack in
             try await Self.flood(stack, 1_000)

@@ -5,10 +5,10 @@ import Foundation
 import Support
 import Testing
 
-/// What the pages tell a developer to run.
+/// The commands and programs on the pages of the documentation.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct PageTests {
-    @Test("Every block of a language that could be run says whether it is, and why not")
+    @Test("every block in a runnable language says whether it runs, or why not")
     func said() throws {
         for page in try Pages.all() where page != "README.md" {
             for snippet in try Pages.snippets(page) where Snippet.languages.contains(snippet.language) {
@@ -19,7 +19,7 @@ struct PageTests {
         #expect(Pages.running().count >= 5)
     }
 
-    @Test("Its blocks run, print what they should, and notify whom they should", arguments: Pages.running())
+    @Test("a page's blocks run, print what they should and notify the right users", arguments: Pages.running())
     func page(path: String) async throws {
         let snippets = try Pages.snippets(path).filter { $0.fate == .run }
         try await Stack.with { stack in
@@ -46,7 +46,7 @@ struct PageTests {
         }
     }
 
-    /// Runs `body` with a database of an app's own, if the page wants one.
+    /// Runs `body` with an application database if the page needs one.
     private static func withApp(_ app: Snippet.App?, _ body: (String?) async throws -> Void) async throws {
         guard let app else { return try await body(nil) }
         try await TestDatabase.with(isMigrated: false) { database in

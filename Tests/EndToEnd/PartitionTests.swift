@@ -10,10 +10,10 @@ import Support
 import Synchronization
 import Testing
 
-/// Gateways that are cut off from Redis, in whole or by half: open sockets lose nothing.
+/// Gateways cut off from Redis, in one or both directions: open sockets lose nothing.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct PartitionTests {
-    /// A stack whose gateway reaches Redis by a proxy.
+    /// Runs `body` with a stack whose gateway reaches Redis through a proxy.
     private static func with(
         _ body: (_ stack: Stack, _ gateway: Gateway, _ proxy: TripwireProxy) async throws -> Void
     ) async throws {
@@ -27,7 +27,7 @@ struct PartitionTests {
         }
     }
 
-    /// The titles that a socket has shown, by frame or by sync.
+    /// The titles that a socket received, by frame or by sync.
     private static func titles(_ socket: TestSocket) -> Set<String> {
         let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
         return Set(socket.titles + synced.compactMap { $0["title"]?.string })
@@ -37,9 +37,7 @@ struct PartitionTests {
         try await gateway.call(.get, "/readyz", token: nil).status == 200
     }
 
-    @Test(
-        "replies of Redis that get lost: pushes go out, what a caller repeats comes once, and open sockets lack nothing"
-    )
+    @Test("when Redis's replies are lost, pushes go out, repeated calls count once and open sockets catch up")
     func replies() async throws {
         try await Self.with { stack, gateway, proxy in
             try await gateway.register(user: "ada", platform: "android", token: "phone")
@@ -50,12 +48,12 @@ struct PartitionTests {
             proxy.lose(.replies)
             let app = try await Stack.token(user: "app", scope: .service)
             let job = #"{"user":"ada","type":"invoice_created","title":"posted","id":"posted"}"#
-            // Whether Redis has the job the gateway never hears, and its caller asks again.
+            // The gateway cannot know whether Redis has the job, so its caller retries.
             #expect(try await gateway.call(.post, "/v1/jobs", token: app, json: job).status == 503)
             try await eventually("the gateway is not ready") { try await !Self.isReady(gateway) }
             try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", "unheard")])
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "urgent")])
-            try await eventually("what no socket has proven is pushed") { stack.pushed()["phone"] == ["urgent"] }
+            try await eventually("the unconfirmed notification is pushed") { stack.pushed()["phone"] == ["urgent"] }
             try await eventually("all are stored") {
                 Set(try await stack.statuses(user: "ada").keys).isSuperset(of: ["before", "unheard", "urgent"])
             }
@@ -77,9 +75,7 @@ struct PartitionTests {
         }
     }
 
-    @Test(
-        "a gateway without Redis for longer than its lease: open sockets lack nothing"
-    )
+    @Test("after a gateway lost Redis for longer than its lease, open sockets catch up")
     func everything() async throws {
         try await Self.with { stack, gateway, proxy in
             let sockets = [
@@ -107,7 +103,8 @@ struct PartitionTests {
             try await eventually("the open sockets are brought up to date") {
                 sockets.allSatisfy { Self.titles($0) == ["before", "during"] }
             }
-            // The gateway may subscribe once more, and then finds what came meanwhile in the inbox.
+            // If the gateway subscribes once more, it finds these in the inbox rather than as
+            // frames.
             var number = 0
             while number < 20, !sockets.allSatisfy({ $0.titles.contains { $0.hasPrefix("after") } }) {
                 number += 1
@@ -122,7 +119,7 @@ struct PartitionTests {
         }
     }
 
-    @Test("open sockets of a gateway that stood still get what comes while it wakes up, and what comes then")
+    @Test("after a gateway stood still, open sockets get notifications sent during and after its return")
     func stoodStill() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -144,7 +141,7 @@ struct PartitionTests {
                 try await stack.connection.send("KEYS", "carillon:presence:*").strings().isEmpty
             }
             gateway.process.send(SIGCONT)
-            // The dispatcher looks for the sockets all the time while they are registered again.
+            // Jobs keep arriving while the sockets are registered again.
             let count = Mutex(0)
             try await eventually("all are brought up to date") {
                 let number = count.withLock { count in

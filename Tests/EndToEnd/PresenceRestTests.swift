@@ -7,10 +7,10 @@ import HTTP
 import Support
 import Testing
 
-/// Presence as admins see it.
+/// Presence in the admin API.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct PresenceRestTests {
-    @Test("who is here, how, and when the others were last here")
+    @Test("presence shows open connections, and when an offline user was last seen")
     func presence() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -55,7 +55,7 @@ struct PresenceRestTests {
         }
     }
 
-    @Test("that it cannot be noted when a user was last here keeps nobody online, is counted, and passes")
+    @Test("a last-seen time that cannot be stored keeps no user online and is counted")
     func unseen() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -68,7 +68,7 @@ struct PresenceRestTests {
             #expect(try await counted() == 0)
             let service = try await Stack.token(user: "backend", scope: .service)
             #expect(try await gateway.call(.put, "/v1/users/ada", token: service, json: "{}").status == 200)
-            // PostgreSQL refuses the moment, and nothing else.
+            // PostgreSQL refuses the last-seen time and nothing else.
             try await stack.query("ALTER TABLE carillon.users ADD CONSTRAINT refused CHECK (last_seen IS NULL)")
             let first = try await TestSocket.synced(port: gateway.port, user: "ada")
             await first.close()
@@ -87,7 +87,7 @@ struct PresenceRestTests {
         }
     }
 
-    @Test("lists that are too long or no lists are refused")
+    @Test("a list of users that is too long or no list is refused")
     func faults() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

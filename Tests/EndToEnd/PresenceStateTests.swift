@@ -8,10 +8,10 @@ import HTTP
 import Support
 import Testing
 
-/// Who is said to be there, and how.
+/// Presence of users and the state of their connections.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct PresenceStateTests {
-    /// The states of a user's connections, as Redis has them.
+    /// The states of a user's connections in Redis.
     private static func states(_ stack: Stack, _ user: String) async throws -> [String] {
         let reply = try await stack.connection.send("HVALS", .text("carillon:presence:{\(user)}"))
         guard var cursor = try reply.cursor(), let count = try cursor.array() else { return [] }
@@ -23,7 +23,7 @@ struct PresenceStateTests {
         return states.sorted()
     }
 
-    @Test("a connection is idle while its client says so, and active if it never says anything")
+    @Test("a connection is idle while its client says so, and active if it never says")
     func focus() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -39,7 +39,8 @@ struct PresenceStateTests {
             await speaking.close()
             try await eventually("who has left stays away") { try await Self.states(stack, "u") == ["active"] }
 
-            // A Redis that lost everything is told again, with the state.
+            // After Redis lost everything, the gateway registers the connection again with its
+            // state.
             try await silent.send(json: #"{"type":"focus","active":false}"#)
             try await eventually("it is idle") { try await Self.states(stack, "u") == ["idle"] }
             _ = try await stack.connection.send("FLUSHALL")
@@ -49,7 +50,7 @@ struct PresenceStateTests {
         }
     }
 
-    @Test("the users of a node that was killed are offline when its lease is over")
+    @Test("users of a killed gateway are offline once its lease expires")
     func crash() async throws {
         try await Stack.with { stack in
             let doomed = try await stack.startGateway(name: "doomed")

@@ -9,12 +9,12 @@ import Storage
 import Support
 import Testing
 
-/// Apps of two Firebase projects: whose credentials they use, and who waits for whose quota.
+/// Apps in two Firebase projects: their credentials and their rate limits.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ProjectTests {
     private static let otherProject = "carillon-news"
 
-    /// A stack whose sandbox has both projects.
+    /// Runs `body` with a sandbox that has both projects.
     private static func with(retryAfter: Int = 1, _ body: (Stack) async throws -> Void) async throws {
         var configuration = SandboxConfiguration()
         configuration.otherProject = Self.otherProject
@@ -22,7 +22,7 @@ struct ProjectTests {
         try await Stack.with(sandbox: configuration, body)
     }
 
-    /// The settings of apps: `sister` is of the project of the variables' app, `news` of the other.
+    /// Settings of two apps: `sister` shares the default app's project, `news` has the other.
     private static func apps(_ stack: Stack, news credentials: String) throws -> [String: String] {
         let file = stack.directory.path + "/apps.yaml"
         func fcm(_ path: String) -> String { "{credentials: \"\(path)\", endpoint: \"\(stack.sandbox.url)\"}" }
@@ -36,7 +36,7 @@ struct ProjectTests {
         return ["APPS": file]
     }
 
-    /// A user with a device of the same name.
+    /// Registers a device whose token is the user's name.
     private static func register(_ gateway: Gateway, _ user: String, app: String) async throws {
         let answer = try await gateway.call(
             .post, "/v1/devices", token: try await Stack.token(user: user),
@@ -48,12 +48,12 @@ struct ProjectTests {
         try await stack.append([("user", user), ("type", "payment_received"), ("title", title)])
     }
 
-    /// Whether a dispatcher has said something of an app.
+    /// Whether a dispatcher logged a message about an app.
     private static func says(_ message: String, of app: String, _ dispatcher: ChildProcess) -> Bool {
         dispatcher.errors().split(separator: "\n").contains { $0.contains(message) && $0.contains("app=\(app)") }
     }
 
-    @Test("each app's pushes go to its own project with its own token; one project's bad key leaves the other alone")
+    @Test("each app pushes to its own project with its own token, and one project's bad key stops only its apps")
     func credentials() async throws {
         try await Self.with { stack in
             let file = stack.directory.path + "/news.json"
@@ -71,12 +71,12 @@ struct ProjectTests {
             let dispatcher = try await stack.startDispatcher(environment: try Self.apps(stack, news: file))
             for (user, _) in users { try await Self.push(stack, user, "first") }
             try await eventually("all three are pushed") { stack.sandbox.received().count == 3 }
-            // The sandbox takes a token for the path of its own project only.
+            // The sandbox accepts a token only on its own project's path.
             let places = stack.sandbox.received().map { "\($0.token) by \($0.project ?? "none")" }
             let own = stack.sandbox.projectID
             #expect(places.sorted() == ["phone by \(own)", "reader by \(Self.otherProject)", "tablet by \(own)"])
 
-            // A key that Google does not know for this account.
+            // A key that does not belong to this account.
             news["private_key"] = try account(stack.sandbox.serviceAccountPath)["private_key"]
             try write(news)
             try await eventually("it is read again") {
@@ -86,7 +86,7 @@ struct ProjectTests {
             try await eventually("the first project's go out") {
                 stack.pushed()["phone"] == ["first", "second"] && stack.pushed()["tablet"] == ["first", "second"]
             }
-            try await eventually("the other project's fault is told") {
+            try await eventually("the other project's fault is logged") {
                 Self.says("provider does not accept our configuration", of: "news", dispatcher)
             }
             try await eventually("its work is kept") {
@@ -99,7 +99,7 @@ struct ProjectTests {
         }
     }
 
-    @Test("once one dispatcher is asked to wait, none sends for any app of the project until then; another goes on")
+    @Test("a rate limit reported to one dispatcher stops every dispatcher for that project's apps only")
     func quota() async throws {
         let wait = 30
         try await Self.with(retryAfter: wait) { stack in
@@ -120,7 +120,7 @@ struct ProjectTests {
                     ["default", "sister"].allSatisfy { Self.says("provider is out of use", of: $0, dispatcher) }
                 }
             }
-            // Only one of them was told by the provider, and only of one app.
+            // The provider told only one of them, and only for one app.
             try await eventually("both leave both apps of the project alone") { areHeld(dispatchers) }
             dispatchers.append(try await stack.startDispatcher(name: "three", environment: environment))
             try await eventually("so does one that has just come") { areHeld(dispatchers) }
@@ -144,7 +144,8 @@ struct ProjectTests {
             }
             let first = try #require(moments(stack.sandbox.projectID).min())
             let last = try #require(moments(Self.otherProject).max())
-            // The dispatchers' clock is PostgreSQL's, and may be set a little while they wait.
+            // The dispatchers use PostgreSQL's clock, which may be adjusted slightly while they
+            // wait.
             #expect(first.timeIntervalSince(start) > Double(wait) - 0.5)
             #expect(last < first)
             #expect(stack.sandbox.faultAttempts()["quota-once-ada"] == 2)

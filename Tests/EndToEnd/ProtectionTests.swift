@@ -8,10 +8,10 @@ import HTTP
 import Support
 import Testing
 
-/// What the gateway's listener refuses, and what it says about it.
+/// Limits and refusals of the gateway's listener.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ProtectionTests {
-    @Test("heads and bodies that are too large are answered with 431 and 413, jobs may be larger")
+    @Test("oversized heads get 431 and oversized bodies 413; job batches may be larger")
     func sizes() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -24,7 +24,7 @@ struct ProtectionTests {
                 try await eventually("it is refused") { client.status == 431 }
                 try await eventually("it is closed") { client.isClosed }
             }
-            // On a connection that the server has answered on.
+            // On a connection that has already answered a request.
             let client = try await TestSocket.connect(port: gateway.port)
             try await client.send(raw: Array("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n".utf8))
             try await eventually("it is answered") { client.status == 200 }
@@ -46,7 +46,7 @@ struct ProtectionTests {
         }
     }
 
-    @Test("sockets of pages that are not allowed are refused; those of no page, of our own and of allowed ones open")
+    @Test("sockets open for allowed origins, our own pages and clients without a page only")
     func origins() async throws {
         try await Stack.with { stack in
             let allowed = "https://app.example.com"
@@ -71,14 +71,14 @@ struct ProtectionTests {
                 .get, "/v1/notifications", token: token, headers: [("origin", "https://evil.example")])
             #expect(answer.header("access-control-allow-origin") == "*")
             #expect(answer.header("access-control-allow-credentials") == nil)
-            // SignalR's client sends credentials, and its browser takes `*` for no answer then.
+            // SignalR's client sends credentials, and browsers then reject `*`.
             let page = "https://evil.example"
             for path in ["\(TestSignalR.path)/negotiate", TestSignalR.path, "/socket.io/?EIO=4&transport=polling"] {
                 let preflight = try await Self.preflight(everyone, path, origin: page)
                 #expect(preflight.contains(" 204 "), "\(path)")
                 #expect(preflight.contains("access-control-allow-origin: \(page)\r\n"), "\(path)")
                 #expect(preflight.contains("access-control-allow-credentials: true\r\n"), "\(path)")
-                // Also what is refused can be read.
+                // Refusals must be readable too.
                 for bearer in [token, nil] {
                     let called = try await everyone.call(.post, path, token: bearer, headers: [("origin", page)])
                     #expect(called.header("access-control-allow-origin") == page, "\(path)")
@@ -91,14 +91,14 @@ struct ProtectionTests {
         }
     }
 
-    @Test("pages of allowed origins may read what routes and endpoints answer, others may not")
+    @Test("pages of allowed origins may read answers of routes and endpoints, others may not")
     func crossOrigin() async throws {
         try await Stack.with { stack in
             let allowed = "https://app.example.com"
             let gateway = try await stack.startGateway(environment: ["ALLOWED_ORIGINS": allowed])
             let token = try await Stack.token(user: "u")
             for path in ["/v1/notifications", "/v1/nothing", "/v1/stream"] {
-                // A stream that is refused is answered by its endpoint, the others by the server.
+                // The endpoint refuses the stream; the server answers the others.
                 let bearer = path == "/v1/stream" ? nil : token
                 for (origin, grant) in [(allowed, Optional(allowed)), ("https://evil.example", nil)] {
                     let answer = try await gateway.call(.get, path, token: bearer, headers: [("origin", origin)])
@@ -130,7 +130,7 @@ struct ProtectionTests {
         return client.head
     }
 
-    @Test("answers say how browsers are to handle them")
+    @Test("answers carry the security headers for browsers")
     func securityFields() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -153,7 +153,7 @@ struct ProtectionTests {
         }
     }
 
-    @Test("a user's oldest socket is closed with 4409 when there are too many, others stay")
+    @Test("a user with too many sockets loses the oldest with 4409; other users keep theirs")
     func connections() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["USER_CONNECTIONS": "7"])
@@ -166,7 +166,7 @@ struct ProtectionTests {
         }
     }
 
-    @Test("sockets of one address are bounded; behind a trusted proxy the client's own address counts")
+    @Test("sockets per address are limited; behind a trusted proxy the client's address counts")
     func addresses() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(
@@ -191,7 +191,7 @@ struct ProtectionTests {
         }
     }
 
-    @Test("streams and polls of every dialect count for their address, once a connection, until it ends")
+    @Test("streams and polls of every dialect count once a connection for their address")
     func streams() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["ADDRESS_CONNECTIONS": "1"])
@@ -206,7 +206,7 @@ struct ProtectionTests {
             for path in [refused, poll, "/v1/stream"] {
                 #expect(try await gateway.call(.get, path, token: token).status == 429, "\(path)")
             }
-            // What is no stream goes on.
+            // Requests that are not streams still pass.
             #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 200)
             await first.close()
             // The polls of one connection count once.
@@ -217,7 +217,7 @@ struct ProtectionTests {
         }
     }
 
-    @Test("a client that does not read what a route answers is cut off, others are served meanwhile")
+    @Test("a client that does not read its answer is cut off, and others are served meanwhile")
     func slowReader() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -235,7 +235,7 @@ struct ProtectionTests {
             let slow = try await TestSocket.connect(port: gateway.port, behaviour: .init(isReading: false))
             let head = "GET /v1/users/reader HTTP/1.1\r\nhost: x\r\nauthorization: Bearer \(service)\r\n\r\n"
             try await slow.send(raw: Array(head.utf8))
-            // Thirty seconds after the last byte that went into the system's buffers.
+            // Cut off 30 s after the last byte that fitted into the system's buffers.
             try await eventually("it is cut off", within: .seconds(90)) {
                 let answer = try await gateway.call(.get, "/metrics", token: nil)
                 let text = String(decoding: answer.response.body, as: UTF8.self)
@@ -245,7 +245,7 @@ struct ProtectionTests {
         }
     }
 
-    @Test("who calls too often gets 429 with Retry-After, services and other users do not")
+    @Test("a user who calls too often gets 429 with Retry-After; services and other users do not")
     func calls() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["USER_CALLS_PER_SECOND": "2"])
@@ -264,7 +264,7 @@ struct ProtectionTests {
         }
     }
 
-    @Test("a user's messages are bounded over all of its sockets, on all nodes")
+    @Test("a user's messages are limited across sockets and gateways")
     func messages() async throws {
         try await Stack.with { stack in
             let environment = ["USER_MESSAGES_PER_SECOND": "2"]
@@ -275,7 +275,7 @@ struct ProtectionTests {
             let calm = try await TestSocket.synced(port: gateways[0].port, user: "calm")
             var codes: [UInt16?] = []
             for number in 0..<6 where codes.isEmpty {
-                // No socket says more than it may.
+                // Each socket stays below its own limit.
                 let socket = try await TestSocket.synced(port: gateways[number % 2].port, user: "busy")
                 for _ in 0..<40 { try await socket.send(json: #"{"type":"ack","ids":[]}"#) }
                 try await socket.send(json: #"{"type":"unread"}"#)
@@ -287,7 +287,7 @@ struct ProtectionTests {
         }
     }
 
-    @Test("large bodies that users send have room for 16 MB together; small ones and services' always pass")
+    @Test("large bodies from users share 16 MB; small bodies and services always pass")
     func bodies() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -305,7 +305,7 @@ struct ProtectionTests {
                 clients.append(try await large(path, "ada-\(number)"))
             }
             let all = clients
-            // 16 MiB are 68 of these, of each of which 4 KiB are free.
+            // 16 MiB hold 68 of these, of which the first 4 KiB each are free.
             try await eventually("the others are refused") { all.filter { $0.status == 503 }.count >= 90 - 68 }
             #expect(all.allSatisfy { [nil, 503].contains($0.status) })
             try await gateway.register(user: "ben", platform: "android", token: "phone")
@@ -323,7 +323,7 @@ struct ProtectionTests {
         }
     }
 
-    @Test("a query that repeats a name or cannot be decoded is refused on every path, and its fault is named")
+    @Test("a query with a repeated name or bad encoding is refused by name on every path")
     func queries() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -342,12 +342,12 @@ struct ProtectionTests {
                 ] {
                     let answer = try await gateway.call(.get, "\(path)?\(query)", token: token)
                     let text = String(decoding: answer.response.body, as: UTF8.self)
-                    // The accounting app knows 422 for all that is wrong with a call.
+                    // The accounting app expects 422 for every faulty call.
                     #expect(answer.status == (path == "/api/notifications" ? 422 : 400), "\(path)?\(query)")
                     #expect(text.contains(name) && text.contains(reason), "\(path)?\(query): \(text)")
                 }
             }
-            // Names of SignalR count in any case, and the protocol of Engine.IO has its own words.
+            // SignalR ignores the case of names, and Engine.IO has its own error texts.
             let hub = "/hubs/notifications/negotiate?negotiateVersion=1"
             #expect(try await gateway.call(.post, "\(hub)&NEGOTIATEVERSION=1", token: token).status == 400)
             for query in ["sid=a&sid=b", "token=a&token=b", "token=%zz"] {

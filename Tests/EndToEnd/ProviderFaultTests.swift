@@ -8,7 +8,7 @@ import Sandbox
 import Support
 import Testing
 
-/// What goes wrong between the dispatcher and a provider, from the job to the log.
+/// Failures between the dispatcher and a provider, from the job to the log.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ProviderFaultTests {
     private static func notify(_ stack: Stack, _ users: [String]) async throws {
@@ -16,7 +16,7 @@ struct ProviderFaultTests {
         try await stack.append([("users", list), ("type", "payment_received"), ("title", "Paid")])
     }
 
-    @Test("a hundred that GOAWAY refuses at once all arrive, and none is given up")
+    @Test("a hundred pushes refused by GOAWAY all arrive")
     func goAway() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -31,16 +31,16 @@ struct ProviderFaultTests {
             try await eventually("the connection is there") { stack.pushed()["first"] == ["Paid"] }
             try await Self.notify(stack, users)
             try await eventually("all have it", within: .seconds(90)) { stack.pushed().count == 101 }
-            try await eventually("each is on record as sent") {
+            try await eventually("each is stored as sent") {
                 try await stack.query("SELECT 1 FROM carillon.notifications WHERE status = 'sent'").count == 101
             }
             #expect(try await stack.deadReasons().isEmpty)
             let reasons = try await stack.query(
                 "SELECT DISTINCT reason FROM carillon.delivery_attempts WHERE outcome = 'retry'")
-            // libcurl sends some again by itself; those that were on their way when the connection ended are repeated by us.
+            // libcurl repeats some by itself; the dispatcher retries those that were already sent.
             let words = try reasons.map { try $0.text(0).prefix { $0 != ":" } }
             #expect(Set(words).isSubset(of: ["unknown_outcome", "not_sent"]))
-            try await eventually("each is told as accepted") {
+            try await eventually("each is logged as accepted") {
                 dispatcher.errors().split(separator: "\n").count {
                     $0.contains("delivery ended") && $0.contains("outcome=accepted")
                 } == 101
@@ -48,25 +48,25 @@ struct ProviderFaultTests {
         }
     }
 
-    @Test("one that meets two servers that go, one after the other, arrives all the same")
+    @Test("a push that meets two GOAWAYs in a row arrives")
     func goAwayTwice() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
             try await gateway.register(user: "ada", platform: "android", token: "goaway-2x-ada")
-            // Of the normal lane, where what may have arrived is repeated but once.
+            // In the normal lane, where a push with an unknown outcome is retried only once.
             try await stack.append([("user", "ada"), ("type", "invoice_overdue"), ("title", "Overdue")])
             try await eventually("it is there", within: .seconds(120)) {
                 stack.pushed() == ["goaway-2x-ada": ["Overdue"]]
             }
-            try await eventually("it is on record as sent") {
+            try await eventually("it is stored as sent") {
                 try await stack.statuses(user: "ada") == ["Overdue": "sent"]
             }
             #expect(try await stack.deadReasons().isEmpty)
         }
     }
 
-    @Test("each push that leaves by a connection that is reset is one attempt on record, and is repeated once")
+    @Test("a push lost to a reset connection counts as one attempt and is retried once")
     func resetConnection() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -76,8 +76,8 @@ struct ProviderFaultTests {
             try await gateway.register(user: "bob", platform: "android", token: "sever-bob")
             try await Self.notify(stack, ["first"])
             try await eventually("the connection is there") { stack.pushed()["first"] == ["Paid"] }
-            // One after the other, as a reset takes all that is under way on its connection. Of the
-            // normal lane, where what may have arrived is repeated but once.
+            // One after the other, because a reset ends every call on its connection. In the normal
+            // lane, where a push with an unknown outcome is retried only once.
             try await stack.append([("user", "ada"), ("type", "invoice_overdue"), ("title", "Overdue")])
             try await eventually("the repeat arrives", within: .seconds(120)) {
                 stack.pushed()["sever-once-ada"] == ["Overdue"]
@@ -86,7 +86,7 @@ struct ProviderFaultTests {
             try await eventually("the other is given up", within: .seconds(120)) {
                 try await stack.deadReasons().count == 1
             }
-            try await eventually("the attempts are on record") {
+            try await eventually("the attempts are recorded") {
                 try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'retry'").count == 2
             }
             for (user, token, outcomes) in [
@@ -101,7 +101,7 @@ struct ProviderFaultTests {
         }
     }
 
-    @Test("a provider with another host's certificate gets nothing, is told in the log, and its work is kept")
+    @Test("a provider with another host's certificate gets nothing, and its work is kept")
     func certificate() async throws {
         var configuration = SandboxConfiguration()
         configuration.host = "127.0.0.2"
@@ -121,7 +121,7 @@ struct ProviderFaultTests {
                 try await eventually("it is told") {
                     dispatcher.errors().contains("provider is out of use; its work is kept")
                 }
-                try await eventually("each try is on record") {
+                try await eventually("each attempt is recorded") {
                     let rows = try await stack.query(
                         "SELECT DISTINCT outcome || ' ' || reason FROM carillon.delivery_attempts WHERE kind = 'push'")
                     return try rows.map { try $0.text(0) } == ["retry not_sent:tls"]

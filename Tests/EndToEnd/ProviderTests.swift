@@ -11,7 +11,8 @@ import Storage
 import Support
 import Testing
 
-/// What stands around the providers: who they are, apps, breakers, rates, unknown outcomes, test sends.
+/// Provider handling around the calls: announcements, apps, breakers, rates, unknown outcomes, test
+/// sends.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ProviderTests {
     private static func register(_ gateway: Gateway, _ user: String, app: String, token: String) async throws {
@@ -32,7 +33,7 @@ struct ProviderTests {
         ])
     }
 
-    /// How the dispatchers' breakers stand, by app.
+    /// The state of the FCM breakers by app.
     private static func breakers(_ gateway: Gateway) async throws -> [String: String] {
         let token = try await Stack.token(user: "boss", scope: .admin)
         let answer = try await gateway.call(.get, "/v1/admin/providers", token: token)
@@ -43,7 +44,7 @@ struct ProviderTests {
         return states
     }
 
-    @Test("a dispatcher announces what is built into it, be it in use or not, and again when Redis was emptied")
+    @Test("a dispatcher announces its built-in providers, and again after Redis was emptied")
     func announced() async throws {
         try await Stack.with { stack in
             let set = RedisArgument.text(Keyspace().knownProviders)
@@ -58,8 +59,7 @@ struct ProviderTests {
         }
     }
 
-    @Test(
-        "each app has its credentials and its shape; a file that changes is read again, a faulty one replaces nothing")
+    @Test("each app has its credentials and payload shape; a changed apps file is reloaded, a faulty one ignored")
     func apps() async throws {
         try await Stack.with { stack in
             let file = stack.directory.path + "/apps.yaml"
@@ -82,13 +82,13 @@ struct ProviderTests {
             try await eventually("both are pushed") { stack.pushed().count == 2 }
             #expect(try Self.payload(stack, token: "reader")?["message"]?["data"]?["storyId"]?.string == "s9")
             #expect(try Self.payload(stack, token: "other")?["message"]?["data"]?["storyId"] == nil)
-            try await eventually("nobody sends for an app that has no credentials") {
+            try await eventually("an app without credentials sends nothing") {
                 try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE reason = 'no_provider'").count
                     == 1
             }
 
             try write("nonsense")
-            try await eventually("the fault is told") {
+            try await eventually("the fault is logged") {
                 dispatcher.errors().contains("credentials cannot be used; the old ones stay")
             }
             try await Self.push(stack, "reader", "second")
@@ -104,13 +104,13 @@ struct ProviderTests {
 
             let secret = "0123456789abcdef0123456789abcdef"
             try write("allowance", more: #"webhook: {url: "https://hooks.example", secret: "\#(secret)"}"#)
-            try await eventually("it is told that nobody sends by it") {
+            try await eventually("a new provider asks for a restart") {
                 dispatcher.errors().contains("a provider that no app had at the start needs a restart")
             }
         }
     }
 
-    @Test("apps of Apple's have keys and topics of their own, and two of one key their own topics")
+    @Test("apps have their own APNs keys and topics, and apps with one key keep their own topics")
     func topics() async throws {
         try await ProviderSandbox.with { other in
             try await Stack.with { stack in
@@ -149,7 +149,7 @@ struct ProviderTests {
                     }
                     return topics
                 }
-                // Each takes the tokens of its own key only.
+                // Each sandbox accepts only tokens of its own key.
                 try await eventually("all three are pushed") {
                     topics(stack.sandbox).count == 1 && topics(other).count == 2
                 }
@@ -159,7 +159,7 @@ struct ProviderTests {
         }
     }
 
-    @Test("a provider that fails is left alone for a while, its work is kept, and another app's goes out")
+    @Test("a failing provider is paused, its work is kept, and another app's pushes go out")
     func breaker() async throws {
         try await Stack.with { stack in
             let file = stack.directory.path + "/apps.yaml"
@@ -167,7 +167,7 @@ struct ProviderTests {
                 "apps: {news: {fcm: {credentials: \(stack.sandbox.serviceAccountPath), endpoint: \"\(stack.sandbox.url)\"}}}"
                 .write(toFile: file, atomically: true, encoding: .utf8)
             let gateway = try await stack.startGateway()
-            // Each fails once, so that the probes find it well again.
+            // Each fails once, so the breaker's probes succeed.
             for number in 0..<12 {
                 try await Self.register(gateway, "u\(number)", app: "default", token: "internal-once-\(number)")
             }
@@ -182,14 +182,14 @@ struct ProviderTests {
             try await eventually("it comes back, and what was kept goes out once") {
                 stack.pushed()["calm"] == ["later"]
             }
-            try await eventually("that is told") { dispatcher.errors().contains("provider is back") }
+            try await eventually("the return is logged") { dispatcher.errors().contains("provider is back") }
             try await eventually("admins see it closed again") {
                 try await Self.breakers(gateway) == ["default": "closed", "news": "closed"]
             }
         }
     }
 
-    @Test("admins see what came of each app's messages: counts, reasons, latencies")
+    @Test("admins see counts, reasons and latencies of each app's pushes")
     func counts() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -198,7 +198,7 @@ struct ProviderTests {
             _ = try await stack.startDispatcher()
             for user in ["ada", "bob"] { try await Self.push(stack, user, "one") }
             let token = try await Stack.token(user: "boss", scope: .admin)
-            // Dispatchers tell it every few seconds.
+            // Dispatchers publish the counts every few seconds.
             let counts = try await eventualValue("both are counted") { () async throws -> JSONValue? in
                 let answer = try await gateway.call(.get, "/v1/admin/providers", token: token)
                 let fcm = answer.body["providers"]?.array?.first { $0["provider"]?.string == "fcm" }
@@ -214,7 +214,7 @@ struct ProviderTests {
         }
     }
 
-    @Test("more than the rate waits its turn and is sent all the same")
+    @Test("pushes beyond the rate wait and are all sent")
     func rate() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -227,13 +227,13 @@ struct ProviderTests {
             let moments = stack.sandbox.received().map(\.at).sorted()
             let first = try #require(moments.first)
             let last = try #require(moments.last)
-            // 24 at 8 a second, less what a full bucket holds.
+            // 24 pushes at 8 a second, less a full bucket.
             #expect(last.timeIntervalSince(first) > 2)
             #expect(Set(stack.pushed()["phone"] ?? []).count == 24)
         }
     }
 
-    @Test("what may have arrived is repeated once, and then told")
+    @Test("a push with an unknown outcome is retried once, then fails")
     func unknownOutcome() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -242,7 +242,7 @@ struct ProviderTests {
             try await stack.append([
                 ("user", "ada"), ("type", "invoice_created"), ("title", "cut"), ("delivery", "push"),
             ])
-            // The repeat is due within 15 s.
+            // The retry is due within 15 s.
             try await eventually("it is given up after the repeat", within: .seconds(90)) {
                 try await stack.deadReasons().values.contains {
                     $0.hasPrefix("whether it arrived is unknown, more than once")
@@ -255,7 +255,7 @@ struct ProviderTests {
         }
     }
 
-    @Test("the repeat of what was cut off has the ids and the collapse key of the first try")
+    @Test("the retry of a cut-off push keeps its ids and collapse key")
     func sameRepeat() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -288,7 +288,7 @@ struct ProviderTests {
         }
     }
 
-    @Test("a test send answers with the provider's words and what to do, by REST and from the command line")
+    @Test("a test send reports the provider's answer and advice, through the API and by command")
     func testSend() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -310,7 +310,7 @@ struct ProviderTests {
             #expect(dead.body["outcome"]?.string == "dead_token")
             #expect(dead.body["reason"]?.string == "UNREGISTERED")
             #expect(dead.body["advice"]?.string?.contains("registers again") == true)
-            // Nothing is recorded, and the device stays as it is.
+            // A test send records nothing and keeps the device active.
             #expect(try await stack.query("SELECT 1 FROM carillon.devices WHERE active").count == 2)
             #expect(try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE kind = 'push'").isEmpty)
             #expect(try await test(#"{"user":"ada"}"#, try await Stack.token(user: "ada")).status == 403)
@@ -326,7 +326,7 @@ struct ProviderTests {
         }
     }
 
-    @Test("answers that make no sense are told by their status, and the work goes on")
+    @Test("malformed answers are recorded by their status, and the pushes are retried")
     func nonsense() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

@@ -38,7 +38,7 @@ struct QuietHoursTests {
         #expect(answer.status == 200, "\(path): \(answer.body)")
     }
 
-    @Test("what quiet hours hold back is released when they end, and each type's policy holds")
+    @Test("deferred notifications are released when quiet hours end, and each type's policy applies")
     func policies() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "ada", platform: "android", token: "ada-phone")
@@ -51,7 +51,7 @@ struct QuietHoursTests {
                     == ["news": "deferred", "fire": "sent", "whisper": "sent", "gone": "suppressed"]
             }
             #expect(stack.pushed() == ["ada-phone": ["fire"]])
-            // Quiet hours that are changed are looked at anew at once.
+            // A change of quiet hours re-evaluates waiting notifications at once.
             try await Self.set(gateway, "/v1/settings", user: "ada", #"{"quiet_hours":null}"#)
             try await eventually("what waited is pushed") { stack.pushed() == ["ada-phone": ["fire", "news"]] }
             try await eventually("and counts as sent") { try await stack.statuses(user: "ada")["news"] == "sent" }
@@ -70,7 +70,7 @@ struct QuietHoursTests {
         }
     }
 
-    @Test("more than five at once become one summary; what was read meanwhile is left out")
+    @Test("more than five deferred notifications become one summary without those already read")
     func summary() async throws {
         try await Self.with { stack, gateway in
             let token = try await Stack.token(user: "ben")
@@ -94,7 +94,7 @@ struct QuietHoursTests {
         }
     }
 
-    @Test("caps are asked again in the morning, as of then: what is over rests in the inbox and says so")
+    @Test("caps are checked again at release, and notifications over the cap stay in the inbox marked so")
     func capsAtRelease() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "gil", platform: "android", token: "gil-phone")
@@ -104,7 +104,7 @@ struct QuietHoursTests {
                 try await eventually("it waits") {
                     try await stack.statuses(user: "gil")["o\(number)"] == "deferred"
                 }
-                // The cap's span is over before the next one comes.
+                // Ends the cap's window before the next one arrives.
                 try await stack.connection.send("DEL", "carillon:used:{gil}:type:offer")
             }
             try await gateway.set(QuietNow.over, of: "gil")
@@ -121,7 +121,7 @@ struct QuietHoursTests {
             try await eventually("the others rest") {
                 try await standing() == ["o3", "o4"].map { [$0, "sent", "capped_by_type"] }
             }
-            // What was pushed in the morning counts from the morning on.
+            // Pushes at release count in the cap's new window.
             try await stack.append([("user", "gil"), ("type", "offer"), ("title", "o5")])
             try await eventually("the next one is over the cap") { try await standing().count == 3 }
             #expect(stack.pushed()["gil-phone"]?.count == 2)
@@ -131,7 +131,7 @@ struct QuietHoursTests {
         }
     }
 
-    @Test("what nobody can refuse comes one by one however much it is, to those who opted out of everything too")
+    @Test("required notifications are pushed one by one, even to users who opted out of everything")
     func required() async throws {
         try await Self.with { stack, gateway in
             let notices = (1...6).map { "notice \($0)" }
@@ -165,7 +165,7 @@ struct QuietHoursTests {
         }
     }
 
-    @Test("a trace names the summary that stands for it; a summary is of its items' organisation, if it is one")
+    @Test("a trace names the summary of a notification, and a summary has its items' organisation if it is one")
     func summaryTrace() async throws {
         try await Self.with { stack, gateway in
             for (user, orgs) in [("kim", ["acme"]), ("lea", ["acme", "other"])] {
@@ -208,7 +208,7 @@ struct QuietHoursTests {
         }
     }
 
-    @Test("two summaries stand beside each other: the second takes nothing from the first")
+    @Test("a second summary replaces nothing of the first")
     func twoSummaries() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "fay", platform: "android", token: "fay-phone")
@@ -230,7 +230,7 @@ struct QuietHoursTests {
                     "SELECT status, replaced_by IS NULL FROM carillon.notifications WHERE type = 'summary'")
                 return try rows.map { [try $0.text(0), "\(try $0.bool(1))"] } == [["sent", "true"], ["sent", "true"]]
             }
-            // Neither asks the phone to put it in the place of the other.
+            // The pushes have different tags, so the phone shows both.
             let tags = try stack.sandbox.received().map {
                 try JSONParser.parse($0.payload)["message"]?["android"]?["notification"]?["tag"]?.string
             }
@@ -238,7 +238,7 @@ struct QuietHoursTests {
         }
     }
 
-    @Test("an open socket gets it silently in quiet hours, and nothing is pushed afterwards")
+    @Test("an open socket gets a silent notification in quiet hours, and no push follows")
     func silent() async throws {
         try await Self.with { stack, gateway in
             try await gateway.register(user: "cleo", platform: "android", token: "cleo-phone")
@@ -255,7 +255,7 @@ struct QuietHoursTests {
         }
     }
 
-    @Test("over its cap a type stays in the inbox and says so; a category and a device can be switched off")
+    @Test("a type over its cap stays in the inbox marked so; a category and a device can be switched off")
     func switches() async throws {
         try await Self.with { stack, gateway in
             let token = try await Stack.token(user: "dora")
@@ -301,7 +301,7 @@ struct QuietHoursTests {
         }
     }
 
-    @Test("what an idle user reads within the type's delay is not pushed")
+    @Test("a notification that an idle user reads within the delay is not pushed")
     func attentionRead() async throws {
         try await Self.with { stack, gateway in
             let token = try await Stack.token(user: "gil")
@@ -315,7 +315,7 @@ struct QuietHoursTests {
                 try await stack.query("SELECT 1 FROM carillon.follow_ups").count == 1
             }
             #expect(try await gateway.call(.post, "/v1/notifications/\(id)/read", token: token).status < 300)
-            // What comes later is pushed later, so that the first one's moment has passed by then.
+            // The second push is due later, so the first would have left by then.
             try await stack.append([("user", "gil"), ("type", "memo"), ("title", "unseen")])
             try await eventually("the phone rings for what is unread") {
                 stack.pushed()["gil-phone"]?.contains("unseen") == true

@@ -8,10 +8,10 @@ import HTTP
 import Support
 import Testing
 
-/// What recurs fires each time once, by the clocks of its zone.
+/// Recurring schedules: each occurrence fires once, at its zone's local time.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct RecurringScheduleTests {
-    @Test("a recurring schedule fires each occurrence once, whoever fires; a zone that is gone holds up nothing else")
+    @Test("a recurring schedule fires each occurrence once with two dispatchers; an unknown zone stops only its own")
     func recurring() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -32,7 +32,7 @@ struct RecurringScheduleTests {
             let lost = try await create("lost", zone: "Asia/Tokyo")
             try await stack.query(
                 "UPDATE carillon.schedules SET zone = 'Asia/Atlantis' WHERE zone = 'Asia/Tokyo'")
-            // Three minutes were missed: they fire as one.
+            // Three missed minutes fire as one.
             try await stack.query(
                 """
                 UPDATE carillon.schedules SET due_at = date_trunc('minute', now()) - interval '2 minutes', wake_at = now()
@@ -53,7 +53,7 @@ struct RecurringScheduleTests {
                 let answer = try await gateway.call(.get, "/v1/schedules/\(kept)", token: service)
                 return answer.body["last_fired_at"]?.string != nil
             }
-            // Two at most, if a minute began meanwhile; each occurrence has an id of its own.
+            // At most two if a minute began meanwhile; each occurrence has its own id.
             #expect(socket.titles.count <= 2 && Set(socket.titles) == ["kept"])
             let rows = try await stack.query(
                 "SELECT count(*), count(DISTINCT job_id), min(job_id) FROM carillon.notifications")
@@ -65,7 +65,7 @@ struct RecurringScheduleTests {
         }
     }
 
-    @Test("when a law changes, what waits for a zone's clocks is computed anew; a zone that comes back is used again")
+    @Test("a change of time-zone data recomputes waiting moments, and a zone that returns is used again")
     func changedLaw() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -105,7 +105,7 @@ struct RecurringScheduleTests {
             #expect(answer.status == 201)
             let token = try await Stack.token(user: "ada")
             _ = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"zone":"Asia/Tokyo"}"#)
-            // It is quiet for another one now, by the clocks of before and of after.
+            // Quiet hours for another user that hold now, with the old and the new time-zone data.
             func clock(_ minutes: Int) -> String { LocalTime(minutes: minutes % 1_440)?.description ?? "" }
             let minute = Int(Schedules.now().seconds) / 60 % 1_440
             let (tokyo, kathmandu) = (540, 345)
@@ -118,7 +118,7 @@ struct RecurringScheduleTests {
                 """#,
                 of: "bob")
             func release() async throws -> String? {
-                // Where the data are new it is looked at anew within five minutes, and here at once.
+                // New time-zone data are applied within five minutes; make that due at once.
                 try await stack.query(
                     """
                     UPDATE carillon.follow_ups SET due_at = now()
@@ -148,7 +148,7 @@ struct RecurringScheduleTests {
             #expect(try await first.stop() == .code(0))
             #expect(logged("zones.version", "time-zone data", by: first) == ["1"])
 
-            // An hour and three quarters less.
+            // An hour and three quarters earlier.
             try install("Asia/Kathmandu", version: "2")
             let second = try await start("second")
             try await eventually("both follow") { try await moments() == ["02:15 waiting", "06:15 waiting"] }
@@ -160,7 +160,7 @@ struct RecurringScheduleTests {
             try FileManager.default.removeItem(at: URL(filePath: zones.path).appending(path: "Asia"))
             try Data("3\n".utf8).write(to: URL(filePath: zones.path).appending(path: "+VERSION"))
             let third = try await start("third")
-            try await eventually("the recurring one has failed, the other keeps its moment") {
+            try await eventually("the recurring schedule has failed, the other keeps its time") {
                 try await moments() == ["02:15 waiting", "06:15 failed"]
             }
             #expect(try await third.stop() == .code(0))
@@ -171,7 +171,7 @@ struct RecurringScheduleTests {
         }
     }
 
-    @Test("a law that moves today's time to just before now has it fire; one that moves it back has it fire no more")
+    @Test("new time-zone data that moves today's occurrence into the past fires it; moving it back does not repeat it")
     func movedToday() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -190,7 +190,7 @@ struct RecurringScheduleTests {
                 _ = try await process.waitForLine("ready ")
                 return process
             }
-            // In half an hour by the clocks of Tokyo, nine hours ahead of UTC.
+            // In half an hour, as Tokyo time, nine hours ahead of UTC.
             let minute = Schedules.now().seconds / 60 + 30
             let local = (minute + 540) % 1_440
             let answer = try await gateway.call(
@@ -202,7 +202,7 @@ struct RecurringScheduleTests {
             )
             #expect(answer.status == 201)
             #expect(answer.body["next_local"] == .null)
-            /// Minutes after the time of today, as it was.
+            /// Minutes after today's original time.
             func due() async throws -> Int64? {
                 try await stack.query("SELECT extract(epoch FROM due_at)::bigint FROM carillon.schedules")
                     .first.map { try $0.int8(0) / 60 - minute }
@@ -214,7 +214,7 @@ struct RecurringScheduleTests {
             #expect(try await due() == 0)
             #expect(try await first.stop() == .code(0))
 
-            // An hour more.
+            // An hour later.
             let second = try await start("second", by: "Australia/Brisbane")
             try await eventually("it fires at once, and is due tomorrow") {
                 let count = try await fired()
@@ -230,12 +230,13 @@ struct RecurringScheduleTests {
         }
     }
 
-    @Test("where each recipient's own zone counts, an occurrence is parted before it is time anywhere")
+    @Test("an occurrence in recipients' zones is split before it is due in the first zone")
     func recipients() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let service = try await Stack.token(user: "app", scope: .service)
-            // A full hour that is to come in UTC, and that some clock on earth may show already: so it is time to part it.
+            // A full hour that is still to come in UTC but may have come in the first zone, so
+            // splitting is due.
             let wall = Timestamp(seconds: (Schedules.now().seconds / 3_600 + 10) * 3_600)
             let hour = wall.seconds / 3_600 % 24
             let clock = hour < 10 ? "0\(hour):00" : "\(hour):00"

@@ -6,10 +6,10 @@ import Core
 import Support
 import Testing
 
-/// What has been kept long enough goes, is told, and leaves the counts right.
+/// Retention: old data is removed, clients are told, and counts stay right.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct RetentionTests {
-    @Test("inboxes: what is too old or past its time is deleted with a version, then for good; counts stay exact")
+    @Test("expired notifications become tombstones with a version, then disappear, and counts stay exact")
     func inboxes() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -29,7 +29,7 @@ struct RetentionTests {
                 """)
             _ = try await stack.query(
                 "UPDATE carillon.notifications SET keep_until = now() - interval '1 minute' WHERE title = 'kept until'")
-            // The first dispatcher has noted that nothing was as old.
+            // The first dispatcher noted that nothing was this old.
             _ = try await stack.query("UPDATE carillon.sweep SET retained_from = '-infinity'")
             let token = try await Stack.token(user: "ada")
             let read = try await stack.query("SELECT id::text FROM carillon.notifications WHERE title = 'older, read'")
@@ -50,14 +50,14 @@ struct RetentionTests {
             #expect(after["total"]?.integer == 1)
             #expect(after["unread"]?.integer == 1)
             #expect(try await stack.statuses(user: "ada")["push only"] == nil)
-            // A client that was away is told as well.
+            // A client that was away gets the deletions too.
             let version = try #require(before["version"]?.integer)
             let changes = try await gateway.call(.get, "/v1/notifications?since_version=\(version)", token: token).body
             #expect(changes["deleted"]?.array?.count == 3)
             #expect(changes["reset"] == .bool(false))
             _ = try await second.stop()
 
-            // The tombstones are old by now: they go, and whoever is behind them starts afresh.
+            // Old tombstones disappear, and a client behind them gets a reset.
             _ = try await stack.query(
                 "UPDATE carillon.notifications SET deleted_at = now() - interval '31 days' WHERE deleted_at IS NOT NULL"
             )
@@ -73,7 +73,7 @@ struct RetentionTests {
         }
     }
 
-    @Test("the audit by days, stale devices with a row of the audit, and dead letters")
+    @Test("old attempts, stale devices and old dead letters are removed, and the audit records the devices")
     func others() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -81,7 +81,7 @@ struct RetentionTests {
             let fresh = try await gateway.register(user: "bob", platform: "android", token: "fresh")
             _ = try await stack.query(
                 "UPDATE carillon.devices SET last_used_at = now() - interval '91 days' WHERE token = 'stale'")
-            // Switched off long ago and lately.
+            // Deactivated long ago and recently.
             for (token, days) in [("gone", 31), ("off", 29)] {
                 try await gateway.register(user: "eve", platform: "android", token: token, name: token)
                 _ = try await stack.query("UPDATE carillon.devices SET active = false WHERE token = '\(token)'")
@@ -131,7 +131,7 @@ struct RetentionTests {
                 let rows = try await stack.query("SELECT token FROM carillon.devices ORDER BY token")
                 return try rows.map { try $0.text(0) } == ["fresh", "off", "stale"]
             }
-            // Registered again, a device begins anew.
+            // Registering a device again starts it over.
             try await gateway.register(user: "eve", platform: "android", token: "off", name: "off")
             let again = try await stack.query(
                 "SELECT active AND inactive_since IS NULL FROM carillon.devices WHERE token = 'off'")

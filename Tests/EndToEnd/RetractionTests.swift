@@ -9,10 +9,10 @@ import Sandbox
 import Support
 import Testing
 
-/// What is read on one device is taken off the others' screens.
+/// Reading on one device removes the notification from the others' screens.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct RetractionTests {
-    /// A catalog with a type that is taken off, and one that is not.
+    /// A catalog with a type that is removed on read, and one that is not.
     private static func catalog(_ stack: Stack) throws -> String {
         let catalog = stack.directory.path + "/catalog.yaml"
         try """
@@ -29,7 +29,7 @@ struct RetractionTests {
         #expect(answer.status == 200)
     }
 
-    @Test("what is read on one device is taken off the others, where the type asks for it")
+    @Test("a notification read on one device is removed from the others if its type asks for it")
     func retraction() async throws {
         try await Stack.with { stack in
             let catalog = try Self.catalog(stack)
@@ -61,7 +61,7 @@ struct RetractionTests {
         }
     }
 
-    @Test("what was read and then replaced is not taken off: the newer one stands in its place")
+    @Test("a notification that was read and then replaced is not removed")
     func retractionOfReplaced() async throws {
         try await Stack.with { stack in
             let catalog = try Self.catalog(stack)
@@ -72,7 +72,7 @@ struct RetractionTests {
             try await eventually("it is on record") {
                 try await stack.query("SELECT 1 FROM carillon.delivery_attempts WHERE outcome = 'accepted'").count == 1
             }
-            // While nobody sends, it is read, and a newer one comes.
+            // While no dispatcher runs, it is read and then replaced.
             #expect(try await first.stop() == .code(0))
             try await Self.readAll(gateway)
             _ = try await stack.query(
@@ -90,7 +90,7 @@ struct RetractionTests {
         }
     }
 
-    @Test("of more than a user's burst that are read at once the newest are taken off, and the rest is counted")
+    @Test("when many notifications are read at once, the newest are removed and the rest is counted")
     func manyRetractions() async throws {
         try await Stack.with { stack in
             let catalog = try Self.catalog(stack)

@@ -7,10 +7,10 @@ import Foundation
 import Support
 import Testing
 
-/// The examples of `deploy/proxy` lead every kind of client to two gateways side by side.
+/// The examples of `deploy/proxy` with every kind of client and two gateways.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ReverseProxyTests {
-    /// A polling client that keeps a cookie, if it is given one.
+    /// A polling client, with a routing cookie if given.
     private struct Poller {
         let port: Int
         let http: TransferClient
@@ -34,7 +34,7 @@ struct ReverseProxyTests {
             return answer
         }
 
-        /// Opens a session for a user, and gives its id.
+        /// Opens a session for a user and returns its id.
         func open(user: String) async throws -> String {
             let handshake = try JSONParser.parse(Array(try await self.send(.get, "").body.utf8.dropFirst()))
             let sid = try #require(handshake["sid"]?.string)
@@ -43,7 +43,7 @@ struct ReverseProxyTests {
             return sid
         }
 
-        /// Polls until a packet holds a text.
+        /// Polls until a packet contains a text.
         func poll(_ sid: String, until text: String) async throws {
             while true {
                 let packets = try await self.send(.get, "&sid=\(sid)").packets
@@ -53,7 +53,7 @@ struct ReverseProxyTests {
         }
     }
 
-    @Test("sockets, streams, polling and calls", arguments: ReverseProxy.Kind.installed)
+    @Test("sockets, streams, polling and calls work through the proxy", arguments: ReverseProxy.Kind.installed)
     func clients(kind: ReverseProxy.Kind) async throws {
         try await Stack.with { stack in
             let trust = ["TRUSTED_PROXIES": "127.0.0.1"]
@@ -69,7 +69,7 @@ struct ReverseProxyTests {
             let socket = try await TestSocket.synced(port: proxy.port, user: "native")
             let stream = try await TestStream.open(port: proxy.port, user: "stream")
             _ = try await stream.first("sync")
-            // One without a cookie, and others that are kept apart by theirs.
+            // One without a cookie, and others routed by theirs.
             var pollers: [(poller: Poller, sid: String)] = []
             for cookie in [nil] + kind.cookies.map({ $0 as String? }) {
                 let poller = Poller(proxy.port, stack.http, cookie: cookie)
@@ -82,18 +82,18 @@ struct ReverseProxyTests {
             }
             let frame = try await socket.first("notification")
             #expect(frame["notification"]?["title"]?.string == "Through it")
-            // At once, and not when a buffer is full.
+            // The proxy must not buffer the stream.
             try await eventually("the stream tells") { stream.titles == ["Through it"] }
             for (poller, sid) in pollers { try await poller.poll(sid, until: "Through it") }
 
-            // Both gateways had their part of it where cookies keep clients apart.
+            // Cookies must have routed clients to both gateways.
             for gateway in gateways where !kind.cookies.isEmpty {
                 let page = try await gateway.call(.get, "/metrics", token: nil).response.body
                 let metrics = try MetricsText(String(decoding: page, as: UTF8.self))
                 #expect((metrics.samples["carillon_sockets_accepted"] ?? 0) > 0)
             }
 
-            // Calls, before and between upgrades on connections that the proxy keeps.
+            // Calls between upgrades, on connections that the proxy reuses.
             for number in 0..<20 {
                 let token = try await Stack.token(user: "native")
                 let answer = try await through.call(
@@ -102,7 +102,7 @@ struct ReverseProxyTests {
                 #expect(answer.header("x-request-id") == "call-\(number)")
                 if number.isMultiple(of: 5) { _ = try await TestSocket.synced(port: proxy.port, user: "native") }
             }
-            // In any spelling; what a proxy lets pass its gateway refuses.
+            // In any spelling; the gateway refuses what the proxy lets through.
             for name in ["metrics", "readyz", "healthz"] {
                 for path in ["/\(name)", "/\(name)/", "//\(name)", "///\(name)//", "/\(name)?x=1", "/\(name)/x"] {
                     #expect(try await through.call(.get, path, token: nil).status == 404, "\(path)")
@@ -120,7 +120,7 @@ struct ReverseProxyTests {
         }
     }
 
-    @Test("calls and sockets go on when one gateway goes", arguments: ReverseProxy.Kind.installed)
+    @Test("calls and sockets still work when one of two gateways is down", arguments: ReverseProxy.Kind.installed)
     func loss(kind: ReverseProxy.Kind) async throws {
         try await Stack.with { stack in
             let gateways = [

@@ -6,10 +6,10 @@ import Sandbox
 import Support
 import Testing
 
-/// Libraries of others that talk to Google and Apple find nothing strange in the sandbox that our own requests are tried on.
+/// Third-party clients for FCM and APNs accept the sandbox that our own requests are tested with.
 @Suite(.timeLimit(.minutes(10)))
 struct SandboxClientTests {
-    /// What a client says of each token: the words after it.
+    /// The client's output for each token, without the token.
     private static func run(_ script: String, _ arguments: [String], _ tokens: [String]) async throws -> [String] {
         let directory = try TemporaryDirectory("client")
         let client = try await PythonClient.start(script, arguments + tokens, in: directory.path)
@@ -21,7 +21,7 @@ struct SandboxClientTests {
         }
     }
 
-    @Test("Google's own library sends, and reads each refusal", .enabled(if: PythonClient.has("firebase_admin")))
+    @Test("firebase_admin sends, and maps each refusal", .enabled(if: PythonClient.has("firebase_admin")))
     func firebaseAdmin() async throws {
         try await ProviderSandbox.with { sandbox in
             let table = [
@@ -45,7 +45,7 @@ struct SandboxClientTests {
         }
     }
 
-    @Test("aioapns sends, and reads each refusal", .enabled(if: PythonClient.has("aioapns")))
+    @Test("aioapns sends, and maps each refusal", .enabled(if: PythonClient.has("aioapns")))
     func aioapns() async throws {
         try await ProviderSandbox.with { sandbox in
             func token(_ marker: String) -> String { marker + String(repeating: "0", count: 64 - marker.utf8.count) }

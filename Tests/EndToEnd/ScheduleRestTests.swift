@@ -8,10 +8,10 @@ import HTTP
 import Support
 import Testing
 
-/// `/v1/schedules`, and the commands that show the same.
+/// `/v1/schedules`, and the commands for schedules.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ScheduleRestTests {
-    @Test("list, find and cancel; tokens that may not; faults that name their fields")
+    @Test("schedules are created, listed, found and cancelled, only by services, and faults name their fields")
     func rest() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -56,7 +56,7 @@ struct ScheduleRestTests {
                 #expect(answer.faults == fields, "\(json)")
             }
 
-            // The commands see the same.
+            // The commands show the same schedules.
             let list = try await stack.spawn("dispatcher", ["schedules", "list", "--json"], name: "list")
             #expect(try await list.waitForLine(#"{"id":"0190b5a2-0000-7000-8000-000000000001""#).isEmpty == false)
             #expect(try await list.waitForExit() == .code(0))

@@ -8,7 +8,7 @@ import Sandbox
 import Support
 import Testing
 
-/// What each of the five systems' documents has done at set times, through the programs and the catalog that is shipped.
+/// Scheduled notifications of the five replaced systems, with the shipped catalog.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ScheduleScenarioTests {
     private static func service() async throws -> String { try await Stack.token(user: "app", scope: .service) }
@@ -24,7 +24,7 @@ struct ScheduleScenarioTests {
         #expect(answer.status == 202, "\(answer.body)")
     }
 
-    @Test("household tasks: the evening's reminders, five alone and a summary of the rest, and the day's digest, once")
+    @Test("household tasks: five overdue reminders and a summary of the rest arrive once, with the day's digest")
     func tasks() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -32,7 +32,7 @@ struct ScheduleScenarioTests {
             let moment = Schedules.lastMinute()
             let digest = try await Self.schedule(
                 gateway, Schedules.daily(at: moment, job: #"{"user":"ada","type":"task_digest","title":"3 done"}"#))
-            // What the app's worker did at nine o'clock: one job a task.
+            // One job a task, as the app's worker posts them at nine o'clock.
             let due = Schedules.later(.seconds(3_600))
             for task in 1...8 {
                 try await Self.post(
@@ -60,7 +60,7 @@ struct ScheduleScenarioTests {
                 #expect(actions.texts("id") == ["edit", "complete", "cancel", "mark_in_progress"])
             }
             #expect(stack.pushed()["phone"]?.count { $0 == "3 done" } == 1)
-            // The digest waits for tomorrow, at the same time.
+            // The digest's next occurrence is tomorrow at the same time.
             let id = try #require(digest["id"]?.string)
             try await eventually("the next one is tomorrow") {
                 let next = try await gateway.call(.get, "/v1/schedules/\(id)", token: try await Self.service())
@@ -69,7 +69,7 @@ struct ScheduleScenarioTests {
         }
     }
 
-    @Test("reminders at each user's own time: asleep they wait, and who flies on hears of it there; dead tokens go")
+    @Test("reminders: each user is pushed at local time, later if asleep; a changed zone counts at once")
     func reminders() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -77,7 +77,7 @@ struct ScheduleScenarioTests {
                 try await gateway.register(user: "ada", platform: "android", token: token, name: token)
             }
             try await gateway.register(user: "bob", platform: "android", token: "bob-phone")
-            // Ada's night is now; Bob has the same clock times in a zone where it is noon.
+            // It is night for Ada; Bob has the same clock times in a zone where it is noon.
             try await gateway.set(QuietNow.settings, of: "ada")
             try await gateway.set(QuietNow.settings(zone: "Etc/GMT+12"), of: "bob")
             let created = try await Self.schedule(
@@ -87,7 +87,7 @@ struct ScheduleScenarioTests {
                  "title":"Log it","url":"/notifications/log"}}
                 """#)
             #expect(created["next_local"]?.string?.hasSuffix("T09:00") == true)
-            // It is time to part the occurrence, and then it is nine o'clock in both zones.
+            // Split the occurrence first, then make it nine o'clock in both zones.
             let early = Schedules.lastMinute() + .seconds(-14 * 3_600)
             try await Schedules.makeDue(stack, daily: early)
             try await eventually("there is a part for each zone, or it was fired") {
@@ -114,7 +114,7 @@ struct ScheduleScenarioTests {
         }
     }
 
-    @Test("news: the monitor tells of a story each time it runs; who wants it has it once, and the count is reported")
+    @Test("news: a story repeated by the monitor notifies each willing reader once, and its report counts them")
     func monitor() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -162,7 +162,7 @@ struct ScheduleScenarioTests {
         }
     }
 
-    /// The upstream app that looks at stories every few minutes, and remembers nothing of what it has told.
+    /// An app that checks its stories every few minutes and does not remember what it sent.
     private struct Monitor {
         struct Story {
             let id: String
@@ -177,7 +177,7 @@ struct ScheduleScenarioTests {
             self.stories.append(Story(id: id, title: title, brokeAt: minute))
         }
 
-        /// Verifies what is half an hour old, and tells of the rest.
+        /// Verifies stories that are half an hour old and returns jobs for the others.
         mutating func jobs(at minute: Int) -> [String] {
             for index in self.stories.indices where minute - self.stories[index].brokeAt >= 30 {
                 self.stories[index].isVerified = true
@@ -191,7 +191,7 @@ struct ScheduleScenarioTests {
         }
     }
 
-    @Test("family finance: the week's summary for the family, but not for whom it is about; next week's waits")
+    @Test("family finance: the weekly summary goes to the family except its subject, and next week's waits")
     func allowance() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -203,7 +203,7 @@ struct ScheduleScenarioTests {
             try await gateway.register(user: "mom", platform: "android", token: "mom-phone")
             let moment = Schedules.lastMinute()
             let minute = moment.seconds / 60 % 1_440
-            // Day 0 of Unix time was a Thursday.
+            // Unix day 0 was a Thursday.
             let weekday = (moment.seconds / 86_400 + 4) % 7
             let created = try await Self.schedule(
                 gateway,
@@ -230,7 +230,7 @@ struct ScheduleScenarioTests {
         }
     }
 
-    @Test("accounting: maintenance is announced at its time to those who asked; what is paid by then is called off")
+    @Test("accounting: maintenance reaches users who opted in, and a paid invoice's reminder is cancelled")
     func accounting() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -256,11 +256,11 @@ struct ScheduleScenarioTests {
             let paid = try await gateway.call(.delete, "/v1/jobs/overdue:i1", token: try await Self.service())
             #expect(paid.status == 200)
             try await Schedules.makeDue(stack)
-            try await eventually("who asked is told") { socket.titles == ["Back at three"] }
-            try await eventually("what is not paid is pushed") {
+            try await eventually("the user who opted in gets it") { socket.titles == ["Back at three"] }
+            try await eventually("the unpaid invoice is pushed") {
                 stack.pushed() == ["bob-phone": ["i2 is overdue"]]
             }
-            try await eventually("what was paid was called off, and nobody else hears of the maintenance") {
+            try await eventually("the paid invoice is cancelled, and no other user gets the maintenance") {
                 try await stack.statuses(user: "bob") == ["i1 is overdue": "cancelled", "i2 is overdue": "sent"]
             }
         }

@@ -8,17 +8,17 @@ import HTTP
 import Support
 import Testing
 
-/// Jobs that are due later reach their users then, once, whoever fires them.
+/// Jobs for later reach their users at their time, once.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct ScheduleTests {
-    @Test("deliver_at reaches the socket at its moment, once, with two dispatchers")
+    @Test("deliver_at reaches the socket at its time, once, with two dispatchers")
     func deliverAt() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher(name: "one")
             _ = try await stack.startDispatcher(name: "two")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
-            // Long enough that all have been stored by then on a machine that does something else.
+            // Long enough to store all of them on a busy machine.
             let due = Schedules.now() + .seconds(20)
             for number in 0..<20 {
                 try await stack.append([
@@ -38,7 +38,7 @@ struct ScheduleTests {
             #expect(Schedules.now() >= due)
             #expect(Set(socket.titles).count == 21)
             try await eventually("nothing is left") { try await Schedules.count(stack) == 0 }
-            // What was sent counts from the moment that was asked for.
+            // They count as created at the requested time.
             let rows = try await stack.query(
                 "SELECT count(*) FROM carillon.notifications WHERE title LIKE 'later%' AND created_at = $1",
                 .timestamptz(due.microseconds / 1_000 * 1_000)
@@ -48,13 +48,13 @@ struct ScheduleTests {
         }
     }
 
-    @Test("deliver_at reaches the socket within a second after its moment")
+    @Test("deliver_at reaches the socket within a second of its time")
     func punctual() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
-            // A machine that is busy with something else can make any one late.
+            // A busy machine can delay any single one, so the best of five counts.
             let second: Int64 = 1_000_000
             var least = Int64.max
             for number in 1...5 where least >= second {
@@ -66,11 +66,11 @@ struct ScheduleTests {
                 try await eventually("it has come") { socket.titles.contains(title) }
                 least = min(least, Schedules.now().microseconds - due.microseconds)
             }
-            #expect(least < second, "the first came \(least) µs late")
+            #expect(least < second, "the best of five came \(least) µs late")
         }
     }
 
-    @Test("the same job scheduled twice is notified once, and with other content it is set aside")
+    @Test("a repeated scheduled job notifies once; the same id with other content is dead-lettered")
     func sameID() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -81,13 +81,13 @@ struct ScheduleTests {
                 ("deliver_at", Schedules.later(.seconds(3_600))),
             ]
             try await stack.append(fields)
-            // Asked again, which an instrumented app does in another trace each time.
+            // A repeat with another trace, as an instrumented app sends it.
             for digit in ["1", "2"] {
                 let trace = "00-" + String(repeating: digit, count: 32) + "-1111111111111111-01"
                 try await stack.append(fields + [("traceparent", trace)])
             }
             let other = try await stack.append(fields.map { $0.0 == "title" ? ("title", "other") : $0 })
-            try await eventually("the other is told about") {
+            try await eventually("the other content is dead-lettered") {
                 try await stack.deadReasons()[other]?.hasPrefix("id: is scheduled already") == true
             }
             #expect(try await stack.deadReasons().count == 1)
@@ -98,7 +98,7 @@ struct ScheduleTests {
         }
     }
 
-    @Test("a job that is called off while it waits is stored as cancelled, with an id or without")
+    @Test("a job cancelled while it waits is stored as cancelled, with or without an id")
     func cancelled() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -118,7 +118,7 @@ struct ScheduleTests {
                 #expect(try await gateway.call(.delete, "/v1/jobs/\(name)", token: service).status == 200)
             }
             for (name, count) in [("j1", 2), (entry, 1)] as [(String, Int64)] {
-                try await eventually("nobody gets it, and the answer says so") {
+                try await eventually("it is cancelled for all, and the answer says so") {
                     let answer = try await gateway.call(.delete, "/v1/jobs/\(name)", token: service)
                     return answer.body["cancelled"]?.integer == count && answer.body["final"]?.bool == true
                         && answer.body["status"]?.string == "cancelled"
@@ -132,7 +132,7 @@ struct ScheduleTests {
         }
     }
 
-    @Test("a job without an id is found and called off by its entry after it was fired; before it comes, too")
+    @Test("a job without an id can be cancelled by its entry, before it arrives and after it was sent")
     func calledOffByEntry() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -145,13 +145,14 @@ struct ScheduleTests {
             let answer = try await gateway.call(.delete, "/v1/jobs/\(early)", token: service)
             #expect(answer.body["status"]?.string == "pending")
             _ = try await stack.startDispatcher()
-            // At once: a cancellation is not remembered for as long as a job may wait.
-            try await eventually("one waits, the other has come as called off") {
+            // The cancellation applies on arrival, because it is not kept as long as a job may
+            // wait.
+            try await eventually("one waits, the other is stored as cancelled") {
                 guard try await Schedules.count(stack) == 1 else { return false }
                 return try await stack.statuses(user: "ada") == ["early": "cancelled"]
             }
             try await Schedules.makeDue(stack)
-            try await eventually("one is in the inbox, the other was called off") {
+            try await eventually("one is in the inbox, the other is cancelled") {
                 try await stack.statuses(user: "ada") == ["fired": "sent", "early": "cancelled"]
             }
             try await eventually("nothing waits") { try await Schedules.count(stack) == 0 }
@@ -174,14 +175,14 @@ struct ScheduleTests {
         }
     }
 
-    @Test("a dispatcher that dies between claim and delete loses nothing and doubles nothing")
+    @Test("a dispatcher killed between claim and delete loses nothing and repeats nothing")
     func killed() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             try await gateway.register(user: "offline", platform: "android", token: "phone")
             let socket = try await TestSocket.synced(port: gateway.port, user: "ada")
             let first = try await stack.startDispatcher(name: "first")
-            // The database lets what fired be stored, and holds its row back.
+            // The trigger lets a schedule fire but stalls the delete of its row.
             let titles = (0..<5).map { "job \($0)" }
             let due = Schedules.later(.seconds(3_600))
             for title in titles {
@@ -209,7 +210,7 @@ struct ScheduleTests {
             }
             first.send(SIGKILL)
             try await first.waitForExit()
-            // The server does not see at once that its client has died, and what it does for it holds a lock.
+            // PostgreSQL notices the client's death late, and the sleeping statement holds a lock.
             try await pool.query(
                 """
                 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -229,7 +230,7 @@ struct ScheduleTests {
         }
     }
 
-    @Test("deliver_local is parted by the users' zones; unknown ones count to the default")
+    @Test("deliver_local is split by the users' zones, and unknown zones use the default")
     func deliverLocal() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -259,7 +260,7 @@ struct ScheduleTests {
             #expect(try rows.map { try $0.bool(1) } == [true, true, true])
             #expect(
                 try rows.map { try $0.text(2) } == [#"["york"]"#, #"["tokyo","tokyo2"]"#, #"["nowhere","lost"]"#])
-            // The day comes.
+            // Their time has come.
             try await Schedules.makeDue(stack)
             try await eventually("everybody has it") {
                 try await stack.query("SELECT DISTINCT user_id FROM carillon.notifications").count == 5
@@ -268,7 +269,7 @@ struct ScheduleTests {
         }
     }
 
-    @Test("10,000 that are due in the same second are all fired, once each")
+    @Test("10,000 schedules due in the same second fire once each")
     func burst() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -286,7 +287,7 @@ struct ScheduleTests {
                 .int8(count)
             )
             _ = try await stack.startDispatcher()
-            try await eventually("all have been fired", within: .seconds(60)) { try await Schedules.count(stack) == 0 }
+            try await eventually("all have fired", within: .seconds(60)) { try await Schedules.count(stack) == 0 }
             let rows = try await stack.query("SELECT count(*), count(DISTINCT user_id) FROM carillon.notifications")
             let row = try #require(rows.first)
             #expect(try row.int8(0) == count)

@@ -7,10 +7,10 @@ import Foundation
 import Support
 import Testing
 
-/// Nothing that lets a caller in is written down.
+/// Credentials are never written down.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct SecretsTests {
-    @Test("no token, ticket or query is in the log at level trace or in the metrics")
+    @Test("no token, ticket or query appears in metrics or in a log at level trace")
     func log() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["LOG_LEVEL": "trace", "AUTH_COOKIE": "session"])
@@ -42,7 +42,7 @@ struct SecretsTests {
                 "/socket.io/?EIO=4&transport=polling&token=\(token("query"))",
             ]
             for path in paths { _ = try await gateway.call(.get, path, token: nil) }
-            // In the places of existing clients, good and bad.
+            // In the headers and messages of compatibility clients, valid and invalid.
             for end in ["", "x"] {
                 let cookie = (name: "cookie", value: "session=\(token("cookie"))\(end)")
                 let scheme = (name: "authorization", value: "Token \(token("scheme"))\(end)")
@@ -80,7 +80,7 @@ struct SecretsTests {
                 #expect(!text.contains(canary), "the query is in the \(place)")
                 #expect(!text.contains(pushToken), "a push token of a path is in the \(place)")
                 for (name, token) in tokens {
-                    // The signature alone would do, too.
+                    // The signature alone is a secret too.
                     let secret = token.split(separator: ".").last.map { String($0) } ?? token
                     #expect(!text.contains(secret), "the token of \(name) is in the \(place)")
                 }

@@ -10,7 +10,7 @@ import Testing
 /// Devices, preferences and settings over REST.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct SettingsRestTests {
-    @Test("the current device goes by its token or by its device_id, and only the user's own")
+    @Test("the current device is deleted by token or device_id, and only by its user")
     func currentDevice() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -36,7 +36,7 @@ struct SettingsRestTests {
         }
     }
 
-    @Test("a device with a token that APNs cannot have given is refused, and the token is named")
+    @Test("a token that APNs cannot have issued is refused by name")
     func apnsTokens() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -59,7 +59,7 @@ struct SettingsRestTests {
         }
     }
 
-    @Test("a topic of FCM's stands for others' devices: a service registers it, a user on no path at all")
+    @Test("an FCM topic is accepted from a service but from no user, on any path")
     func topics() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -79,7 +79,7 @@ struct SettingsRestTests {
                 (.post, "/api/push/gcm/", #"{"registration_id":"/topics/news"}"#), (.post, rows, "[\(topic)]"),
                 (.patch, "\(rows)?platform=eq.android", #"{"token":"/topics/news"}"#),
             ]
-            // A row that the last of them could change.
+            // A row for the PATCH among them.
             let phone = #"{"platform":"android","token":"phone"}"#
             #expect(try await gateway.call(.post, "/v1/devices", token: ada, json: phone).status == 201)
             for (method, path, body) in others {
@@ -95,7 +95,7 @@ struct SettingsRestTests {
         }
     }
 
-    @Test("Web Push without a key is no riddle")
+    @Test("without a Web Push key the answer names the missing setting")
     func webPushKey() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["VAPID_KEY": ""])
@@ -106,7 +106,7 @@ struct SettingsRestTests {
         }
     }
 
-    @Test("settings are replaced; quiet hours and the e-mail opt-out stay unless they are named")
+    @Test("settings are replaced, but quiet hours and the e-mail opt-out stay unless named")
     func settings() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -128,7 +128,7 @@ struct SettingsRestTests {
             let cleared = try await gateway.call(.put, "/v1/settings", token: token, json: #"{"quiet_hours":null}"#)
             #expect(cleared.body["quiet_hours"] == .null)
             #expect(try await gateway.call(.get, "/v1/settings", token: token).body == cleared.body)
-            // Quiet hours leave the rest alone.
+            // Setting quiet hours keeps the other settings.
             _ = try await gateway.call(.put, "/v1/settings", token: token, json: all)
             let later = try await gateway.call(
                 .put, "/v1/preferences/quiet-hours", token: token, json: #"{"start":"01:00","end":"02:00"}"#)
@@ -137,8 +137,7 @@ struct SettingsRestTests {
         }
     }
 
-    @Test(
-        "e-mail that is on without an address is told, by settings and preferences, until there is one that takes mail")
+    @Test("e-mail enabled without a working address is reported by settings and preferences")
     func emailMissing() async throws {
         try await Stack.with { stack in
             var environment = try stack.catalog(
@@ -170,7 +169,7 @@ struct SettingsRestTests {
         }
     }
 
-    @Test("numbers without a fraction are whole, empty lists change nothing, and null is no list")
+    @Test("whole numbers may be written with a fraction, empty lists change nothing, and null is no list")
     func shapesOfValues() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -198,7 +197,7 @@ struct SettingsRestTests {
         }
     }
 
-    @Test("each faulty field is named, and nothing is changed")
+    @Test("each faulty field is named, and nothing changes")
     func faults() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

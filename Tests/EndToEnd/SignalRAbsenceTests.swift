@@ -8,21 +8,20 @@ import Glibc
 import Support
 import Testing
 
-/// What SignalR clients get that were away for a while and say nothing of what they have.
+/// SignalR clients that return after an absence and do not say what they already have.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct SignalRAbsenceTests {
     private static func notify(_ stack: Stack, _ title: String) async throws {
         try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
     }
 
-    /// Sends a notification that nobody is there for, and waits until the dispatcher is done with
-    /// it.
+    /// Sends a notification while the user is offline and waits until it is settled.
     private static func miss(_ stack: Stack, _ title: String) async throws {
         try await Self.notify(stack, title)
         try await eventually("it is settled") { try await stack.statuses(user: "ada")[title] == "sent" }
     }
 
-    /// Waits until all of a user's connections are over and their bookmarks noted.
+    /// Waits until all of a user's connections have ended and their bookmarks are stored.
     private static func gone(_ stack: Stack, _ count: Int) async throws {
         try await eventually("they are gone") {
             let isOffline = try await stack.connection.send("EXISTS", "carillon:presence:{ada}").integer() == 0
@@ -31,7 +30,7 @@ struct SignalRAbsenceTests {
         }
     }
 
-    @Test("one that comes back gets what came meanwhile, also where it is settled, and nothing twice")
+    @Test("a returning client gets what it missed, even if already settled, and nothing twice")
     func comesBack() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -59,7 +58,7 @@ struct SignalRAbsenceTests {
         }
     }
 
-    @Test("of two that come back each gets what it missed, and of more than a hundred the newest")
+    @Test("each of two returning clients gets what it missed, and at most the newest hundred")
     func several() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

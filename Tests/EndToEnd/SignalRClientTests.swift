@@ -8,9 +8,9 @@ import Glibc
 import Support
 import Testing
 
-/// Clients that others wrote: signalrcore and pysignalr, from `CARILLON_TEST_PYTHON` or the `python3` of PATH.
+/// The third-party clients signalrcore and pysignalr, run by `CARILLON_TEST_PYTHON` or `python3`.
 ///
-/// Without their packages these tests are skipped, and say so.
+/// Tests are skipped and say so if the packages are missing.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct SignalRClientTests {
     static let python = ProcessInfo.processInfo.environment["CARILLON_TEST_PYTHON"] ?? "python3"
@@ -27,7 +27,7 @@ struct SignalRClientTests {
 
     static let hint: Comment = "pip install signalrcore pysignalr, and name that Python in CARILLON_TEST_PYTHON"
 
-    /// Each client and the transports that it is tried with.
+    /// Each client with each of its transports.
     static let clients = [
         ["signalr_pysignalr.py"], ["signalr_signalrcore.py", "websockets"], ["signalr_signalrcore.py", "skip"],
         ["signalr_signalrcore.py", "sse"], ["signalr_signalrcore.py", "polling"],
@@ -36,7 +36,7 @@ struct SignalRClientTests {
     private static func start(_ client: [String], _ mode: String, _ rest: [String], url: String, in directory: String)
         async throws -> ChildProcess
     {
-        // Tests/EndToEnd/SignalRClientTests.swift, so the clients are in the folder beside this one.
+        // This file is in Tests/EndToEnd; the clients are in Tests/Programs.
         let folder = URL(fileURLWithPath: #filePath).appendingPathComponent("../../Programs").standardized
         let program = folder.appendingPathComponent(client[0]).path
         return try await ChildProcess.spawn(
@@ -47,7 +47,7 @@ struct SignalRClientTests {
         )
     }
 
-    /// What a client said.
+    /// Both outputs of a client.
     private static func output(of process: ChildProcess) -> String {
         [process.outputFile, process.errorFile]
             .map { (try? String(contentsOfFile: $0, encoding: .utf8)) ?? "" }
@@ -55,7 +55,8 @@ struct SignalRClientTests {
     }
 
     @Test(
-        "calls, answers, streams and errors of the conformance program", .enabled(if: areClientsHere, hint),
+        "a client makes calls and gets answers, streams and errors from the conformance program",
+        .enabled(if: areClientsHere, hint),
         arguments: clients)
     func conformance(_ client: [String]) async throws {
         let directory = try TemporaryDirectory("conformance")
@@ -70,8 +71,10 @@ struct SignalRClientTests {
         #expect(try await process.waitForExit() == .code(0), "\(Self.output(of: process))")
     }
 
-    // Polls of signalrcore carry no token, so that a gateway cannot let them in.
-    @Test("notifications and reads of a gateway", .enabled(if: areClientsHere, hint), arguments: clients.dropLast())
+    // Polls of signalrcore carry no token, so no gateway accepts them.
+    @Test(
+        "a client gets notifications and reads from a gateway", .enabled(if: areClientsHere, hint),
+        arguments: clients.dropLast())
     func gateway(_ client: [String]) async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -90,7 +93,7 @@ struct SignalRClientTests {
     }
 
     @Test(
-        "when its token expires pysignalr comes back with a fresh one, and so it does after a stop",
+        "pysignalr reconnects with a fresh token after expiry, and after a stop of the gateway",
         .enabled(if: areClientsHere, hint))
     func expiry() async throws {
         try await Stack.with { stack in
@@ -116,9 +119,9 @@ struct SignalRClientTests {
         }
     }
 
-    // signalrcore tries once to come back, and then its reconnection breaks: its apps must begin anew.
+    // signalrcore retries once, then its reconnection breaks; its apps must start over.
     @Test(
-        "after its gateway is killed pysignalr finds the next one, and nothing is lost",
+        "pysignalr reconnects after its gateway is killed, and nothing is lost",
         .enabled(if: areClientsHere, hint))
     func killed() async throws {
         try await Stack.with { stack in
@@ -141,7 +144,7 @@ struct SignalRClientTests {
             _ = try await process.waitForLine("listening")
             try await notify("before")
             try await eventually("it comes") { received() == ["before"] }
-            // Notifications that are not proven and noted yet would come again.
+            // Unconfirmed notifications would be sent again.
             try await eventually("it is noted") {
                 try await stack.bookmarks(user: "ada").contains { $0.hasSuffix(" 1 0") }
             }
@@ -151,7 +154,8 @@ struct SignalRClientTests {
             try await eventually("it is stored") { try await stack.statuses(user: "ada").count == 2 }
             let second = try await stack.startGateway(
                 name: "second", environment: ["GATEWAY_PORT": "\(gateway.port)"])
-            // It tries again after five seconds, then after ever more. Nothing but the new start can say this count.
+            // It retries after five seconds, then at growing intervals. Only the new connection can
+            // print this count.
             _ = try await process.waitForLine("unread 2", within: .seconds(120))
             try await notify("next")
             try await eventually("it goes on") { received().last == "next" }

@@ -33,7 +33,7 @@ struct SignalRConformanceTests {
         return socket
     }
 
-    @Test("records come in text and binary frames, many in one, and one over many")
+    @Test("records are read from text and binary frames, several in one or one over several")
     func records() async throws {
         try await Self.with { port in
             let socket = try await Self.open(
@@ -52,7 +52,7 @@ struct SignalRConformanceTests {
         }
     }
 
-    @Test("streams bring their items in order, and end early when they are cancelled")
+    @Test("streams send their items in order and end early when cancelled")
     func streams() async throws {
         try await Self.with { port in
             let socket = try await Self.open(port)
@@ -87,7 +87,7 @@ struct SignalRConformanceTests {
         }
     }
 
-    @Test("the server pings a quiet client, and ends one that stays silent")
+    @Test("the server pings a quiet client and disconnects a silent one")
     func liveness() async throws {
         try await Self.with(["--ping-interval", "200", "--ping-timeout", "600"]) { port in
             let socket = try await Self.open(port)
@@ -97,7 +97,7 @@ struct SignalRConformanceTests {
         }
     }
 
-    @Test("ends are told as they are meant")
+    @Test("each end of a connection has its close code, error and permission to reconnect")
     func ends() async throws {
         try await Self.with(["--max-payload", "2000"]) { port in
             let kicked = try await Self.open(port)
@@ -125,16 +125,16 @@ struct SignalRConformanceTests {
         }
     }
 
-    @Test("text and binary messages are echoed, up to 16 MiB")
+    @Test("text and binary messages up to 16 MiB are echoed")
     func echo() async throws {
-        // Taking so long a message apart holds a thread up, which others' connections would wait for.
+        // Parsing so long a message blocks a thread that other connections would share.
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         try await Self.with { port in
             let socket = try await TestSocket.open(port: port, token: nil, path: "/echo", group: group)
             try await eventually("it is up") { socket.status == 101 }
             try await socket.send(opcode: 1, payload: Array(#"{"type":"small"}"#.utf8))
             _ = try await socket.first("small")
-            // No text, and as long as the longest form of a length.
+            // Not text, and long enough for the longest form of a length.
             let binaries: [[UInt8]] = [[0xFF, 0xC3, 0x00], [UInt8](repeating: 0x80, count: 65_536), []]
             for bytes in binaries { try await socket.send(opcode: 2, payload: bytes) }
             try await eventually("they come back as binary") { socket.binaries.count == binaries.count }
@@ -145,7 +145,7 @@ struct SignalRConformanceTests {
             try await eventually("it comes back", within: .seconds(60)) {
                 socket.all("large").first?["text"]?.string?.utf8.count == long.utf8.count
             }
-            // The refusal may come before all of it is sent.
+            // The refusal may arrive before everything is sent.
             try? await socket.send(opcode: 1, payload: [UInt8](repeating: 0x78, count: 16 * 1024 * 1024 + 1))
             #expect(try await socket.waitForClose() == 1009)
         }

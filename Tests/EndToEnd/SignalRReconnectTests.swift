@@ -6,7 +6,7 @@ import Foundation
 import Support
 import Testing
 
-/// Stateful reconnect: a connection goes on over another WebSocket, without loss or repetition.
+/// Stateful reconnect: a connection resumes on another WebSocket without loss or repetition.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct SignalRReconnectTests {
     private static let ask = "?negotiateVersion=1&useStatefulReconnect=true"
@@ -22,7 +22,7 @@ struct SignalRReconnectTests {
         return socket
     }
 
-    @Test("what was said while the client was away is sent when it is back, on whichever event loop", arguments: 1...4)
+    @Test("messages of an interrupted connection are resent when it resumes, on any event loop", arguments: 1...4)
     func returns(_ round: Int) async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -31,7 +31,7 @@ struct SignalRReconnectTests {
             let first = try await Self.open(gateway, id: id)
             try await first.send(opcode: 1, payload: TestSignalR.record(#"{"protocol":"json","version":2}"#))
             try await eventually("the count comes") { first.messages.counts == [0] }
-            // Other connections, so that the next one is on another loop in some rounds.
+            // Other connections, so that some rounds resume on another event loop.
             var others: [TestSocket] = []
             for _ in 0..<round { others.append(try await TestSocket.connect(port: gateway.port)) }
             await first.close()
@@ -42,7 +42,7 @@ struct SignalRReconnectTests {
             #expect(second.status == 101)
             try await second.send(opcode: 1, payload: TestSignalR.record(#"{"type":9,"sequenceId":1}"#))
             try await eventually("it comes") { second.messages.receivedTitles == ["n1"] }
-            // Nothing was acknowledged, so that all is sent again from the first message on.
+            // Nothing was acknowledged, so everything is resent from the first message.
             let sequence = second.messages.first
             #expect(sequence?["type"]?.integer == 9)
             #expect(sequence?["sequenceId"]?.integer == 1)
@@ -51,7 +51,7 @@ struct SignalRReconnectTests {
             try await second.send(opcode: 1, payload: TestSignalR.call("GetUnreadCount", id: "1"))
             try await eventually("calls are answered") { second.messages.completion("1")?["result"]?.integer == 1 }
 
-            // A client that comes back before the loss was noticed takes the old socket's place.
+            // A client that returns before the loss was noticed replaces the old socket.
             try await second.send(opcode: 1, payload: TestSignalR.record(#"{"type":8,"sequenceId":4}"#))
             let third = try await Self.open(gateway, id: id)
             try await eventually("the old one is dropped") { second.isClosed }
@@ -60,9 +60,9 @@ struct SignalRReconnectTests {
             try await eventually("it goes on") { third.messages.completion("2")?["result"]?.integer == 1 }
             #expect(third.messages.first?["sequenceId"]?.integer == 5)
             #expect(third.messages.receivedTitles.isEmpty)
-            // Nobody else can take it over.
+            // Another user cannot resume it.
             let thief = try await Self.open(gateway, id: id, user: "bob")
-            #expect(thief.status == 101, "an id of elsewhere begins a connection of its own")
+            #expect(thief.status == 101, "a foreign id starts a new connection")
             #expect(!third.isClosed)
             for other in others { await other.close() }
         }

@@ -10,7 +10,7 @@ import Testing
 /// The notification hub over WebSockets.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct SignalRTests {
-    @Test("notifications, reads and events come as calls of the client's methods, and are proven by the pong")
+    @Test("notifications, reads and events arrive as calls of client methods, and the pong confirms them")
     func live() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -36,22 +36,22 @@ struct SignalRTests {
             try await socket.send(opcode: 1, payload: TestSignalR.call("markasread", "\"\(first)\"", id: "a"))
             try await eventually("it is answered") { socket.messages.completion("a") != nil }
             #expect(socket.messages.completion("a")?["result"]?.integer == 2)
-            try await eventually("the read is told") {
+            try await eventually("the read arrives") {
                 socket.messages.arguments("NotificationRead") == [.string(first)]
             }
-            try await eventually("the count is told") { socket.messages.counts.last == 2 }
+            try await eventually("the count arrives") { socket.messages.counts.last == 2 }
 
             try await socket.send(opcode: 2, payload: TestSignalR.call("GetUnreadCount", id: "b"))
             try await eventually("it is answered") { socket.messages.completion("b")?["result"]?.integer == 2 }
             let token = try await Stack.token(user: "ada")
             _ = try await gateway.call(.delete, "/v1/notifications/\(first)", token: token)
-            try await eventually("the deletion is told") {
+            try await eventually("the deletion arrives") {
                 socket.messages.arguments("NotificationDeleted") == [.string(first)]
             }
             try await socket.send(opcode: 1, payload: TestSignalR.call("MarkAllAsRead", id: "c"))
             try await eventually("all are read") { socket.messages.completion("c")?["result"]?.integer == 0 }
-            try await eventually("each is told") { socket.messages.arguments("NotificationRead").count == 3 }
-            try await eventually("the count is told") { socket.messages.counts.last == 0 }
+            try await eventually("each read arrives") { socket.messages.arguments("NotificationRead").count == 3 }
+            try await eventually("the count arrives") { socket.messages.counts.last == 0 }
 
             try await stack.append([("user", "ada"), ("event", "BalanceUpdated"), ("args", #"["c1",12.50]"#)])
             try await eventually("the event comes") { !socket.messages.arguments("BalanceUpdated").isEmpty }
@@ -60,7 +60,7 @@ struct SignalRTests {
         }
     }
 
-    @Test("what was missed comes at the next start, once")
+    @Test("missed notifications arrive once at the next start")
     func missed() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -71,7 +71,7 @@ struct SignalRTests {
             try await eventually("they are stored") { try await stack.statuses(user: "ada").count == 2 }
             let socket = try await TestSignalR.synced(gateway, user: "ada")
             #expect(socket.messages.counts == [2])
-            // What the dispatcher has settled meanwhile, since nobody was online, waits in the inbox alone.
+            // Notifications that were settled while the user was offline stay in the inbox only.
             let missed = socket.messages.receivedTitles
             #expect(missed == ["m1", "m2"].filter { missed.contains($0) })
             let proven = Set(missed)
@@ -83,7 +83,7 @@ struct SignalRTests {
         }
     }
 
-    @Test("faulty calls are answered with errors that name them, and the connection goes on")
+    @Test("a faulty call gets an error that names it, and the connection continues")
     func faults() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -106,7 +106,7 @@ struct SignalRTests {
             try await socket.send(opcode: 1, payload: TestSignalR.call("Subscribe", #""topic""#, id: "5"))
             try await eventually("it goes on") { socket.messages.completion("5") != nil }
             #expect(socket.messages.completion("5")?["error"] == nil)
-            // A record that is none ends it, with the reason.
+            // A malformed record closes the connection with the reason.
             try await socket.send(opcode: 1, payload: TestSignalR.record("nonsense"))
             #expect(try await socket.waitForClose() == 1008)
             #expect(socket.messages.close?["error"]?.string != nil)
@@ -114,7 +114,7 @@ struct SignalRTests {
         }
     }
 
-    @Test("both the negotiation and the socket need a good token")
+    @Test("negotiation and socket both need a valid token")
     func tokens() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -126,22 +126,22 @@ struct SignalRTests {
             let refused = try await TestSocket.open(
                 port: gateway.port, token: nil, query: "?id=\(id)", path: TestSignalR.path)
             try await eventually("it is refused") { refused.status == 401 }
-            // The token in the query is as good as the header's.
+            // A token in the query is as good as one in the header.
             let token = try await Stack.token(user: "ada")
             let socket = try await TestSocket.open(
                 port: gateway.port, token: nil, query: "?id=\(id)&access_token=\(token)", path: TestSignalR.path)
-            try await eventually("it is let in") { socket.status == 101 }
-            // A second socket for the same connection is not.
+            try await eventually("it is accepted") { socket.status == 101 }
+            // A second socket for the same connection is refused.
             let second = try await TestSocket.open(
                 port: gateway.port, token: token, query: "?id=\(id)", path: TestSignalR.path)
             try await eventually("it is refused") { second.status == 409 }
-            // An id that another node may have handed out begins anew.
+            // An id that another gateway may have issued starts a new connection.
             let foreign = try await TestSignalR.synced(gateway, user: "ada", query: "?id=elsewhere")
             #expect(foreign.messages.counts == [0])
         }
     }
 
-    @Test("a token that expires and a gateway that stops end the connection with leave to come back")
+    @Test("an expired token and a stopping gateway close the connection with permission to reconnect")
     func ends() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -154,7 +154,7 @@ struct SignalRTests {
                 return socket.messages.first == .object([]) ? socket : nil
             }
             #expect(try await short.waitForClose() == 4401)
-            // pysignalr takes an error for its end.
+            // pysignalr stops for good on an error.
             #expect(short.messages.close?["error"] == nil)
             #expect(short.messages.close?["allowReconnect"]?.bool == true)
 
@@ -168,12 +168,12 @@ struct SignalRTests {
         }
     }
 
-    @Test("two gateways are as one: what is sent and what is read on one is told on the other")
+    @Test("two gateways act as one: messages and reads on one reach the other")
     func twoGateways() async throws {
         try await Stack.with { stack in
             let gateways = [try await stack.startGateway(name: "one"), try await stack.startGateway(name: "two")]
             _ = try await stack.startDispatcher()
-            // Negotiated here, opened there: it begins anew by its own token.
+            // Negotiated on one gateway and opened on the other: it starts over with its own token.
             let id = try await TestSignalR.negotiate(gateways[0], user: "ada")
             let here = try await TestSignalR.synced(gateways[0], user: "ada")
             let there = try await TestSignalR.synced(gateways[1], user: "ada", query: "?id=\(id)")
@@ -184,11 +184,11 @@ struct SignalRTests {
             let first = try #require(here.messages.arguments("ReceiveNotification").first?["id"]?.string)
             try await here.send(opcode: 1, payload: TestSignalR.call("MarkAsRead", "\"\(first)\"", id: "a"))
             for socket in [here, there] {
-                try await eventually("the read is told") {
+                try await eventually("the read arrives") {
                     socket.messages.arguments("NotificationRead") == [.string(first)]
                 }
             }
-            // Whoever's gateway dies goes on with the other.
+            // A client whose gateway dies continues on the other one.
             gateways[1].process.send(SIGKILL)
             try await eventually("it is cut off") { there.isClosed }
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "n2")])

@@ -11,7 +11,7 @@ import Testing
 /// The notification hub over Server-Sent Events and long polling.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct SignalRTransportTests {
-    @Test("Server-Sent Events carry what the server says, POST what the client says")
+    @Test("Server-Sent Events carry messages to the client, POST carries its own")
     func events() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -33,7 +33,7 @@ struct SignalRTransportTests {
         }
     }
 
-    @Test("long polling brings what is said, and the next poll proves it")
+    @Test("long polling brings messages, and the next poll confirms them")
     func polling() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -62,7 +62,7 @@ struct SignalRTransportTests {
             let answered = try await parked
             #expect(answered.completion("1")?["result"]?.integer == 1)
 
-            // Nobody else can use the connection.
+            // Another user cannot use the connection.
             let other = try await Stack.token(user: "bob")
             #expect(try await gateway.call(.get, path, token: other).status == 404)
             #expect(try await gateway.call(.delete, path, token: token).status == 202)
@@ -70,18 +70,19 @@ struct SignalRTransportTests {
         }
     }
 
-    @Test("an offer that nobody takes up, and a connection that nobody polls, are gone after fifteen seconds")
+    @Test("unused negotiations and abandoned connections end after fifteen seconds")
     func limits() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let token = try await Stack.token(user: "ada")
             let unused = "\(TestSignalR.path)?id=\(try await TestSignalR.negotiate(gateway, user: "ada"))"
             let polled = "\(TestSignalR.path)?id=\(try await TestSignalR.negotiate(gateway, user: "ada"))"
-            // Before the fifteen seconds begin, so that a slow machine makes the wait longer only.
+            // Measured from before the fifteen seconds begin, so a slow machine only makes it
+            // longer.
             let began = ContinuousClock.now
             #expect(try await gateway.call(.get, polled, token: token).status == 200)
             try await gateway.say(TestSignalR.handshake, polled, user: "ada")
-            // The hub opens once the handshake's answer was fetched.
+            // The hub opens once the handshake's answer has been fetched.
             #expect(try await gateway.call(.get, polled, token: token).status == 200)
             let service = try await Stack.token(user: "backend", scope: .admin)
             func isOnline() async throws -> Bool? {
@@ -123,7 +124,7 @@ struct SignalRTransportTests {
 }
 
 extension TestStream {
-    /// The SignalR messages that came.
+    /// The received SignalR messages.
     fileprivate var signalR: [JSONValue] {
         let lines = self.text.utf8.split { $0 == 0x0A || $0 == 0x0D }
         return TestSignalR.messages(lines.filter { $0.starts(with: "data: ".utf8) }.flatMap { $0.dropFirst(6) })
@@ -131,7 +132,7 @@ extension TestStream {
 }
 
 extension Gateway {
-    /// Sends records by POST.
+    /// Posts records.
     fileprivate func say(_ records: [UInt8], _ path: String, user: String) async throws {
         let text = String(decoding: records, as: UTF8.self)
         let answer = try await self.call(.post, path, token: try await Stack.token(user: user), json: text)

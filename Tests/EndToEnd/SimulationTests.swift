@@ -8,10 +8,10 @@ import HTTP
 import Support
 import Testing
 
-/// What a simulation says is what the job would do.
+/// Simulations predict what a job would do.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct SimulationTests {
-    @Test("a simulation goes by the zone's law of now, without a restart")
+    @Test("a simulation uses changed time-zone data without a restart")
     func changedLaw() async throws {
         try await Stack.with { stack in
             let zones = try TemporaryDirectory("zones")
@@ -37,15 +37,15 @@ struct SimulationTests {
                 return step?["until"]?.string.map { String($0.prefix(16)) }
             }
             #expect(try await until() == "2098-12-31T23:00")
-            // An hour and three quarters less.
+            // An hour and three quarters earlier.
             try install("Asia/Kathmandu", as: "Asia/Tokyo")
-            try await eventually("the law of now is used", within: .seconds(150)) {
+            try await eventually("the new data are used", within: .seconds(150)) {
                 try await until() == "2099-01-01T02:15"
             }
         }
     }
 
-    @Test("a simulation has the text in the user's language and the caps as they stand, and counts nothing")
+    @Test("a simulation uses the user's language and current caps, and changes no count")
     func capsAndText() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(
@@ -93,7 +93,7 @@ struct SimulationTests {
         }
     }
 
-    @Test("what waits for its moment or for a digest begins with that, and goes on from then")
+    @Test("a simulation of a scheduled or digest job begins with the wait and continues from its end")
     func holds() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(
@@ -129,7 +129,7 @@ struct SimulationTests {
                 #expect(found.compactMap { $0["at"]?.string } == [arrival, due, due])
                 #expect(found.last?["devices"]?.string?.hasPrefix("fcm ") == true)
             }
-            // What is past goes at once.
+            // A time in the past is sent at once.
             let late = try await steps(#""deliver_at":"2026-11-19T08:00:00Z""#, at: arrival)
             #expect(late.compactMap { $0["step"]?.string } == ["store", "push"])
 
@@ -137,7 +137,7 @@ struct SimulationTests {
             #expect(replacing.compactMap { $0["step"]?.string } == ["replace", "store", "push"])
             #expect(replacing.first?["what"]?.string == "score")
 
-            // The first of a window comes alone; with it there, the next one waits for the window's end.
+            // The first of a window is sent alone; the next one waits for the window's end.
             let first = try await steps(#""digest":"post""#, type: "comment", at: arrival)
             #expect(first.compactMap { $0["step"]?.string } == ["store", "push"])
             try await stack.query(
@@ -155,7 +155,7 @@ struct SimulationTests {
         }
     }
 
-    @Test("a device whose provider no dispatcher has is named, and is none that a push reaches")
+    @Test("a device of a provider that no dispatcher has is shown as unreachable")
     func unreachable() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -170,10 +170,10 @@ struct SimulationTests {
                     json: #"{"user":"ada","job":{"type":"payment_received","title":"x"}}"#
                 ).body
             }
-            // Nobody says what there is.
+            // No dispatcher has announced its providers yet.
             #expect(try await simulate()["reachable"]?.integer == 1)
             _ = try await stack.startDispatcher()
-            try await eventually("the dispatcher has said what it has") {
+            try await eventually("the dispatcher has announced its providers") {
                 try await simulate()["reachable"]?.integer == 0
             }
             let answer = try await simulate()
@@ -185,7 +185,7 @@ struct SimulationTests {
         }
     }
 
-    @Test("whom a job does not reach is told why, and gets nothing")
+    @Test("a user outside the job's audience gets nothing, with the reason")
     func audiences() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

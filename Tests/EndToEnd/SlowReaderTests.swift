@@ -6,7 +6,7 @@ import Core
 import Support
 import Testing
 
-/// Clients of the other dialects that take less than they are sent, or ask for more than can be answered.
+/// Clients of the other dialects that read too slowly or ask for too much.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct SlowReaderTests {
     private static func metric(_ name: String, _ gateway: Gateway) async throws -> Double {
@@ -18,8 +18,8 @@ struct SlowReaderTests {
         try await stack.connection.send("HLEN", "carillon:presence:{slow}").integer()
     }
 
-    /// Sends the user "slow" more than the system's buffers and the gateway's bound take together, and waits until its only
-    /// connection, which reads none of it, is counted as slow; others are served all the same.
+    /// Sends the user "slow" more than buffers and limits hold, and waits until its only connection
+    /// counts as slow; another user is still served.
     private static func overwhelm(_ stack: Stack, _ gateway: Gateway) async throws {
         try await eventually("it is registered") { try await Self.connections(stack) == 1 }
         let bystander = try await TestSocket.synced(port: gateway.port, user: "bystander")
@@ -35,7 +35,7 @@ struct SlowReaderTests {
         try await eventually("the bystander is served") { bystander.titles == ["unharmed"] }
     }
 
-    @Test("Socket.IO: a client that never reads is closed with 1013")
+    @Test("a Socket.IO client that never reads is closed with 1013")
     func socketIO() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -47,14 +47,15 @@ struct SlowReaderTests {
             try await slow.send(json: #"40{"token":"\#(token)"}"#)
             try await Self.overwhelm(stack, gateway)
             try await slow.setReading(true)
-            // If it does not read up to the close in five seconds, it is dropped without.
+            // A client that does not read up to the close within five seconds is dropped without
+            // one.
             let code = try await slow.waitForClose()
             #expect(code == nil || code == 1013, "\(code ?? 0)")
             try await eventually("it is offline") { try await Self.connections(stack) == 0 }
         }
     }
 
-    @Test("Socket.IO: a client that never polls loses its session")
+    @Test("a Socket.IO client that never polls loses its session")
     func polling() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -69,7 +70,7 @@ struct SlowReaderTests {
         }
     }
 
-    @Test("SignalR: a client that never reads is closed with 4408 and leave to come back")
+    @Test("a SignalR client that never reads is closed with 4408 and may reconnect")
     func signalR() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -77,7 +78,8 @@ struct SlowReaderTests {
             try await slow.setReading(false)
             try await Self.overwhelm(stack, gateway)
             try await slow.setReading(true)
-            // If it does not read up to the close in five seconds, it is dropped without.
+            // A client that does not read up to the close within five seconds is dropped without
+            // one.
             let code = try await slow.waitForClose()
             #expect(code == nil || code == 4408, "\(code ?? 0)")
             if code != nil { #expect(slow.messages.close?["allowReconnect"]?.bool == true) }
@@ -85,7 +87,7 @@ struct SlowReaderTests {
         }
     }
 
-    @Test("SSE: a stream that is never read is ended", arguments: ["/v1/stream", TestSignalR.path])
+    @Test("an event stream that is never read is ended", arguments: ["/v1/stream", TestSignalR.path])
     func eventStream(_ path: String) async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -111,13 +113,14 @@ struct SlowReaderTests {
         }
     }
 
-    @Test("SignalR: a client is not read while too many of its calls wait, and all of them are answered")
+    @Test("a SignalR client with too many waiting calls is paused, and all calls are answered")
     func paused() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let socket = try await TestSignalR.synced(gateway, user: "ada")
             #expect(try await Self.metric("carillon_signalr_paused", gateway) == 0)
-            // One runs, more than half as many as may wait do; 60 messages are allowed at once.
+            // One runs and the others exceed half of the queue's limit; 60 messages are allowed at
+            // once.
             let calls = (0..<55).flatMap { TestSignalR.call("GetUnreadCount", id: "c\($0)") }
             try await socket.send(opcode: 1, payload: calls)
             try await eventually("all are answered") {
@@ -125,7 +128,7 @@ struct SlowReaderTests {
                 return (0..<55).allSatisfy { messages.completion("c\($0)")?["result"]?.integer == 0 }
             }
             #expect(try await Self.metric("carillon_signalr_paused", gateway) == 1)
-            // It is read again.
+            // The gateway reads from it again.
             try await socket.send(opcode: 1, payload: TestSignalR.call("GetUnreadCount", id: "next"))
             try await eventually("the next is answered") { socket.messages.completion("next") != nil }
             #expect(socket.closeCode == nil)

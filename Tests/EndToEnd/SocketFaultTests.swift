@@ -8,10 +8,10 @@ import HTTP
 import Support
 import Testing
 
-/// Clients that misbehave are closed with the right code, and harm nobody else.
+/// Misbehaving clients are closed with the right code and harm no other.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct SocketFaultTests {
-    @Test("tokens that are wrong, expired or unsigned are answered with 401 and a reason")
+    @Test("invalid, expired and unsigned tokens get 401 with the reason")
     func tokens() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -33,7 +33,7 @@ struct SocketFaultTests {
                 #expect(answer.body["detail"]?.string?.contains(reason) == true, "\(reason)")
                 let socket = try await TestSocket.open(port: gateway.port, token: token)
                 try await eventually("the upgrade is refused") { socket.status == 401 }
-                try await eventually("the reason is told") { socket.head.contains(reason) }
+                try await eventually("the reason is given") { socket.head.contains(reason) }
             }
             let none = try await gateway.call(.get, "/v1/notifications", token: nil)
             #expect(none.status == 401)
@@ -41,7 +41,7 @@ struct SocketFaultTests {
         }
     }
 
-    @Test("broken frames get their close codes; the others go on")
+    @Test("broken frames get their close codes, and other sockets stay open")
     func frames() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -77,12 +77,12 @@ struct SocketFaultTests {
                 let socket = try await TestSocket.synced(port: gateway.port, user: "rude")
                 try await socket.send(raw: bytes)
                 #expect(try await socket.waitForClose() == code, "\(name)")
-                // What broke the framing is not read any more, so the server ends the connection by itself.
+                // After broken framing the server stops reading and ends the connection.
                 if [1002, 1007, 1009].contains(code) {
                     try await eventually("\(name) is closed", within: .seconds(30)) { socket.isClosed }
                 }
             }
-            // Registered codes and an app's own come back as they are.
+            // Registered and application close codes are echoed.
             for code in [1000, 1001, 1010, 3000, 4999] as [UInt16] {
                 let polite = try await TestSocket.synced(port: gateway.port, user: "polite")
                 try await polite.send(opcode: 8, payload: [UInt8(code >> 8), UInt8(code & 0xFF)])
@@ -93,14 +93,14 @@ struct SocketFaultTests {
         }
     }
 
-    @Test("who says too much over Socket.IO or SignalR is put out, whatever it says")
+    @Test("a Socket.IO or SignalR client that sends too much is closed, whatever it sends")
     func tooManyMessages() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let token = try await Stack.token(user: "rude")
             let join = #"40{"token":"\#(token)"}"#
-            // An event, an answer to nothing, a namespace that is not there, one that was never joined, a pong, and
-            // where there is nothing a WebSocket's own.
+            // An event, an answer to nothing, an unknown namespace, a namespace never joined, a
+            // pong, and for the empty string a WebSocket pong.
             for packet in ["42[\"nonsense\"]", "439[]", "40/x,", "41/x,", "3", ""] {
                 let socket = try await TestSocket.open(
                     port: gateway.port, token: nil, query: "?EIO=4&transport=websocket", path: "/socket.io/")
@@ -124,7 +124,7 @@ struct SocketFaultTests {
             let engine = try await TestEngine.open(port: gateway.port, http: stack.http)
             try await engine.post(join)
             _ = try await engine.poll(until: #"42["sync""#)
-            // What is too much is said in one post, or time would forgive some of it.
+            // All in one post, because the limit recovers over time.
             let body = [String](repeating: "6", count: 300).joined(separator: String(TestEngine.separator))
             try await engine.post(body)
             let answer = try await engine.poll()
@@ -143,7 +143,7 @@ struct SocketFaultTests {
         }
     }
 
-    @Test("a peer that breaks the framing and keeps its half open is dropped, whichever protocol it speaks")
+    @Test("a client that breaks the framing and keeps its side open is dropped, in every protocol")
     func halfOpen() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -157,7 +157,7 @@ struct SocketFaultTests {
                 try await eventually("\(path) is up") { socket.status == 101 }
                 try await socket.send(opcode: 3, payload: [])
                 #expect(try await socket.waitForClose() == 1002, "\(path)")
-                // The end shows to who goes on speaking only.
+                // Only a client that keeps sending sees the end.
                 try await eventually("\(path) is dropped", within: .seconds(40)) {
                     do {
                         try await socket.send(raw: [0])
@@ -170,7 +170,7 @@ struct SocketFaultTests {
         }
     }
 
-    @Test("a client that says nothing, and one that never authenticates, are closed")
+    @Test("a client that sends nothing and one that never authenticates are closed")
     func silence() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

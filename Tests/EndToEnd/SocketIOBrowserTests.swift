@@ -8,16 +8,16 @@ import Support
 import Testing
 
 private enum ScriptClient {
-    /// The client's code, as a Python package that has it for its pages brings it along.
+    /// The client's code, as the Python package nicegui bundles it.
     static let source = PythonClient.file("nicegui", "static/socket.io.min.js").flatMap {
         try? String(contentsOfFile: $0, encoding: .utf8)
     }
 }
 
-/// Socket.IO's own JavaScript client in a real browser, unmodified, against `/socket.io/`.
+/// Socket.IO's own JavaScript client, unmodified, in a real browser.
 @Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled && ScriptClient.source != nil))
 struct SocketIOBrowserTests {
-    /// Connects from the gateway's own page; what the client hears is in `heard`.
+    /// Connects from the gateway's own page and collects received events in `heard`.
     private static func connect(
         _ browser: Browser,
         _ gateway: Gateway,
@@ -43,7 +43,7 @@ struct SocketIOBrowserTests {
     }
 
     @Test(
-        "it connects, changes to a WebSocket, hears what comes and gets answers",
+        "the client connects, upgrades, gets notifications in order and answers to its calls",
         arguments: [(["polling", "websocket"], "websocket"), (["websocket"], "websocket"), (["polling"], "polling")])
     func transports(names: [String], last: String) async throws {
         try await Stack.withBrowser { stack, gateway, browser in
@@ -73,7 +73,7 @@ struct SocketIOBrowserTests {
         }
     }
 
-    @Test("after its gateway is killed it comes back to the next one and gets what it has missed")
+    @Test("after its gateway is killed the client reconnects and gets what it missed")
     func killed() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             try await Self.connect(
@@ -94,11 +94,11 @@ struct SocketIOBrowserTests {
     }
 
     @Test(
-        "when its token expires it asks for a fresh one and joins again; with the old one it is refused",
+        "after expiry the client rejoins with a fresh token and is refused with the old one",
         arguments: [["polling", "websocket"], ["websocket"], ["polling"]])
     func expiry(_ transports: [String]) async throws {
         try await Stack.withBrowser { stack, gateway, browser in
-            /// Connects by a token that expires soon.
+            /// Connects with a token that expires soon.
             func connect(fresh: String?) async throws {
                 _ = try await Stack.withExpiringToken(user: "ada") { token in
                     try await Self.connect(browser, gateway, token: token, fresh: fresh, transports: transports)
@@ -119,7 +119,7 @@ struct SocketIOBrowserTests {
         }
     }
 
-    @Test("a bad token is refused with a reason, and it does not try again by itself")
+    @Test("a bad token is refused with a reason, and the client does not retry")
     func refused() async throws {
         try await Stack.withBrowser { _, gateway, browser in
             try await Self.connect(browser, gateway, token: "x.y.z", transports: ["websocket"])

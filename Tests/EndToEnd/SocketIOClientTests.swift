@@ -6,7 +6,7 @@ import Glibc
 import Support
 import Testing
 
-/// python-socketio, unmodified, against `/socket.io/`.
+/// python-socketio, unmodified.
 @Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: PythonClient.has("socketio")))
 struct SocketIOClientTests {
     private static func client(
@@ -28,7 +28,9 @@ struct SocketIOClientTests {
         try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
     }
 
-    @Test("over each transport: sync, notifications in order, answers", arguments: ["websocket", "polling", "both"])
+    @Test(
+        "a client gets a sync, notifications and answers on every transport",
+        arguments: ["websocket", "polling", "both"])
     func transports(_ name: String) async throws {
         let transports = name == "both" ? "polling,websocket" : name
         try await Stack.with { stack in
@@ -53,7 +55,7 @@ struct SocketIOClientTests {
             #expect(try await client.answer("mark_read")["status"]?.string == "ok")
             #expect(try await client.answer("bulk_read")["error"]?.string?.contains("notification_ids") == true)
             #expect(try await client.answer("nonsense")["status"]?.string == "error")
-            try await eventually("the read is told") { client.events("notification_read").count == 1 }
+            try await eventually("the read arrives") { client.events("notification_read").count == 1 }
             #expect(client.events("notification_read").first?["notification_id"] == sync.first?["id"])
             for number in 2...4 { try await Self.notify(stack, "n\(number)") }
             try await eventually("all come") { client.titles.sorted() == ["n2", "n3", "n4"] }
@@ -65,7 +67,7 @@ struct SocketIOClientTests {
         }
     }
 
-    @Test("a hundred notifications reach a polling client, whose library refuses more than 16 packets an answer")
+    @Test("a polling client gets a hundred notifications, at most 16 packets an answer")
     func hundred() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -74,14 +76,14 @@ struct SocketIOClientTests {
             _ = try await client.wait(for: "ready")
             for number in 0..<100 { try await Self.notify(stack, "n\(number)") }
             try await eventually("all come") { client.titles.count >= 100 }
-            // The library hands each to a thread of its own, so that they are noted in any order.
+            // The library handles each in its own thread, so they are noted in any order.
             let versions = client.events("notification").compactMap { $0["version"]?.integer }
             #expect(versions.sorted() == Array(1...100))
             #expect(!client.lines.contains { $0.hasPrefix("disconnected") })
         }
     }
 
-    @Test("what one client reads, the others of the user are told")
+    @Test("reads on one client reach the user's other clients")
     func several() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -105,14 +107,13 @@ struct SocketIOClientTests {
                 try await eventually("the others hear") { other.events("notifications_bulk_read").count == 2 }
                 #expect(other.events("notification_read").count == 1)
                 let counts = other.events("notifications_bulk_read").map { $0["notification_ids"]?.strings?.count }
-                // The library hands each to a thread of its own, so that they are noted in any
-                // order.
+                // The library handles each in its own thread, so they are noted in any order.
                 #expect(counts.compactMap(\.self).sorted() == [1, 2])
             }
         }
     }
 
-    @Test("a bad token is refused with a reason; one in the header of the handshake does")
+    @Test("a bad token is refused with a reason, and a token in the handshake's header works")
     func tokens() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -137,14 +138,14 @@ struct SocketIOClientTests {
     }
 
     @Test(
-        "when its token expires a client joins again with a fresh one, and is refused with the old one",
+        "after expiry a client rejoins with a fresh token and is refused with the old one",
         arguments: ["websocket", "polling", "polling,websocket"])
     func expiry(_ transports: String) async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             _ = try await stack.startDispatcher()
             let fresh = try await Stack.token(user: "ada")
-            /// Starts a client by a token that expires soon; returns it once it has joined.
+            /// Starts a client with a token that expires soon and returns it once it has joined.
             func start(_ more: [String]) async throws -> PythonClient {
                 try await Stack.withExpiringToken(user: "ada") { token in
                     let client = try await PythonClient.start(
@@ -170,7 +171,7 @@ struct SocketIOClientTests {
     }
 
     @Test(
-        "after its gateway is killed a client finds the next one and gets a sync", arguments: ["websocket", "polling"])
+        "after its gateway is killed a client reconnects and gets a sync", arguments: ["websocket", "polling"])
     func killed(_ transports: String) async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -190,7 +191,7 @@ struct SocketIOClientTests {
         }
     }
 
-    @Test("a gateway that is told to end closes its clients in time, and they come back to the next one by themselves")
+    @Test("a stopping gateway closes its clients, and they reconnect to the next one")
     func drain() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -205,7 +206,7 @@ struct SocketIOClientTests {
             try await eventually("it has joined") { raw.texts.contains { $0.hasPrefix("40") } }
             #expect(try await gateway.process.stop() == .code(0))
             for client in clients { _ = try await client.wait(for: "disconnected") }
-            // The packet that puts a client out of the namespace would keep it away for good.
+            // A disconnect packet for the namespace would keep the client away for good.
             try await eventually("the socket is closed") { raw.isClosed }
             #expect(!raw.texts.contains { $0.hasPrefix("41") }, "\(raw.texts)")
             _ = try await stack.startGateway(name: "second", environment: ["GATEWAY_PORT": "\(gateway.port)"])

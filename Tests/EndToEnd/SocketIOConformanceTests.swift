@@ -4,13 +4,15 @@
 import Support
 import Testing
 
-/// The cases of the protocols' own test suites, against the program `conformance`.
+/// The cases of the protocols' own test suites, run against the conformance program.
 @Suite(
     .serialized, .timeLimit(.minutes(10)),
     .enabled(if: PythonClient.has("requests") && PythonClient.has("websocket"))
 )
 struct SocketIOConformanceTests {
-    @Test("every case of Engine.IO 4 and Socket.IO 5 passes; recovery where it is on", arguments: [false, true])
+    @Test(
+        "the conformance program passes every case of Engine.IO 4 and Socket.IO 5, with recovery if it is on",
+        arguments: [false, true])
     func cases(_ recovery: Bool) async throws {
         let directory = try TemporaryDirectory("conformance")
         let program = try await ChildProcess.spawn(

@@ -6,7 +6,7 @@ import Core
 import Support
 import Testing
 
-/// `/socket.io/` by a client that can do what libraries never do.
+/// `/socket.io/` with a raw client that can do what libraries never do.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct SocketIOProtocolTests {
     private static func webSocket(_ gateway: Gateway, query: String = "") async throws -> TestSocket {
@@ -28,14 +28,14 @@ struct SocketIOProtocolTests {
         try await stack.append([("user", "ada"), ("type", "invoice_created"), ("title", title)])
     }
 
-    /// The titles of notification events, in their order.
+    /// The titles of notification events, in order.
     private static func titles(_ packets: [String]) -> [String] {
         packets.filter { $0.hasPrefix(#"42["notification","#) }.compactMap { packet in
             (try? JSONParser.parse(Array(packet.utf8.dropFirst(2))))?.array?[1]["title"]?.string
         }
     }
 
-    @Test("over a WebSocket: refusals, one more wish, events, reads, a resync, other namespaces, faults")
+    @Test("a WebSocket client can be refused, join, get events and reads, resync, and is closed on nonsense")
     func webSocket() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -70,14 +70,14 @@ struct SocketIOProtocolTests {
             let rows = try await stack.query("SELECT id::text FROM carillon.notifications WHERE user_id = 'ada'")
             #expect(rows.count == 3)
             for row in rows { #expect(told.contains(try row.text(0))) }
-            // The first one, before anything came: no other empties the client's list.
+            // Only the first, empty sync: another one would clear the client's list.
             #expect(socket.texts.count { $0 == #"42["sync",{"notifications":[]}]"# } == 1)
             try await Self.send(socket, "42{}")
             try await eventually("nonsense ends it") { socket.isClosed || socket.closeCode != nil }
         }
     }
 
-    @Test("over polling: requests of other kinds are refused as the protocol says")
+    @Test("malformed polling requests are refused as the protocol says")
     func refusals() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["ALLOWED_ORIGINS": "https://app.example"])
@@ -107,7 +107,7 @@ struct SocketIOProtocolTests {
         }
     }
 
-    @Test("over polling: sixteen packets an answer, proof by the next poll, then a WebSocket takes over")
+    @Test("polling answers hold sixteen packets, the next poll confirms them, and a WebSocket takes over")
     func polling() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -136,7 +136,7 @@ struct SocketIOProtocolTests {
             #expect(try await released.body == "6")
             try await Self.notify(stack, "waits")
             try await Self.send(socket, "5")
-            try await eventually("what waited follows") { Self.titles(socket.texts) == ["waits"] }
+            try await eventually("the waiting notification follows") { Self.titles(socket.texts) == ["waits"] }
             try await eventually("and is proven") { try await stack.statuses(user: "ada")["waits"] == "delivered" }
             #expect(try await engine.poll().body == #"{"code":3,"message":"Bad request"}"#)
             try await Self.send(socket, #"427["get_unread_count"]"#)
@@ -144,20 +144,20 @@ struct SocketIOProtocolTests {
         }
     }
 
-    @Test("over polling: of a session that nobody joins nothing is left when its time is up")
+    @Test("a polling session that is never joined disappears")
     func unjoined() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let engine = try await TestEngine.open(port: gateway.port, http: stack.http)
             #expect(try await engine.post("6").body == "ok")
-            // It has 10 s; if it lingered, it would be known for 30 s more.
+            // An unjoined session lasts 10 s; with a grace period it would be known for 30 s more.
             try await eventually("it is unknown", within: .seconds(30)) {
                 try await engine.post("6").body == #"{"code":1,"message":"Session ID unknown"}"#
             }
         }
     }
 
-    @Test("with recovery a client that comes back gets what it missed, and nobody else does")
+    @Test("with recovery a returning client gets what it missed, and another user does not")
     func recovery() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: ["SOCKETIO_RECOVERY": "on"])
@@ -192,7 +192,7 @@ struct SocketIOProtocolTests {
         }
     }
 
-    @Test("a token that expires closes the transport alone, without a word that keeps clients away")
+    @Test("an expired token closes the transport only, so clients reconnect")
     func expiry() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

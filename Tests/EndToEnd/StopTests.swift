@@ -6,10 +6,10 @@ import Foundation
 import Support
 import Testing
 
-/// SIGTERM finishes what was taken and takes no more.
+/// SIGTERM finishes what was taken and takes nothing more.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct StopTests {
-    @Test("a dispatcher that is stopped while jobs flow loses and repeats nothing, and exits 0 in time")
+    @Test("a dispatcher stopped at work loses and repeats nothing and exits with 0")
     func dispatcher() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -25,7 +25,7 @@ struct StopTests {
             #expect(try await first.waitForExit() == .code(0))
             #expect(!socket.titles.isEmpty)
             #expect(socket.titles.count + (stack.pushed()["phone"]?.count ?? 0) < count, "it was stopped too late")
-            // It settled all that it had taken, and left.
+            // It settled everything it had taken before it left.
             for stream in ["carillon:jobs", "carillon:jobs:critical", "carillon:{fcm}:deliveries:normal"] {
                 let pending = try? await stack.connection.send("XPENDING", .text(stream), "dispatchers")
                 guard var cursor = try pending?.cursor(), try cursor.array() != nil else { continue }
@@ -48,7 +48,7 @@ struct StopTests {
         }
     }
 
-    @Test("a port that is taken ends the program, which names the setting", arguments: ["gateway", "dispatcher"])
+    @Test("a port already in use ends the program and names the setting", arguments: ["gateway", "dispatcher"])
     func takenPort(program: String) async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(name: "first")

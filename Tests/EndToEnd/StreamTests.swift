@@ -8,10 +8,11 @@ import HTTP
 import Support
 import Testing
 
-/// Server-Sent Events: the inbox version is the event's id, so that a client resumes without loss or repetition.
+/// Server-Sent Events: the event id is the inbox version, so a client resumes without loss or
+/// repetition.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct StreamTests {
-    @Test("a stream begins with a sync, goes on with changes, and resumes by the last event's id")
+    @Test("a stream begins with a sync, continues with changes and resumes from the last event id")
     func streams() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -41,11 +42,11 @@ struct StreamTests {
             try await eventually("the stream goes on") { resumed.titles == ["n6"] }
 
             #expect(try await gateway.process.stop() == .code(0))
-            try await eventually("the end is told") { resumed.events.contains { $0.name == "goodbye" } }
+            try await eventually("the goodbye arrives") { resumed.events.contains { $0.name == "goodbye" } }
         }
     }
 
-    @Test("what is read and deleted elsewhere comes as events, and a stream that has nothing to say is kept alive")
+    @Test("reads and deletions elsewhere arrive as events, and a quiet stream is kept alive")
     func changes() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -80,7 +81,7 @@ struct StreamTests {
             #expect(deletion["unread"]?.integer == 0)
             #expect(deletion["change"]?["ids"]?.strings == [ids[1]])
 
-            // After 25 s of silence; a comment is no event.
+            // Sent after 25 s of silence; a comment is not an event.
             func named() -> [String] { quiet.events.map(\.name).filter { !$0.isEmpty } }
             let said = named()
             try await eventually("a comment comes") { quiet.text.split(separator: "\n").contains { $0.hasPrefix(":") } }
@@ -89,7 +90,7 @@ struct StreamTests {
         }
     }
 
-    /// How a user's notifications stand: title, status, reason and way.
+    /// Title, status, reason and channel of a user's notifications.
     private static func standings(_ stack: Stack, _ user: String) async throws -> [[String?]] {
         let rows = try await stack.query(
             """
@@ -98,7 +99,7 @@ struct StreamTests {
         return try rows.map { row in try (0..<4).map { try row.optionalText($0) } }
     }
 
-    @Test("what a stream gets and does not acknowledge is settled, so that no sweep begins anew with it and pushes it")
+    @Test("unacknowledged notifications of a stream are settled, so the sweep does not push them again")
     func unproven() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(
@@ -128,7 +129,7 @@ struct StreamTests {
             try await eventually("the user is offline") {
                 try await stack.connection.send("EXISTS", "carillon:presence:{ada}").integer() == 0
             }
-            // The cap has room again.
+            // Makes room under the cap again.
             #expect(try await stack.connection.send("DEL", "carillon:used:{ada}:type:offer").integer() == 1)
             try await stack.age()
             try await stack.waitForSweep()
@@ -138,7 +139,7 @@ struct StreamTests {
         }
     }
 
-    @Test("what went to sockets without proof can be called off, and a receipt that comes makes it delivered")
+    @Test("unconfirmed notifications can be cancelled, and a late receipt marks them delivered")
     func receipts() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -159,7 +160,7 @@ struct StreamTests {
             #expect(try await gateway.call(.post, "/v1/notifications/\(id)/delivered", token: token).status < 300)
             let service = try await Stack.token(user: "app", scope: .service)
             #expect(try await gateway.call(.delete, "/v1/jobs/withdrawn", token: service).status == 200)
-            try await eventually("each stands as it went") {
+            try await eventually("each has its status") {
                 try await stack.statuses(user: "ada") == ["acknowledged": "delivered", "withdrawn": "cancelled"]
             }
             _ = try await stream.first("deleted")
@@ -182,7 +183,7 @@ struct StreamTests {
         }
     }
 
-    @Test("requests that are no stream are refused with a reason, and the connection goes on")
+    @Test("requests that open no stream are refused with a reason, and the connection stays usable")
     func refusals() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

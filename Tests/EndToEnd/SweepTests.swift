@@ -7,13 +7,13 @@ import Foundation
 import Support
 import Testing
 
-/// What PostgreSQL has is sent even if Redis has forgotten it.
+/// Notifications in PostgreSQL are sent even if Redis has forgotten them.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct SweepTests {
     private static let title = "Paid"
 
     @Test(
-        "rows that were stored and not handed on before Redis forgot their jobs are handed on, once each",
+        "notifications stored before Redis lost their jobs are sent once",
         arguments: [["FLUSHALL"], ["DEL", "carillon:jobs"]] as [[RedisArgument]]
     )
     func forgottenJobs(command: [RedisArgument]) async throws {
@@ -40,12 +40,12 @@ struct SweepTests {
         }
     }
 
-    @Test("a push that waits for its next try when Redis is emptied is sent all the same")
+    @Test("a push waiting for its retry when Redis is emptied is still sent")
     func forgottenRetry() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
-            try await eventually("Redis is known to remember") {
+            try await eventually("Redis has its memory mark") {
                 try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
             }
             try await gateway.register(user: "offline", platform: "android", token: "unavailable-3x-phone")
@@ -69,12 +69,12 @@ struct SweepTests {
         }
     }
 
-    @Test("a push that one device has and another waits for when Redis is emptied comes to the other, once to each")
+    @Test("when Redis is emptied, only the device that was still waiting gets the push")
     func forgottenBesideAccepted() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
             let dispatcher = try await stack.startDispatcher()
-            try await eventually("Redis is known to remember") {
+            try await eventually("Redis has its memory mark") {
                 try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
             }
             try await gateway.register(user: "offline", platform: "android", token: "phone")
@@ -102,7 +102,7 @@ struct SweepTests {
         }
     }
 
-    @Test("mail beside the inbox and a push to an idle user that wait when Redis is emptied go out all the same")
+    @Test("waiting mail and attention pushes are still sent after Redis is emptied")
     func forgottenBesideOthers() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(
@@ -114,7 +114,7 @@ struct SweepTests {
             ).merging(stack.mailSettings()) { $1 }
             let gateway = try await stack.startGateway(environment: environment)
             let dispatcher = try await stack.startDispatcher(environment: environment)
-            try await eventually("Redis is known to remember") {
+            try await eventually("Redis has its memory mark") {
                 try await stack.connection.send("EXISTS", "carillon:memory").integer() == 1
             }
             let address = "busy-3x-ada@example.com"
@@ -142,20 +142,20 @@ struct SweepTests {
                 let mails = try stack.mails().map(\.recipient)
                 return mails == [address] && stack.pushed()["unavailable-3x-phone"] == ["Push"]
             }
-            try await eventually("nothing is remembered of them") {
+            try await eventually("no follow-up is left") {
                 try await stack.query("SELECT 1 FROM carillon.follow_ups").isEmpty
             }
         }
     }
 
-    /// Has a dispatcher store a notification for each user and die before it hands them on.
+    /// Makes a dispatcher store a notification for each user and die before it hands them on.
     private static func storeUnowned(_ users: [String], in stack: Stack) async throws {
         let dispatcher = try await stack.startDispatcher(name: "doomed")
         let pool = try #require(stack.database?.pool)
-        // The database has the whole batch in one round trip and holds it until the dispatcher stands still.
+        // The lock holds the whole batch in the database until the dispatcher has stopped.
         try await pool.transaction { transaction in
             try await transaction.query("LOCK TABLE carillon.inboxes IN ACCESS EXCLUSIVE MODE")
-            // One job, as two could be taken apart.
+            // One job, because two might be taken separately.
             try await stack.append([
                 ("users", String(decoding: JSONWriter.bytes(of: .array(users.map { .string($0) })), as: UTF8.self)),
                 ("type", "payment_received"), ("title", Self.title),
@@ -183,7 +183,7 @@ struct SweepTests {
         try await dispatcher.waitForExit()
     }
 
-    /// By frame, or by the sync that brings up to date a socket whose node saw Redis come back empty.
+    /// Titles received by frame, or by the sync that follows when Redis comes back empty.
     private static func seen(by socket: TestSocket) -> [String] {
         let synced = socket.all("sync").flatMap { $0["notifications"]?.array ?? [] }
         return socket.titles + synced.compactMap { $0["title"]?.string }

@@ -7,10 +7,10 @@ import Sandbox
 import Support
 import Testing
 
-/// What each of the five systems' documents says of its types, through the programs and the catalog that is shipped.
+/// Notification types of the five replaced systems, with the shipped catalog.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct SystemScenarioTests {
-    @Test("family finance: the deposit's text and code, a pause without a reason, thirty days of life")
+    @Test("family finance: a deposit has its text, code and thirty days, and a pause needs no reason")
     func allowance() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -42,7 +42,7 @@ struct SystemScenarioTests {
         }
     }
 
-    @Test("family finance: an Android phone rings with the default sound, as the app's back-end asked for")
+    @Test("family finance: an Android phone rings with the default sound")
     func allowanceSound() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -58,7 +58,7 @@ struct SystemScenarioTests {
         }
     }
 
-    @Test("news: the alert's words, badge, sound, data and buttons; the digest is for those who asked")
+    @Test("news: an alert has its text, badge, sound, data and buttons; the digest is opt-in")
     func news() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -87,7 +87,7 @@ struct SystemScenarioTests {
         }
     }
 
-    @Test("accounting: what reaches the phone and what only the inbox; maintenance is for those who asked")
+    @Test("accounting: important types are pushed, others stay in the inbox, and maintenance is opt-in")
     func accounting() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -105,7 +105,7 @@ struct SystemScenarioTests {
         }
     }
 
-    @Test("reminders: pushed to every token of a user, with its route")
+    @Test("reminders: every token of the user gets the push with its route")
     func reminders() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()

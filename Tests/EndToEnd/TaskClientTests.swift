@@ -6,12 +6,12 @@ import Core
 import Support
 import Testing
 
-/// The household-task app's client against `/api/push/apns/`, `/api/push/gcm/` and `/api/push/test/`.
+/// The household-task app's client on `/api/push/apns/`, `/api/push/gcm/` and `/api/push/test/`.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct TaskClientTests {
     private static let apnsToken = String(repeating: "ab", count: 32)
 
-    @Test("devices of both providers are registered, listed, sent a test and removed, with and without the last slash")
+    @Test("devices of both providers are registered, listed, tested and removed, with or without a final slash")
     func devices() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startCompatible()
@@ -24,7 +24,7 @@ struct TaskClientTests {
             #expect(apns.body["active"]?.bool == true)
             let number = try #require(apns.body["id"]?.integer)
             #expect((0...Int64(Int32.max)).contains(number))
-            // A form, as `requests` sends a dictionary.
+            // A form, as Python's `requests` sends a dictionary.
             let android = try await gateway.call(
                 .post,
                 "/api/push/gcm",
@@ -41,7 +41,7 @@ struct TaskClientTests {
             #expect(try await ada.get("/api/push/gcm/").body.texts("registration_id") == ["f:x"])
             #expect(try await eve.get("/api/push/gcm/").body.array?.isEmpty == true)
 
-            // A device that is not to be sent to is registered all the same.
+            // A disabled device is registered too.
             let off = #"{"registration_id":"off","active":false}"#
             let silenced = try await ada.send(.post, "/api/push/gcm/", off)
             #expect(silenced.status == 201)
@@ -78,7 +78,7 @@ struct TaskClientTests {
         }
     }
 
-    @Test("without their type in the catalog there are no test sends")
+    @Test("without the type push_test in the catalog there are no test sends")
     func testSends() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: try stack.catalog("types: {t: {}}"))

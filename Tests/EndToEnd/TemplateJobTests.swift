@@ -7,7 +7,7 @@ import HTTP
 import Support
 import Testing
 
-/// Jobs whose words are the catalog's.
+/// Jobs with text from the catalog's templates.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct TemplateJobTests {
     private static let catalog = """
@@ -31,7 +31,7 @@ struct TemplateJobTests {
 
     private static let vars = #"{"amount":"€ 40","name":"<Ada>","invoice":{"number":"i9"}}"#
 
-    @Test("everyone gets the text of their locale: the settings', a device's, the default")
+    @Test("each user gets the text of their settings' locale, a device's or the default")
     func locales() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
@@ -59,7 +59,7 @@ struct TemplateJobTests {
             #expect(try await stack.texts(user: "device") == [portuguese])
             for user in ["gb", "fr", "none"] { #expect(try await stack.texts(user: user) == [english]) }
             try await eventually("the phone has it") { stack.pushed() == ["phone": ["€ 40 de <Ada>"]] }
-            // The e-mail's parts stay with the notification, escaped where they are HTML.
+            // The notification keeps its e-mail parts, with HTML escaped.
             let rows = try await stack.query(
                 "SELECT extras #>> '{platform,email,subject}', extras #>> '{platform,email,html}' "
                     + "FROM carillon.notifications WHERE user_id = 'none'")
@@ -75,7 +75,7 @@ struct TemplateJobTests {
         }
     }
 
-    @Test("a text that fails for some sets their copies aside, the others get theirs")
+    @Test("a text that fails for some users dead-letters their copies only")
     func partial() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)
@@ -100,7 +100,7 @@ struct TemplateJobTests {
         }
     }
 
-    @Test("what cannot be made into words is named, by the API before it is taken and by the dispatcher after")
+    @Test("a text that cannot be rendered is refused by the API and dead-lettered by the dispatcher")
     func faults() async throws {
         try await Stack.with { stack in
             let environment = try stack.catalog(Self.catalog)

@@ -16,7 +16,7 @@ struct TopicRestTests {
         return try rows.map { try $0.text(0) }
     }
 
-    @Test("users subscribe where the catalog lets them, services subscribe anyone")
+    @Test("users subscribe to open topics, services subscribe anyone")
     func subscriptions() async throws {
         try await Stack.with { stack in
             let text = """

@@ -9,11 +9,11 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct TourTests {
     @Test(
-        "Who follows the README's tour sees what it says",
+        "the README's tour shows what it says",
         .enabled(if: Browser.isInstalled && PythonClient.has("socketio")))
     func tour() async throws {
         let snippets = try Pages.snippets("README.md")
-        // What starts the stack, and what is done before and after the page is closed.
+        // Without the command that starts the stack; split where the tour closes the page.
         let commands = snippets.filter { $0.language == "sh" && !$0.text.contains("deploy/") }.map(\.text)
         let offline = try #require(commands.firstIndex { $0.contains("/v1/devices") })
         try await Stack.with { stack in
@@ -41,7 +41,7 @@ struct TourTests {
             try await other?.stop()
             let before = "const gatewayURL = process.env.GATEWAY_URL, token = process.env.USER_TOKEN;\n"
             let page = try await Self.start(bench, snippets, "javascript", containing: "new WebSocket", before: before)
-            try await eventually("the page is welcome") { page == nil || page?.output().contains("welcome") == true }
+            try await eventually("the page is connected") { page == nil || page?.output().contains("welcome") == true }
             try await page?.stop()
         }
     }

@@ -9,21 +9,21 @@ import Sandbox
 import Support
 import Testing
 
-/// A job's trace context arrives at the provider, with a collector and without.
+/// A job's trace context reaches the provider, with and without a collector.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct TracingTests {
     private static let trace = "0af7651916cd43dd8448eb211c80319c"
     private static let parent = "00-\(trace)-b7ad6b7169203331-01"
     private static let unsampled = "00-\(trace)-b7ad6b7169203331-00"
 
-    /// The `traceparent` that came with each push, by title.
+    /// The `traceparent` of each push, by title.
     private static func headers(_ stack: Stack) -> [String: String] {
         var headers: [String: String] = [:]
         for message in stack.sandbox.received() { headers[Stack.title(message)] = message.headers["traceparent"] }
         return headers
     }
 
-    /// All spans that a collector was given.
+    /// All spans that the collector received.
     private static func spans(_ collector: HTTPStub) throws -> [JSONValue] {
         try collector.received.flatMap { request -> [JSONValue] in
             let scopes = try JSONParser.parse(request.body)["resourceSpans"]?.array?.first?["scopeSpans"]?.array
@@ -32,7 +32,7 @@ struct TracingTests {
     }
 
     @Test(
-        "without a collector the context goes through as it came, also past a retry and a restart; a broken one is none"
+        "without a collector the trace context passes unchanged, through retries and restarts; a broken one is ignored"
     )
     func passedThrough() async throws {
         try await Stack.with { stack in
@@ -54,7 +54,7 @@ struct TracingTests {
             #expect(headers == ["by FCM": Self.parent, "by APNs": Self.parent])
             #expect(try await stack.deadReasons().isEmpty)
 
-            // What a dispatcher leaves behind has it still.
+            // Jobs that wait across a restart keep it.
             #expect(try await dispatcher.stop() == .code(0))
             let token = try await Stack.token(user: "backend", scope: .service)
             let answer = try await gateway.call(
@@ -78,14 +78,14 @@ struct TracingTests {
             #expect(later["by REST"] == Self.parent)
             #expect(later["its own"] == own)
             #expect(later["ignored"] == nil)
-            // Clients are not told.
+            // Clients do not see it.
             let inbox = try await gateway.call(
                 .get, "/v1/notifications", token: try await Stack.token(user: "ada"))
             #expect(!String(decoding: inbox.response.body, as: UTF8.self).contains(Self.trace))
         }
     }
 
-    @Test("with a collector, request, job and delivery are spans of the sender's trace, each below the one before")
+    @Test("with a collector, request, job and delivery are nested spans of the sender's trace")
     func collected() async throws {
         try await HTTPStub.with(.init(body: "{}")) { collector in
             try await Stack.with { stack in
@@ -117,7 +117,7 @@ struct TracingTests {
                 #expect(spans["delivery"]?["parentSpanId"] == spans["job"]?["spanId"])
                 let delivery = try #require(spans["delivery"]?["spanId"]?.string)
                 #expect(Self.headers(stack)["01"] == "00-\(Self.trace)-\(delivery)-01")
-                // Nobody keeps the other one, so that it goes through as it came.
+                // The unsampled trace passes unchanged.
                 #expect(Self.headers(stack)["00"] == Self.unsampled)
                 let request = try #require(collector.received.first)
                 #expect(request.head.first == "POST /v1/traces HTTP/1.1")
@@ -128,7 +128,7 @@ struct TracingTests {
         }
     }
 
-    @Test("a collector that is gone holds nothing up, and what it does not get is counted")
+    @Test("an unreachable collector delays nothing, and lost spans are counted")
     func gone() async throws {
         try await Stack.with { stack in
             let environment = ["OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:\(try FreePort.next())"]

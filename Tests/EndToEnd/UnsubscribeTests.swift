@@ -6,7 +6,7 @@ import Core
 import Support
 import Testing
 
-/// One-click unsubscribe, as mail programs and people do it.
+/// One-click unsubscribe, by mail programs and by people.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct UnsubscribeTests {
     private static let links = UnsubscribeLinks(secret: Stack.secret)
@@ -32,7 +32,7 @@ struct UnsubscribeTests {
         }
     }
 
-    @Test("looking changes nothing, one click stops the type's e-mail and nothing else, and again is the same")
+    @Test("viewing changes nothing; one click stops that type's e-mail only and may be repeated")
     func oneType() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -72,7 +72,7 @@ struct UnsubscribeTests {
         }
     }
 
-    @Test("a link for all e-mail, by either form; nothing is stored about a user who is gone")
+    @Test("a link for all e-mail accepts both form encodings and stores nothing for an erased user")
     func all() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -93,7 +93,7 @@ struct UnsubscribeTests {
         }
     }
 
-    @Test("a token that is none of ours, and a body that is no click, are refused")
+    @Test("a foreign token and a body without a click are refused")
     func faults() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

@@ -8,7 +8,7 @@ import Storage
 import Support
 import Testing
 
-/// Users as services see them: everything at once in, everything out, everything gone.
+/// Users as services manage them: import, export and erasure.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct UserRestTests {
     private static let record = """
@@ -20,7 +20,7 @@ struct UserRestTests {
 
     private static func names(_ value: JSONValue?) -> Set<String> { Set(value?.object?.map(\.key) ?? []) }
 
-    @Test("a record is stored at once and exported whole; only a service may")
+    @Test("a user record is stored at once and exported whole, by services only")
     func roundTrip() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -37,7 +37,7 @@ struct UserRestTests {
                 #expect(put.body["devices"]?.array?.first?["name"]?.string == "phone")
                 #expect(put.body["devices"]?.array?.first?["token"] == nil)
             }
-            // What is left out stays.
+            // Members that are left out stay.
             #expect(try await gateway.call(.put, "/v1/users/ada", token: service, json: "{}").status == 200)
             let settings = try await gateway.call(.get, "/v1/settings", token: ada)
             #expect(settings.body["quiet_hours"]?["start"]?.string == "22:00")
@@ -62,7 +62,7 @@ struct UserRestTests {
             #expect(export.body["devices"]?.array?.first?["token"]?.string == "ada-phone")
             #expect(export.body["preferences"]?.array?.first?["push"] == .bool(false))
             #expect(export.body["subscriptions"]?.array?.first?["topic"]?.string == "news")
-            // The push, and the registration that was not repeated.
+            // The push, and the registration, which was not repeated.
             let kinds = export.body["delivery_attempts"]?.array?.compactMap { $0["kind"]?.string }
             #expect(kinds?.sorted() == ["push", "token"])
         }
@@ -97,7 +97,7 @@ struct UserRestTests {
         }
     }
 
-    @Test("erasure reaches every table and Redis, closes sockets, spares others, and may be repeated")
+    @Test("erasure clears every table and Redis, closes sockets, spares other users and may be repeated")
     func erasure() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(name: "first")
@@ -108,11 +108,11 @@ struct UserRestTests {
                 let record = Self.record.replacing("ada-phone", with: "\(user)-phone")
                 #expect(try await gateway.call(.put, "/v1/users/\(user)", token: service, json: record).status == 200)
                 try await stack.append([("user", user), ("type", "payment_received"), ("title", "Paid \(user)")])
-                // A letter of the user's own, and one for both.
+                // A dead letter of each user; below, one for both.
                 try await stack.append([("user", user), ("type", "unheard_of")])
             }
             try await stack.append([("users", #"["ada","eve"]"#), ("type", "unheard_of")])
-            // Jobs for a topic that leave the user out, alone and with another.
+            // Broadcasts that exclude the user, alone and with another.
             for except in [#"["ada"]"#, #"["ada","eve"]"#] {
                 try await stack.append([("topic", "quiet"), ("type", "invoice_created"), ("except", except)])
             }
@@ -130,7 +130,8 @@ struct UserRestTests {
             }
             try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", "unproven")])
             for socket in sockets { _ = try await socket.first("notification") }
-            // So that nobody falls back to push meanwhile; and the wait goes on, if it was over before that.
+            // No fallback push happens meanwhile, and the wait is renewed in case it was over
+            // before.
             #expect(try await dispatcher.stop() == .code(0))
             let unproven = try await stack.query(
                 "UPDATE carillon.notifications SET status = 'pending' WHERE title = 'unproven' RETURNING id")
@@ -155,7 +156,7 @@ struct UserRestTests {
             for user in ["ada", "eve"] {
                 try await stack.connection.send("SET", .text("carillon:rate:calls:{\(user)}"), "1")
             }
-            // What a gateway that was killed has left.
+            // The remains of a gateway that was killed.
             let ghost = ConnectionPresence(
                 connection: "ghost", node: "gone", dialect: .native, state: .active, since: Timestamp(seconds: 1))
             try await PresenceRegistry(connection: stack.connection, keys: Keyspace()).register([("ada", ghost)])
@@ -189,13 +190,13 @@ struct UserRestTests {
             #expect(eve.body["notifications"]?.array?.count == 1)
             #expect(eve.body["devices"]?.array?.count == 1)
 
-            // The user's tokens are taken back, here at once, and what is left of the user ends everywhere.
+            // The user's tokens are revoked here at once, and the user's sockets end everywhere.
             #expect(try await gateway.call(.get, "/v1/notifications", token: token).status == 401)
             for socket in sockets {
                 try await eventually("the socket is closed", within: .seconds(30)) { socket.closeCode == 4401 }
                 try await eventually("the connection is closed") { socket.isClosed }
             }
-            // Departures are noted in their order: that of a later one tells that the user's was dealt with.
+            // Departures are stored in order, so a later one proves that the user's was handled.
             var noted: Int64 = 0
             for gateway in [gateway, other] {
                 try await TestSocket.synced(port: gateway.port, user: "eve").close()

@@ -7,10 +7,10 @@ import HTTP
 import Support
 import Testing
 
-/// What the gateway serves to browsers, before one of them runs it.
+/// Files and statistics for the web pages, without a browser.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct WebFilesTests {
-    @Test("pages and scripts need no token, are of one version, guard themselves, and cost nothing when unchanged")
+    @Test("pages and scripts need no token, have a version and security headers, and are cached")
     func files() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -51,7 +51,7 @@ struct WebFilesTests {
         }
     }
 
-    @Test("operators see what went out by minutes and types, what failed, and what clients report")
+    @Test("operators see volumes by minute and type, failures, and clients' reports")
     func statistics() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

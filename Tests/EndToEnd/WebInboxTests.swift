@@ -8,11 +8,10 @@ import HTTP
 import Support
 import Testing
 
-/// The inbox in a real browser, on the real stack.
+/// The inbox page in a real browser.
 @Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
 struct WebInboxTests {
-    @Test(
-        "a notification comes while one looks; its link, its buttons and its texts are safe; nothing breaks the policy")
+    @Test("a notification appears live, its link, buttons and text are safe, and the page keeps its policy")
     func live() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -43,7 +42,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("who leaves the page in its tab is not present any more, though the browser may keep it")
+    @Test("leaving the page ends the user's presence, and going back restores it")
     func left() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -62,7 +61,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("what is read or deleted in one tab is so in the other, and on the server")
+    @Test("reading or deleting in one tab shows in the other and on the server")
     func tabs() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -98,7 +97,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("older ones come when asked for; only the unread are shown when only they are wanted")
+    @Test("older notifications load on request, and the filter shows only unread ones")
     func pages() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -115,7 +114,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("a gateway that is gone is told; what came meanwhile is there when it is back")
+    @Test("an unreachable gateway is shown, and missed notifications appear when it returns")
     func offline() async throws {
         let port = "\(try FreePort.next())"
         try await Stack.withBrowser(environment: ["GATEWAY_PORT": port]) { stack, gateway, browser in
@@ -134,7 +133,7 @@ struct WebInboxTests {
             try await stack.notify("ada", "meanwhile")
             try await eventually("it is stored") { try await stack.texts(user: "ada").count == 2 }
             _ = try await stack.startGateway(name: "gateway-again", environment: ["GATEWAY_PORT": port])
-            // The page may have found the way back by itself.
+            // The page may have reconnected already.
             try await browser.run("\(InboxPage.part(".banner button"))?.click()")
             try await page.waitForTitles(["meanwhile", "before"])
             try await page.waitUntilOnline()
@@ -143,7 +142,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("quiet hours, zone and wishes are kept; the service worker is there")
+    @Test("quiet hours, zone and preferences are saved, and the service worker is active")
     func settings() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -184,7 +183,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("says that the address is missing once e-mail is switched on")
+    @Test("the page says that the address is missing once e-mail is switched on")
     func missingAddress() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -208,7 +207,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("what Web Push brings is shown, and goes when it is read elsewhere")
+    @Test("a Web Push is shown, and closed when it is read elsewhere")
     func push() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -228,7 +227,7 @@ struct WebInboxTests {
                 await navigator.serviceWorker.ready.then((one) => one.getNotifications())
                     .then((list) => list.map((one) => `${one.title}: ${one.body} (${one.lang})`).join())
                 """
-            // A browser that has just started loses a message now and then, as push services do.
+            // A freshly started browser sometimes loses a message, as push services do.
             var isShown = false
             for _ in 0..<6 where !isShown {
                 try await browser.deliverPush(message, to: page.url + "/")
@@ -246,7 +245,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("all of it goes by keyboard, with names for who cannot see it")
+    @Test("the inbox works by keyboard, and every control has an accessible name")
     func keyboard() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -277,7 +276,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("another site's page embeds the bell under a strict policy of its own")
+    @Test("another site embeds the bell under its own strict policy")
     func bell() async throws {
         let host = try FreePort.next()
         try await Stack.withBrowser(environment: ["ALLOWED_ORIGINS": "http://127.0.0.1:\(host)"]) {
@@ -312,7 +311,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("a link with a token signs nobody in unasked, and leaves who is signed in")
+    @Test("a link with a token asks before it signs in, and declining keeps the current user")
     func link() async throws {
         try await Stack.withBrowser { _, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -335,7 +334,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("a token that is over asks for another one; a bad one is told")
+    @Test("an expired token asks for a new one, and a bad one is explained")
     func signedOut() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -357,7 +356,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("a change of all up to a version leaves what came later")
+    @Test("a change of all up to a version leaves later notifications alone")
     func upToVersion() async throws {
         try await Stack.withBrowser { _, gateway, browser in
             try await browser.open("http://127.0.0.1:\(gateway.port)/")
@@ -378,7 +377,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("buttons of a row never cover the day's heading; the row names its type, not a category of a platform")
+    @Test("a row's buttons never cover the day's heading, and the row names its type")
     func rows() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -402,7 +401,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("a button that the page does not handle follows the link; without one it says that it cannot be done here")
+    @Test("an unhandled button follows its link, or says that it is not available")
     func unhandledButtons() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -440,7 +439,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("the page speaks the browser's language, right to left where it runs so")
+    @Test("the page uses the browser's language and its writing direction")
     func languages() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             let page = InboxPage(browser, gateway)
@@ -463,7 +462,7 @@ struct WebInboxTests {
         }
     }
 
-    @Test("a click on a push counts as opened although no page was open; the bell has its header's colour")
+    @Test("a click on a push counts as opened without an open page; the bell has its header's colour")
     func clickWithoutPage() async throws {
         let host = try FreePort.next()
         try await Stack.withBrowser(environment: ["ALLOWED_ORIGINS": "http://127.0.0.1:\(host)"]) {
@@ -474,7 +473,7 @@ struct WebInboxTests {
             try await ada.waitForCount(1)
             let found = try await ada.get("/v1/notifications").body["notifications"]?.array?.first?["id"]?.string
             let id = try #require(found)
-            // The worker clicks in the user's place.
+            // The service worker clicks in the user's place.
             let worker = """
                 importScripts("\(gatewayURL)/sw.js");
                 addEventListener("message", async ({ data, source }) => {

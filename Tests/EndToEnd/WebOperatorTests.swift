@@ -7,7 +7,7 @@ import HTTP
 import Support
 import Testing
 
-/// The operator's page in a real browser, on the real stack.
+/// The operator page in a real browser.
 @Suite(.serialized, .timeLimit(.minutes(10)), .enabled(if: Browser.isInstalled))
 struct WebOperatorTests {
     private static func open(_ browser: Browser, _ gateway: Gateway, _ view: String = "") async throws {
@@ -17,7 +17,7 @@ struct WebOperatorTests {
         if !view.isEmpty { try await browser.run("location.hash = arguments[0]", .string(view)) }
     }
 
-    /// Opens a link with a token, and agrees to what the page asks.
+    /// Opens a link with a token and accepts the sign-in.
     private static func follow(_ browser: Browser, _ link: String) async throws {
         try await browser.open(link)
         try await browser.wait(for: "the page asks", "document.getElementById('take')")
@@ -31,7 +31,7 @@ struct WebOperatorTests {
         }
     }
 
-    @Test("nodes, streams and the last hour are shown; a failure leads to its trace")
+    @Test("the page shows nodes, streams and the last hour, and a failure links to its trace")
     func survey() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             try await stack.notify("ada", "Invoice 9")
@@ -74,7 +74,7 @@ struct WebOperatorTests {
         }
     }
 
-    @Test("a provider that is out of use is told in a banner, with what waits; only what was sent counts as sent")
+    @Test("a banner shows an unavailable provider and what waits; only sent pushes count as sent")
     func outage() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             try await Self.open(browser, gateway)
@@ -100,7 +100,7 @@ struct WebOperatorTests {
         }
     }
 
-    @Test("a job is simulated, with its faults named")
+    @Test("a job is simulated, and its faults are named")
     func simulate() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             try await Self.open(browser, gateway, "simulate")
@@ -140,7 +140,7 @@ struct WebOperatorTests {
         }
     }
 
-    @Test("what is done to many dead letters is done to those that are listed, and their number is said first")
+    @Test("bulk actions apply to the listed dead letters and ask with their number first")
     func deadLetters() async throws {
         try await Stack.withBrowser { stack, gateway, browser in
             for (number, reason) in ["type: is not in the catalog", "type: is missing", "title: is too long"]
@@ -163,7 +163,7 @@ struct WebOperatorTests {
             }
             try await Self.open(browser, gateway, "dead-letters")
             try await browser.wait(for: "all are listed", "document.querySelectorAll('.letter').length === 3")
-            // Typed text is no filter until the form is sent.
+            // Typed text does not filter until the form is sent.
             try await browser.type("type", into: "document.querySelector('[name=reason]')")
             try await browser.click(button("Discard these"))
             try await asks("Discard 3 dead letters?")
@@ -183,7 +183,7 @@ struct WebOperatorTests {
         }
     }
 
-    @Test("a broadcast that waits is confirmed, paused, resumed and called off; whoever is no operator stays out")
+    @Test("a broadcast is confirmed, paused, resumed and cancelled, and only operators get in")
     func broadcast() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -198,7 +198,7 @@ struct WebOperatorTests {
                 try await gateway.call(.get, "/v1/jobs/b1?org=ops", token: service).body["broadcast"]?["state"]?.string
             }
             try await eventually("it waits for its confirmation") { try await state() == "awaiting_confirmation" }
-            // From here on nobody expands it, so that each state lasts until it is told otherwise.
+            // Without a dispatcher each state lasts until the next command.
             try await dispatcher.stop()
             try await Browser.with(in: stack.directory.path, http: stack.http) { browser in
                 let card = "document.querySelector('[data-job=b1]')?.textContent"

@@ -9,14 +9,14 @@ import Sandbox
 import Support
 import Testing
 
-/// Browsers get what is theirs, encrypted for them alone, and nothing leads into our own networks.
+/// Web Push: encrypted for one browser, and never into our own networks.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct WebPushTests {
     private static func notify(_ stack: Stack, _ title: String, _ more: [(String, String)] = []) async throws {
         try await stack.append([("user", "ada"), ("type", "payment_received"), ("title", title)] + more)
     }
 
-    /// Outcome and reason of each try, in order.
+    /// Outcome and reason of each attempt, in order.
     private static func attempts(_ stack: Stack) async throws -> [String] {
         let rows = try await stack.query(
             """
@@ -30,7 +30,7 @@ struct WebPushTests {
         try JSONParser.parse(try #require(message).payload)
     }
 
-    @Test("an offline user's browser gets the notification as JSON that only it can read")
+    @Test("an offline user's browser gets the notification as JSON that only it can decrypt")
     func delivers() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -67,7 +67,7 @@ struct WebPushTests {
             #expect(message.headers["content-encoding"] == "aes128gcm")
             #expect(message.headers["topic"]?.utf8.count == 32)
             #expect(message.headers["ttl"].flatMap { Int($0) } ?? 0 > 80_000)
-            // The service sees nothing of it.
+            // The push service can read nothing of it.
             let wire = String(decoding: message.body, as: UTF8.self) + message.headers.values.joined(separator: " ")
             for secret in ["Paid", "invoice", "ada\""] { #expect(!wire.contains(secret)) }
 
@@ -81,7 +81,7 @@ struct WebPushTests {
         }
     }
 
-    @Test("a subscription that has ended switches its device off, and no other")
+    @Test("an ended subscription deactivates its device only")
     func ended() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -102,7 +102,7 @@ struct WebPushTests {
         }
     }
 
-    @Test("too many requests and an outage are waited out, as long as the service says")
+    @Test("rate limits and outages are waited out as long as the service says")
     func later() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -120,7 +120,7 @@ struct WebPushTests {
         }
     }
 
-    @Test("a service that does not know our key is no reason to give the subscription up, but one to tell")
+    @Test("a service that rejects our key keeps the subscription, and the fault is logged and counted")
     func anotherKey() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -137,7 +137,7 @@ struct WebPushTests {
             try await eventually("it is kept") { try await Self.attempts(stack) == ["retry HTTP_403"] }
             let list = try await gateway.call(.get, "/v1/devices", token: try await Stack.token(user: "ada"))
             #expect(list.body["devices"]?.array?.first?["active"]?.bool == true)
-            try await eventually("it is told") {
+            try await eventually("the fault is logged") {
                 dispatcher.errors().contains("provider does not accept our configuration")
             }
             let metrics = try await dispatcher.waitForLine("ready ").dropFirst("ready ".count)
@@ -156,7 +156,7 @@ struct WebPushTests {
     private static let otherKey =
         "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
 
-    @Test("nothing is sent into private networks, nor to services that are not on the list")
+    @Test("nothing is sent into private networks or to origins that are not allowed")
     func guarded() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -177,8 +177,7 @@ struct WebPushTests {
         }
     }
 
-    @Test(
-        "an app's own list of services counts when its devices are registered and sent to; one without has the common")
+    @Test("an app's own origins apply to its registrations and pushes; other apps use the common list")
     func appOrigins() async throws {
         try await Stack.with { stack in
             let file = stack.directory.path + "/apps.yaml"
@@ -215,7 +214,7 @@ struct WebPushTests {
                 answers.append(try await register(app, by: gateway))
             }
             #expect(answers == [201, 422, 422, 422])
-            // A gateway that knows of no list lets all in, and the dispatcher does not send to them.
+            // A gateway without lists accepts all; the dispatcher still refuses to send.
             let open = try await stack.startGateway(name: "open")
             for app in ["narrow", "common"] { #expect(try await register(app, by: open) == 201) }
             _ = try await stack.startDispatcher(environment: environment)
@@ -228,7 +227,7 @@ struct WebPushTests {
         }
     }
 
-    @Test("what is no subscription is refused when it is registered; one has one form, however it is written")
+    @Test("an invalid subscription is refused at registration, and equal ones count as one device")
     func registration() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(
@@ -263,7 +262,7 @@ struct WebPushTests {
         }
     }
 
-    @Test("a library of others reads our message", .enabled(if: PythonClient.has("http_ece")))
+    @Test("the Python library http_ece decrypts our message", .enabled(if: PythonClient.has("http_ece")))
     func otherLibrary() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()

@@ -7,7 +7,7 @@ import Sandbox
 import Support
 import Testing
 
-/// Notifications for a program of the app's own, told by HTTP.
+/// Webhook devices: notifications for an app's own program over HTTP.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct WebhookProviderTests {
     private static func settings(_ stack: Stack) -> [String: String] {
@@ -21,7 +21,7 @@ struct WebhookProviderTests {
         ])
     }
 
-    @Test("a receiver gets the notification signed, once, and its name for it is on record")
+    @Test("a receiver gets the signed notification once, and its id for it is recorded")
     func delivers() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -49,7 +49,7 @@ struct WebhookProviderTests {
         }
     }
 
-    @Test("each device has a delivery of its own, and the trace has the id that Apple got")
+    @Test("each device has its own delivery, and the trace has the APNs id")
     func deliveries() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -63,7 +63,7 @@ struct WebhookProviderTests {
             try await eventually("all have it") { stack.pushed().count == 3 }
             let ids = stack.sandbox.received().compactMap { $0.headers["carillon-delivery"] ?? $0.headers["apns-id"] }
             #expect(Set(ids).count == 3)
-            try await eventually("Apple's name for it, which is ours, is in the trace") {
+            try await eventually("the APNs id, which is ours, is recorded") {
                 try await stack.query(
                     "SELECT provider_id FROM carillon.delivery_attempts WHERE provider = 'apns' AND kind = 'push'"
                 )
@@ -72,7 +72,7 @@ struct WebhookProviderTests {
         }
     }
 
-    @Test("410 switches the device off, 503 is waited out, 400 is a dead letter")
+    @Test("410 deactivates the device, 503 is retried, 400 is a dead letter")
     func answers() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -81,7 +81,7 @@ struct WebhookProviderTests {
                 try await gateway.register(user: "ada", platform: "webhook", token: token, name: token)
             }
             try await Self.notify(stack, "Paid")
-            try await eventually("what can arrive has arrived") { stack.pushed() == ["unavailable-once-1": ["Paid"]] }
+            try await eventually("the retried one has arrived") { stack.pushed() == ["unavailable-once-1": ["Paid"]] }
             try await eventually("the dead letter is there") {
                 try await stack.deadReasons().values.contains("webhook refused it: HTTP_400")
             }
@@ -91,7 +91,7 @@ struct WebhookProviderTests {
         }
     }
 
-    @Test("a receiver that knows another secret has the work kept, and the secret is in no log")
+    @Test("a receiver with another secret keeps the work waiting, and the secret is never logged")
     func wrongSecret() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -100,7 +100,7 @@ struct WebhookProviderTests {
             let dispatcher = try await stack.startDispatcher(environment: settings)
             try await gateway.register(user: "ada", platform: "webhook", token: "room")
             try await Self.notify(stack, "Paid")
-            try await eventually("it is told") {
+            try await eventually("the fault is logged") {
                 dispatcher.errors().contains("provider does not accept our configuration")
             }
             try await eventually("it is kept") {

@@ -9,7 +9,7 @@ import Sandbox
 import Support
 import Testing
 
-/// Apps without a Redis client are told over HTTP, signed, again and again, and each on its own.
+/// Webhooks: signed events over HTTP for upstream apps, retried, each independent of the others.
 @Suite(.serialized, .timeLimit(.minutes(10)))
 struct WebhookTests {
     private static let open = ["WEBHOOKS_PRIVATE": "on"]
@@ -53,13 +53,13 @@ struct WebhookTests {
     private static func warmUp(_ stack: Stack, _ stub: HTTPStub, org: String = "") async throws {
         try await eventually("the webhook is known") {
             try await Self.notify(stack, "warm-up", org: org)
-            // Not more notifications than it takes: each waits for the dispatcher's next look at its webhooks.
+            // One notification every 500 ms: each waits until the dispatcher reloads its webhooks.
             try await Task.sleep(for: .milliseconds(500))
             return stub.requests > 0
         }
     }
 
-    @Test("events come signed, in batches, of the organisation and kinds asked for; again after a failure")
+    @Test("events arrive signed and in batches, filtered by organisation and kind, and again after a failure")
     func signed() async throws {
         try await Stack.with { stack in
             let gateway = try await Self.start(stack)
@@ -100,7 +100,7 @@ struct WebhookTests {
         }
     }
 
-    /// Runs the snippets of the documentation, where their interpreters are there.
+    /// Runs the snippets of `docs/events.md` whose interpreters are installed.
     private static func verify(_ request: HTTPStub.Request, secret: String, in stack: Stack) async throws {
         let page = URL(fileURLWithPath: #filePath).appendingPathComponent("../../../docs/events.md").standardized
         let text = try String(contentsOf: page, encoding: .utf8)
@@ -148,7 +148,7 @@ struct WebhookTests {
         }
     }
 
-    @Test("a receiver that says nothing holds up no other; 410 ends a webhook; dispatchers may die")
+    @Test("a silent receiver delays no other, 410 removes a webhook, and a killed dispatcher is replaced")
     func apart() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway(environment: Self.open)
@@ -183,7 +183,7 @@ struct WebhookTests {
         }
     }
 
-    @Test("too many events: the oldest are dropped, and the webhook says so; days of failure switch it off")
+    @Test("a full queue drops the oldest events, and days of failure switch the webhook off with a reason")
     func bounds() async throws {
         try await Stack.with { stack in
             let gateway = try await Self.start(stack)
@@ -199,7 +199,7 @@ struct WebhookTests {
                 try await eventually("the bound is reached") {
                     try await stack.connection.send("XLEN", "carillon:{webhooks}:queue:\(hook.id)").integer() == 10_000
                 }
-                // Six days of failure, told to the database.
+                // As if it had failed for six days.
                 _ = try await stack.query("UPDATE carillon.webhooks SET failing_since = now() - interval '6 days'")
                 try await eventually("it is switched off", within: .seconds(90)) {
                     try await Self.status(gateway, hook).body["status"]?.string == "off"
@@ -209,7 +209,7 @@ struct WebhookTests {
                 try await eventually("its queue is gone") {
                     try await stack.connection.send("EXISTS", "carillon:{webhooks}:queue:\(hook.id)").integer() == 0
                 }
-                // The same again renews it.
+                // Registering the same URL again renews it.
                 let token = try await Stack.token(user: "shop", scope: .service)
                 let renewed = try await gateway.call(
                     .post, "/v1/webhooks", token: token, json: #"{"url":"\#(stub.url)"}"#)
@@ -220,7 +220,7 @@ struct WebhookTests {
         }
     }
 
-    @Test("what is wrong with a registration is named; private addresses are refused when they are connected to")
+    @Test("a faulty registration is named, and private addresses are refused on connect")
     func refusals() async throws {
         try await Stack.with { stack in
             let gateway = try await stack.startGateway()
@@ -241,7 +241,7 @@ struct WebhookTests {
             let none = try await gateway.call(.get, "/v1/webhooks", token: service)
             #expect(none.body["webhooks"]?.array?.isEmpty == true)
 
-            // The sandbox speaks TLS on this machine, with an authority that the dispatcher trusts.
+            // The sandbox uses TLS on this machine, with an authority that the dispatcher trusts.
             let url = stack.sandbox.url.replacingOccurrences(of: "127.0.0.1", with: "localhost")
             let hook = try await Self.register(gateway, #"{"url":"\#(url)/hook"}"#)
             try await eventually("it is not reached") {
