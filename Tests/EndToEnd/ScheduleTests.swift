@@ -287,7 +287,7 @@ struct ScheduleTests {
                 .int8(count)
             )
             _ = try await stack.startDispatcher()
-            try await eventually("all have fired", within: .seconds(60)) { try await Schedules.count(stack) == 0 }
+            try await eventually("all have fired", within: .seconds(180)) { try await Schedules.count(stack) == 0 }
             let rows = try await stack.query("SELECT count(*), count(DISTINCT user_id) FROM carillon.notifications")
             let row = try #require(rows.first)
             #expect(try row.int8(0) == count)

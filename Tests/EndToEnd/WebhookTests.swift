@@ -54,8 +54,8 @@ struct WebhookTests {
         try await eventually("the webhook is known") {
             try await Self.notify(stack, "warm-up", org: org)
             // One notification every 500 ms: each waits until the dispatcher reloads its webhooks.
-            try await Task.sleep(for: .milliseconds(500))
-            return stub.requests > 0
+            return
+                (try? await eventually("a request comes", within: .milliseconds(500)) { stub.requests > 0 }) != nil
         }
     }
 
