@@ -142,7 +142,7 @@ struct TracingTests {
                 ])
             }
             try await eventually("all are pushed") { stack.pushed()["ada-phone"]?.count == 20 }
-            try await eventually("they are counted") { dispatcher.errors().contains("spans not taken") }
+            try await eventually("they are counted") { dispatcher.errors().contains("spans are lost") }
             #expect(try await dispatcher.stop() == .code(0))
         }
     }

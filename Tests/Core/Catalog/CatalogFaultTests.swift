@@ -66,7 +66,10 @@ struct CatalogFaultTests {
             ("retract_on_read: yes please", "retract_on_read must be true or false"),
             ("templates: {}", "templates needs a locale"),
             ("templates: [en]", "expected templates with an entry for each locale"),
-            ("templates: {english!: {title: a}}", "templates: english! is not a locale; use one such as en, pt-BR or zh-Hant"),
+            (
+                "templates: {english!: {title: a}}",
+                "templates: english! is not a locale; use one such as en, pt-BR or zh-Hant"
+            ),
             ("templates: {en: {body: a}}", "templates.en needs a title"),
             ("templates: {en: {title: a, subject: b}}", "unknown setting templates.en.subject"),
             ("templates: {en: {title: '{{a'}}", "templates.en.title: a tag is not closed"),

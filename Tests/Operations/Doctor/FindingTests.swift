@@ -196,7 +196,7 @@ struct FindingTests {
         #expect(report.exitCode == nil)
         #expect(
             report.lines(style: Style(isOn: false)) == [
-                "ok      settings  complete and well formed", "warn    x         odd", "        → mend it", "",
+                "ok      settings  complete and valid", "warn    x         odd", "        → mend it", "",
                 "1 ok, 0 skipped, 1 warn, 0 fail",
             ])
         report.add(Finding(.fail, "y", "bad", mend: "mend it"))

@@ -51,7 +51,7 @@ struct AppsFileTests {
         #expect(
             fault?.faults == [
                 "line 1: expected `apps:` with an entry for each app",
-                "line 3: app one: expected its providers and its shape",
+                "line 3: app one: expected providers and a shape",
                 "line 5: app two: fcm: expected settings",
                 "line 6: app two: apns.key must be text",
                 "line 7: app two: shape must be a name, or keys and their sources",

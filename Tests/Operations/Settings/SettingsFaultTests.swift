@@ -40,18 +40,18 @@ struct SettingsFaultTests {
                     "AUTH_JWT_SECRET": nil, "AUTH_JWKS": "k.json",
                     "AUTH_JWT_SECRET_PREVIOUS": "0123456789abcdef0123456789abcdef",
                 ],
-                "AUTH_JWT_SECRET_PREVIOUS goes with AUTH_JWT_SECRET, which is missing"
+                "AUTH_JWT_SECRET_PREVIOUS needs AUTH_JWT_SECRET, which is missing"
             ),
-            (["AUTH_JWKS": "http://keys.example/k"], "AUTH_JWKS must be https; http is for this machine only"),
-            (["AUTH_JWKS": "http://127.0.0.1.example/k"], "AUTH_JWKS must be https; http is for this machine only"),
-            (["AUTH_JWKS": "http://[::2]/k"], "AUTH_JWKS must be https; http is for this machine only"),
+            (["AUTH_JWKS": "http://keys.example/k"], "AUTH_JWKS must be https; http only for this machine"),
+            (["AUTH_JWKS": "http://127.0.0.1.example/k"], "AUTH_JWKS must be https; http only for this machine"),
+            (["AUTH_JWKS": "http://[::2]/k"], "AUTH_JWKS must be https; http only for this machine"),
             (["AUTH_JWKS": "ftp://keys.example/k"], "AUTH_JWKS must be a path or an https URL"),
             (
                 ["AUTH_JWKS": "http://127.0.0.1@keys.example/k"],
                 "AUTH_JWKS must be a path or a URL with a host and without credentials"
             ),
-            (["AUTH_COOKIE": "a b"], "AUTH_COOKIE must be a cookie's name"),
-            (["AUTH_COOKIE": "a=b"], "AUTH_COOKIE must be a cookie's name"),
+            (["AUTH_COOKIE": "a b"], "AUTH_COOKIE must be a cookie name"),
+            (["AUTH_COOKIE": "a=b"], "AUTH_COOKIE must be a cookie name"),
             (
                 ["ALLOWED_ORIGINS": "https://app.example,*"],
                 "ALLOWED_ORIGINS must be origins such as https://app.example.com, with commas between them"

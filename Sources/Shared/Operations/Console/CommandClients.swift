@@ -1,15 +1,56 @@
 // Carillon · CommandClients.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import ArgumentParser
 import Clients
 import Core
+import Foundation
 import Logging
 import NIOPosix
 import Storage
 
-/// What commands that do one thing and end talk to, by the same settings as the services.
+/// Options of every command.
+package struct CommonOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp("A file of NAME=value lines; the environment takes precedence.", valueName: "file"),
+        completion: .file()
+    )
+    package var config: String?
+
+    package init() {}
+
+    /// Reads the environment and the file.
+    package func reader() async throws(SettingsFaults) -> SettingsReader {
+        try await SettingsReader.process(file: self.config)
+    }
+}
+
+/// The output option of every command that prints results.
+package struct OutputOptions: ParsableArguments {
+    @Flag(help: "Print JSON, for programs.")
+    package var json = false
+
+    package init() {}
+}
+
+extension CompletionKind {
+    /// The names of the catalog's types, if the variable `CATALOG` names a readable catalog.
+    package static var catalogTypes: CompletionKind {
+        .custom { _, _, prefix in
+            guard let path = ProcessInfo.processInfo.environment["CATALOG"],
+                let catalog = try? CatalogLoader.load(path: path)
+            else { return [] }
+            return catalog.all.map(\.name).filter { $0.hasPrefix(prefix) }
+        }
+    }
+
+    /// The lanes, the most urgent first.
+    package static var lanes: CompletionKind { .list(["critical", "normal", "bulk"]) }
+}
+
+/// Clients for one-off commands, from the same settings as the services.
 package enum CommandClients {
-    /// How Redis is reached; faults stay with the reader.
+    /// Returns the configuration of Redis; records faults in `reader`.
     package static func redis(_ reader: SettingsReader, name: String) async -> RedisConfiguration? {
         let address = await reader.load("REDIS_URL", isSet: true) {
             try RedisAddress(url: reader.text("REDIS_URL") ?? "redis://127.0.0.1:6379/0")
@@ -20,7 +61,7 @@ package enum CommandClients {
         return configuration
     }
 
-    /// How PostgreSQL is reached; faults stay with the reader.
+    /// Returns the configuration of PostgreSQL; records faults in `reader`.
     package static func database(_ reader: SettingsReader, name: String) -> PostgresConfiguration {
         let database = reader.text("DATABASE_URL")
         if database == nil { reader.fault("DATABASE_URL", "is missing; give postgresql://user@host/database") }
@@ -32,7 +73,7 @@ package enum CommandClients {
         return configuration
     }
 
-    /// The catalog, if one is named; faults stay with the reader.
+    /// Loads the catalog, if one is set; records faults in `reader`.
     package static func catalog(_ reader: SettingsReader, isRequired: Bool) async -> Catalog? {
         let path = reader.text("CATALOG")
         if path == nil, isRequired {
@@ -41,7 +82,7 @@ package enum CommandClients {
         return await reader.load("CATALOG", isSet: path != nil) { try CatalogLoader.load(path: path ?? "") }
     }
 
-    /// Runs `body` with a connection to Redis, which ends with it.
+    /// Runs `body` with a connection to Redis and closes it.
     package static func withRedis<Value>(
         _ configuration: RedisConfiguration,
         _ body: (RedisConnection) async throws -> Value
@@ -61,7 +102,7 @@ package enum CommandClients {
         }
     }
 
-    /// Runs `body` with connections to PostgreSQL, which end with it.
+    /// Runs `body` with a connection pool to PostgreSQL and closes it.
     package static func withDatabase<Value>(
         _ configuration: PostgresConfiguration,
         _ body: (PostgresPool) async throws -> Value
@@ -72,9 +113,9 @@ package enum CommandClients {
         return try await body(pool)
     }
 
-    /// Runs `body` with the configured database alone.
+    /// Runs `body` with the configured database.
     ///
-    /// - Parameter name: what PostgreSQL knows the command by.
+    /// - Parameter name: the suffix of the application name in PostgreSQL.
     package static func withDatabase<Value>(
         _ options: CommonOptions,
         name: String,

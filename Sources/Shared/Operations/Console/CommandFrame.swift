@@ -5,14 +5,14 @@ import ArgumentParser
 import Clients
 import Glibc
 
-/// What every command of both programs does around its work.
+/// The frame around every command of both programs.
 package enum CommandFrame {
-    /// The release that this is: the newest of the changelog, or with `-dev` the one that comes
-    /// next.
+    /// This release: the newest version of the changelog, or the next one with `-dev`.
     package static let version = "1.0.0-dev"
 
-    /// Parses the command line and runs a program; an error shows the usage of the subcommand that
-    /// it is about.
+    /// Parses the command line and runs a program.
+    ///
+    /// On an error, prints the usage of the subcommand.
     package static func main(_ program: (some AsyncParsableCommand).Type) async {
         let arguments = Array(CommandLine.arguments.dropFirst())
         do {
@@ -36,7 +36,7 @@ package enum CommandFrame {
         }
     }
 
-    /// Ends with a fault of the command line, in the same form as the argument parser's own.
+    /// Exits with a usage error in the argument parser's format.
     private static func refuse(_ message: String, usage: String) -> Never {
         let name = usage.split(separator: " ").prefix { !["<", "[", "-"].contains($0.prefix(1)) }
             .joined(separator: " ")
@@ -44,11 +44,11 @@ package enum CommandFrame {
         exit(ExitStatus.usage.rawValue)
     }
 
-    /// Runs a command's work; what ends it early becomes a line on standard error and an exit code.
+    /// Runs a command's work; prints an error on standard error and throws its exit code.
     ///
-    /// - Parameter program: its name, which begins the line.
+    /// - Parameter program: its name, which begins the error line.
     package static func run(_ program: String, _ work: () async throws -> Void) async throws {
-        // A peer that is gone shows as an error of the write, not as a signal.
+        // A closed peer must show as a write error, not as a signal.
         signal(SIGPIPE, SIG_IGN)
         do {
             try await work()
@@ -83,17 +83,15 @@ package enum CommandFrame {
     }
 }
 
-/// A word on the command line where a subcommand should be, and the subcommand that was probably
-/// meant.
+/// An unknown subcommand on the command line, and the one that was probably meant.
 private enum UnknownCommand {
-    /// The most letters that a mistyped word differs in.
+    /// The most edits of a typing error.
     private static let mostEdits = 2
 
-    /// Returns what to say about the first word that is no subcommand, and the command that has
-    /// none of that name.
+    /// Returns the message for the first unknown subcommand, and the command it was given to.
     ///
     /// - Parameter arguments: the command line without the program's name.
-    /// - Returns: nil if each word that could be a subcommand is one.
+    /// - Returns: nil if every subcommand is known.
     static func message(
         _ arguments: [String],
         of program: any ParsableCommand.Type
@@ -118,8 +116,7 @@ private enum UnknownCommand {
         command.configuration.commandName ?? "\(command)".lowercased()
     }
 
-    /// Returns the name that a word begins, or else the one that it is closest to; nil if none is
-    /// close.
+    /// Returns the name that starts with `word`, otherwise the closest one; nil if none is close.
     private static func nearest(to word: String, of names: [String]) -> String? {
         if word.count > 1, let name = names.first(where: { $0.hasPrefix(word) }) { return name }
         let distances = names.map { (name: $0, edits: Self.edits($0, word)) }
@@ -127,7 +124,7 @@ private enum UnknownCommand {
             .min { $0.edits < $1.edits }?.name
     }
 
-    /// Counts the letters that must be added, removed, changed or swapped with their neighbour.
+    /// Returns the Damerau-Levenshtein distance (optimal string alignment).
     private static func edits(_ one: String, _ other: String) -> Int {
         let (one, other) = (Array(one), Array(other))
         var before: [Int] = []
@@ -144,5 +141,34 @@ private enum UnknownCommand {
             (before, last) = (last, next)
         }
         return last[other.count]
+    }
+}
+
+/// Exit codes of commands, named as in sysexits.h; `docs/command-line.md` lists them.
+package enum ExitStatus {
+    /// The command ran, and its answer is no.
+    package static let no = ExitCode.failure
+    /// EX_USAGE: the options are malformed or exclude each other.
+    package static let usage = ExitCode(64)
+    /// EX_DATAERR: the input is faulty.
+    package static let data = ExitCode(65)
+    /// EX_NOINPUT: an input file cannot be opened.
+    package static let noInput = ExitCode(66)
+    /// EX_UNAVAILABLE: Redis, PostgreSQL or a dispatcher cannot be reached.
+    package static let unavailable = ExitCode(69)
+    /// EX_TEMPFAIL: a person must confirm first.
+    package static let wait = ExitCode(75)
+    /// EX_CONFIG: the configuration is faulty.
+    package static let configuration = ExitCode(78)
+}
+
+/// A command's failure, with its exit code and the line for standard error.
+package struct CommandFailure: Error, CustomStringConvertible {
+    package let status: ExitCode
+    package let description: String
+
+    package init(_ status: ExitCode, _ description: String) {
+        self.status = status
+        self.description = description
     }
 }

@@ -3,22 +3,22 @@
 
 /// Rows with aligned columns, for people.
 ///
-/// On a terminal the widest column that may be cut gives way until a row fits its line; elsewhere nothing is cut, and nothing
-/// but text and spaces is written.
+/// On a terminal, the widest column that may be cut shrinks until the rows fit. Elsewhere nothing
+/// is cut, and the output is plain text and spaces.
 package struct Table {
     package struct Column: Sendable {
         let title: String
         let isNumber: Bool
         let isCuttable: Bool
 
-        /// Text, which is aligned to the left.
+        /// Left-aligned text.
         ///
-        /// - Parameter isCuttable: whether it may be shortened where there is not enough room.
+        /// - Parameter isCuttable: whether it may be cut if space is short.
         package static func text(_ title: String, isCuttable: Bool = false) -> Column {
             Column(title: title, isNumber: false, isCuttable: isCuttable)
         }
 
-        /// A number, which is aligned to the right.
+        /// A right-aligned number.
         package static func number(_ title: String) -> Column {
             Column(title: title, isNumber: true, isCuttable: false)
         }
@@ -36,7 +36,7 @@ package struct Table {
 
     package var isEmpty: Bool { self.rows.isEmpty }
 
-    /// Adds a row with a cell a column; nil is shown as a dash.
+    /// Adds a row with one cell per column; nil becomes a dash.
     package mutating func add(_ cells: [String?]) {
         self.rows.append(
             self.columns.indices.map { index in
@@ -45,18 +45,18 @@ package struct Table {
             })
     }
 
-    /// The lines, the titles' first.
+    /// Returns the lines, the titles first.
     ///
     /// - Parameters:
-    ///   - room: columns of the terminal; nil for as many as it takes.
-    ///   - style: of the titles.
+    ///   - room: columns of the terminal; nil for any width.
+    ///   - style: the style of the titles.
     package func lines(room: Int?, style: Style) -> [String] {
         let titles = self.columns.map(\.title)
         let widths = self.widths(room: room)
         return [style(self.line(titles, widths), .bold)] + self.rows.map { self.line($0, widths) }
     }
 
-    /// Prints it as standard output takes it.
+    /// Prints the table for standard output.
     package func show() {
         for line in self.lines(room: Terminal.width, style: .output) { Terminal.line(line) }
     }
@@ -89,19 +89,19 @@ package struct Table {
     }
 }
 
-/// What is known about one thing: a name and a value a line, for people.
+/// The properties of one thing, one name and value per line, for people.
 package struct Card {
     private var rows: [(name: String, value: String)] = []
 
     package init() {}
 
-    /// Adds a line; nothing where there is no value.
+    /// Adds a line, unless the value is nil or empty.
     package mutating func add(_ name: String, _ value: String?) {
         guard let value, !value.isEmpty else { return }
         self.rows.append((name, value))
     }
 
-    /// The lines, aligned; a value of several lines goes on under itself.
+    /// The aligned lines; further lines of a value are indented.
     package var lines: [String] {
         let width = self.rows.reduce(0) { max($0, DisplayText.width($1.name)) } + 2
         return self.rows.flatMap { name, value in
@@ -112,8 +112,73 @@ package struct Card {
         }
     }
 
-    /// Prints it.
+    /// Prints the lines.
     package func show() {
         for line in self.lines { Terminal.line(line) }
+    }
+}
+
+/// Text for terminals.
+package enum DisplayText {
+    /// Scalars that take two columns: East Asian wide forms and pictographs, by block.
+    private static let wide: [ClosedRange<UInt32>] = [
+        0x1100...0x115F, 0x2E80...0x303E, 0x3041...0x33FF, 0x3400...0x4DBF, 0x4E00...0x9FFF, 0xA000...0xA4CF,
+        0xAC00...0xD7A3, 0xF900...0xFAFF, 0xFE30...0xFE6F, 0xFF00...0xFF60, 0xFFE0...0xFFE6, 0x1F300...0x1F64F,
+        0x1F680...0x1F6FF, 0x1F900...0x1F9FF, 0x20000...0x3FFFD,
+    ]
+
+    /// Returns the number of columns that a text takes.
+    package static func width(_ text: some StringProtocol) -> Int {
+        text.reduce(0) { $0 + self.width($1) }
+    }
+
+    private static func width(_ character: Character) -> Int {
+        guard let scalar = character.unicodeScalars.first else { return 0 }
+        if scalar.isASCII { return 1 }
+        if scalar.properties.generalCategory == .nonspacingMark { return 0 }
+        return self.wide.contains { $0.contains(scalar.value) } ? 2 : 1
+    }
+
+    /// Returns a text on one line without control sequences, because it may come from a stranger.
+    package static func line(_ text: some StringProtocol) -> String {
+        var shown = String.UnicodeScalarView()
+        for scalar in text.unicodeScalars {
+            switch scalar.properties.generalCategory {
+            case .control, .lineSeparator, .paragraphSeparator: shown.append(" ")
+            // Drop invisible characters and those that change the direction of text.
+            case .format where scalar != "\u{200D}": continue
+            default: shown.append(scalar)
+            }
+        }
+        return String(shown)
+    }
+
+    /// Cuts a text to a number of columns and marks the cut with an ellipsis.
+    package static func cut(_ text: String, to columns: Int) -> String {
+        guard self.width(text) > columns else { return text }
+        guard columns > 0 else { return "" }
+        var kept = ""
+        var used = 0
+        for character in text {
+            let width = self.width(character)
+            guard used + width < columns else { break }
+            kept.append(character)
+            used += width
+        }
+        return kept + "…"
+    }
+
+    /// Formats whole seconds, such as `3 s`, `2 min 5 s` or `1 d 4 h`.
+    package static func duration(_ duration: Duration) -> String {
+        let seconds = max(0, duration.components.seconds)
+        let parts: (Int64, String, Int64, String)
+        switch seconds {
+        case ..<1: return "0 s"
+        case ..<60: return "\(seconds) s"
+        case ..<3_600: parts = (seconds / 60, "min", seconds % 60, "s")
+        case ..<86_400: parts = (seconds / 3_600, "h", seconds % 3_600 / 60, "min")
+        default: parts = (seconds / 86_400, "d", seconds % 86_400 / 3_600, "h")
+        }
+        return "\(parts.0) \(parts.1)" + (parts.2 > 0 ? " \(parts.2) \(parts.3)" : "")
     }
 }

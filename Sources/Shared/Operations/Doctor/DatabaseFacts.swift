@@ -1,7 +1,7 @@
 // Carillon · DatabaseFacts.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// What PostgreSQL says of itself, as far as it matters to us.
+/// The state of PostgreSQL.
 package struct DatabaseFacts: Sendable, Equatable {
     /// `server_version_num`, such as 150004.
     package var version: Int32 = 0
@@ -13,14 +13,14 @@ package struct DatabaseFacts: Sendable, Equatable {
     package var encoding = "UTF8"
     /// Migrations of this release that are not applied.
     package var missing: [String] = []
-    /// Numbers of applied migrations that this release does not know.
+    /// Applied migrations that this release does not know.
     package var unknown: [Int] = []
 
     package init() {}
 
-    /// What is to be said about it.
+    /// Returns the findings.
     ///
-    /// - Parameter needed: connections that one more process of ours takes.
+    /// - Parameter needed: connections of one more process.
     package func findings(needed: Int) -> [Finding] {
         [
             self.versionFinding, self.roleFinding, self.encodingFinding, self.durabilityFinding,
@@ -43,7 +43,7 @@ package struct DatabaseFacts: Sendable, Equatable {
         guard self.isReplica else { return nil }
         return Finding(
             .fail, "postgres role", "a standby, which refuses writes",
-            mend: "let DATABASE_URL name the primary, or add target_session_attrs=read-write")
+            mend: "point DATABASE_URL at the primary, or add target_session_attrs=read-write")
     }
 
     private var encodingFinding: Finding? {
@@ -56,12 +56,12 @@ package struct DatabaseFacts: Sendable, Equatable {
     private var durabilityFinding: Finding? {
         if !self.syncsToDisk {
             return Finding(
-                .fail, "postgres durability", "fsync is off: a crash of the machine may break the database",
+                .fail, "postgres durability", "fsync is off: a crash of the machine can corrupt the database",
                 mend: "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()")
         }
         guard !self.waitsForDisk else { return nil }
         return Finding(
-            .warn, "postgres durability", "synchronous_commit is off: a crash loses what was stored last",
+            .warn, "postgres durability", "synchronous_commit is off: a crash loses the latest commits",
             mend: "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf()")
     }
 
@@ -80,13 +80,13 @@ package struct DatabaseFacts: Sendable, Equatable {
         guard self.missing.isEmpty else {
             return Finding(
                 .fail, "migrations", "not applied: \(self.missing.joined(separator: ", "))",
-                mend: "gateway migrate; a gateway or dispatcher that starts does it too")
+                mend: "run `gateway migrate`; a gateway or dispatcher also migrates when it starts")
         }
         guard self.unknown.isEmpty else {
             let numbers = self.unknown.map { String($0) }.joined(separator: ", ")
             return Finding(
-                .warn, "migrations", "\(numbers) are of a newer release",
-                mend: "run this release beside the newer one only while you change over")
+                .warn, "migrations", "\(numbers) come from a newer release",
+                mend: "run both releases together only during an upgrade")
         }
         return Finding(.ok, "migrations", "all applied")
     }

@@ -4,10 +4,39 @@
 import ArgumentParser
 import Core
 
-/// All that a doctor found.
+/// The result of one check, and the fix.
+package struct Finding: Sendable, Equatable {
+    /// The severity, the best first.
+    package enum Outcome: String, Sendable, CaseIterable {
+        case ok
+        /// The check was not run.
+        case skipped
+        /// It works now, but not forever or not for everyone.
+        case warn
+        /// It does not work, or it loses data.
+        case fail
+    }
+
+    /// The subject, such as `redis persistence`.
+    package let check: String
+    package let outcome: Outcome
+    /// The result; never a secret.
+    package let found: String
+    /// The fix for the operator; nil if none is needed.
+    package let remedy: String?
+
+    package init(_ outcome: Outcome, _ check: String, _ found: String, mend remedy: String? = nil) {
+        self.check = check
+        self.outcome = outcome
+        self.found = found
+        self.remedy = remedy
+    }
+}
+
+/// The findings of a doctor run.
 package struct DoctorReport: Sendable {
     package private(set) var findings: [Finding] = []
-    /// Whether the settings themselves are faulty.
+    /// Whether the settings are faulty.
     private var isConfigurationFaulty = false
 
     package init() {}
@@ -16,22 +45,22 @@ package struct DoctorReport: Sendable {
 
     package mutating func add(_ finding: Finding) { self.findings.append(finding) }
 
-    /// Adds what is wrong with the settings, or that nothing is.
+    /// Adds the faults of the settings, or that there are none.
     package mutating func add(settingsFaults faults: [String]) {
-        guard !faults.isEmpty else { return self.add(Finding(.ok, "settings", "complete and well formed")) }
+        guard !faults.isEmpty else { return self.add(Finding(.ok, "settings", "complete and valid")) }
         self.isConfigurationFaulty = true
         for fault in faults {
             self.add(Finding(.fail, "settings", fault, mend: "set it in the environment or in the file of --config"))
         }
     }
 
-    /// 78 if the settings are faulty, else 1 if anything fails; nil if nothing does.
+    /// 78 if the settings are faulty, 1 if another check fails, otherwise nil.
     package var exitCode: ExitCode? {
         if self.isConfigurationFaulty { return ExitStatus.configuration }
         return self.findings.contains { $0.outcome == .fail } ? ExitStatus.no : nil
     }
 
-    /// The lines for people.
+    /// Returns the report for people.
     package func lines(style: Style) -> [String] {
         let width = self.findings.reduce(0) { max($0, DisplayText.width($1.check)) }
         var lines: [String] = []
@@ -49,9 +78,9 @@ package struct DoctorReport: Sendable {
         return lines + ["", counts.joined(separator: ", ")]
     }
 
-    /// Prints it.
+    /// Prints the report.
     ///
-    /// - Throws: the exit code, unless all is well.
+    /// - Throws: ``exitCode``, unless it is nil.
     package func end(_ output: OutputOptions) throws {
         if output.json {
             Terminal.object { writer in

@@ -7,24 +7,24 @@ import Foundation
 import Glibc
 import Storage
 
-/// Gathers what the checks judge: the part of the doctor that asks around.
+/// Collects the facts for the doctor's checks; the only part of the doctor with I/O.
 package enum Examination {
-    /// Nobody waits long for a doctor.
-    private static let patience: Duration = .seconds(5)
+    /// The timeout of every call.
+    private static let timeout: Duration = .seconds(5)
     /// Zones that every version of the data has.
     private static let knownZones = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo"]
 
-    /// What is said of Redis, and how far its clock is ahead of the machine's.
+    /// Returns the findings about Redis, and how far its clock is ahead of the machine's.
     ///
-    /// - Parameter authorities: a PEM file for a server that speaks TLS; nil for the system's.
+    /// - Parameter authorities: a PEM file for TLS; nil for the system's.
     package static func redis(
         _ address: RedisAddress,
         authorities: String?
     ) async -> (findings: [Finding], clock: Duration?) {
         var configuration = RedisConfiguration(address: address, clientName: "carillon-doctor")
         configuration.certificateAuthorityFile = authorities
-        configuration.connectTimeout = self.patience
-        configuration.commandTimeout = self.patience
+        configuration.connectTimeout = self.timeout
+        configuration.commandTimeout = self.timeout
         do {
             return try await CommandClients.withRedis(configuration) { connection in
                 let clock = ContinuousClock()
@@ -40,37 +40,37 @@ package enum Examination {
                 return ([found] + RedisFacts(info: info).findings, offset)
             }
         } catch {
-            let remedy = "start Redis, or correct REDIS_URL; look at firewalls and at the password"
+            let remedy = "start Redis, or correct REDIS_URL; check firewalls and the password"
             return ([Finding(.fail, "redis", "\(address): \(error)", mend: remedy)], nil)
         }
     }
 
-    /// What is said of PostgreSQL.
+    /// The findings about PostgreSQL.
     package struct Database: Sendable {
         package var findings: [Finding]
         /// How far its clock is ahead of the machine's.
         package var clock: Duration?
-        /// With which time-zone data waiting moments were computed.
+        /// The time-zone version that stored schedules were computed with.
         package var zoneVersion: String?
     }
 
-    /// - Parameter needed: connections that one more process of ours takes.
+    /// - Parameter needed: connections of one more process.
     package static func database(_ configuration: PostgresConfiguration, needed: Int) async -> Database {
         var configuration = configuration
-        configuration.connectTimeout = self.patience
-        configuration.timeout = self.patience
+        configuration.connectTimeout = self.timeout
+        configuration.timeout = self.timeout
         do {
             return try await CommandClients.withDatabase(configuration) { pool in
                 try await self.database(pool, needed: needed)
             }
         } catch {
-            let remedy = "start PostgreSQL, or correct DATABASE_URL; look at pg_hba.conf, firewalls and the password"
+            let remedy = "start PostgreSQL, or correct DATABASE_URL; check pg_hba.conf, firewalls and the password"
             return Database(findings: [Finding(.fail, "postgres", "\(error)", mend: remedy)])
         }
     }
 
     private static func database(_ pool: PostgresPool, needed: Int) async throws -> Database {
-        // The first call waits for the connection.
+        // The first query also waits for the connection; do not time it.
         _ = try await pool.query("SELECT 1")
         let clock = ContinuousClock()
         let start = clock.now
@@ -106,7 +106,7 @@ package enum Examination {
             current_setting('server_encoding')
         """
 
-    /// What the machine allows.
+    /// Reads the machine's limits.
     package static func machine() -> MachineFacts {
         var facts = MachineFacts()
         var limit = rlimit()
@@ -124,7 +124,7 @@ package enum Examination {
         return facts
     }
 
-    /// The machine's time-zone data.
+    /// Reads the machine's time-zone data.
     package static func zones(_ zones: ZoneDatabase, stored: String?) -> ZoneFacts {
         ZoneFacts(
             version: zones.version,
@@ -134,16 +134,18 @@ package enum Examination {
         )
     }
 
-    /// Whether a catalog can be read.
+    /// Checks whether a catalog is valid.
     package static func catalog(path: String) -> [Finding] {
         do throws(CatalogFaults) {
             return [Finding(.ok, "catalog", "\(try CatalogLoader.load(path: path).all.count) types in \(path)")]
         } catch {
-            return error.faults.map { Finding(.fail, "catalog", "\($0)", mend: "mend the file; docs/catalog.md") }
+            return error.faults.map {
+                Finding(.fail, "catalog", "\($0)", mend: "correct the file; see docs/catalog.md")
+            }
         }
     }
 
-    /// Whether a file of authorities is there.
+    /// Checks whether a certificate authority file is readable.
     package static func authorities(_ name: String, path: String?) -> Finding? {
         guard let path else { return nil }
         guard access(path, R_OK) == 0 else {

@@ -1,24 +1,27 @@
 // Carillon · MachineFacts.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// What the machine allows a process, as far as it matters to us.
+import Core
+import Glibc
+
+/// The machine's limits for a process.
 package struct MachineFacts: Sendable, Equatable {
-    /// What the process is, as they need different things.
+    /// The program to check for.
     package enum Role: Sendable {
         case gateway, dispatcher
     }
 
-    /// Connections that a gateway's listener lets wait.
+    /// The backlog of a gateway's listener.
     package static let backlog: Int64 = 4_096
 
-    /// RLIMIT_NOFILE, as it is and as far as it may be raised.
+    /// RLIMIT_NOFILE, soft and hard.
     package var openFiles: UInt64 = 0
     package var mostOpenFiles: UInt64 = 0
-    /// net.core.somaxconn; nil if it cannot be read.
+    /// net.core.somaxconn; nil if unknown.
     package var listenBacklog: Int64?
     /// net.ipv4.ip_local_port_range.
     package var ports: ClosedRange<Int64>?
-    /// net.netfilter.nf_conntrack_max and how many are tracked; nil where nothing is tracked.
+    /// net.netfilter.nf_conntrack_max and the current count; nil without connection tracking.
     package var tracked: Tracked?
 
     package struct Tracked: Sendable, Equatable {
@@ -33,7 +36,7 @@ package struct MachineFacts: Sendable, Equatable {
 
     package init() {}
 
-    /// What is to be said about it.
+    /// Returns the findings.
     package func findings(_ role: Role) -> [Finding] {
         switch role {
         case .gateway:
@@ -58,7 +61,7 @@ package struct MachineFacts: Sendable, Equatable {
         guard backlog >= Self.backlog else {
             return Finding(
                 .warn, "listen backlog",
-                "net.core.somaxconn is \(backlog): when many clients come back at once, some are turned away",
+                "net.core.somaxconn is \(backlog): when many clients reconnect at once, some are refused",
                 mend: "sysctl -w net.core.somaxconn=\(Self.backlog), and the same in /etc/sysctl.d")
         }
         return Finding(.ok, "listen backlog", "net.core.somaxconn is \(backlog)")
@@ -67,7 +70,7 @@ package struct MachineFacts: Sendable, Equatable {
     private var portsFinding: Finding? {
         guard let ports = self.ports, ports.count < 4_096 else { return nil }
         return Finding(
-            .warn, "local ports", "\(ports.lowerBound) to \(ports.upperBound) are few for calls of providers",
+            .warn, "local ports", "\(ports.lowerBound) to \(ports.upperBound) are few ports for calls to providers",
             mend: "sysctl -w net.ipv4.ip_local_port_range='32768 60999'")
     }
 
@@ -76,9 +79,144 @@ package struct MachineFacts: Sendable, Equatable {
         let found = "\(tracked.count) of \(tracked.maximum)"
         guard tracked.count < tracked.maximum * 3 / 4 else {
             return Finding(
-                .warn, "tracked connections", "\(found): beyond that the kernel drops packets",
+                .warn, "tracked connections", "\(found): at the limit the kernel drops packets",
                 mend: "raise net.netfilter.nf_conntrack_max with sysctl")
         }
         return Finding(.ok, "tracked connections", found)
+    }
+}
+
+/// The permissions of a file with a secret.
+package struct FileFacts: Sendable, Equatable {
+    package let path: String
+    /// The permission bits; nil if unknown.
+    package let mode: UInt32?
+
+    package init(path: String, mode: UInt32?) {
+        self.path = path
+        self.mode = mode
+    }
+
+    /// Reads the permissions of a file.
+    package init(path: String) {
+        var status = stat()
+        self.init(path: path, mode: stat(path, &status) == 0 ? UInt32(status.st_mode) : nil)
+    }
+
+    /// The finding; nil if the file cannot be read, which the reader of the file reports.
+    package var finding: Finding? {
+        guard let mode else { return nil }
+        let check = "secret files"
+        guard mode & 0o004 == 0 else {
+            return Finding(
+                .warn, check, "\(self.path) is readable by every user of this machine",
+                mend: "chmod o= '\(self.path)', and make the service's user its owner")
+        }
+        return Finding(.ok, check, self.path)
+    }
+}
+
+/// The validity of a certificate.
+package struct CertificateFacts: Sendable, Equatable {
+    private static let notice: Duration = .seconds(14 * 86_400)
+
+    package let notBefore: Timestamp
+    package let notAfter: Timestamp
+
+    package init(notBefore: Timestamp, notAfter: Timestamp) {
+        self.notBefore = notBefore
+        self.notAfter = notAfter
+    }
+
+    /// Returns the finding at a time.
+    package func finding(now: Timestamp) -> Finding {
+        let check = "tls certificate"
+        let remedy = "renew it, then send the gateway SIGHUP"
+        if now < self.notBefore {
+            return Finding(
+                .fail, check, "not valid before \(self.notBefore.rfc3339)", mend: "check the machine's clock")
+        }
+        if now >= self.notAfter {
+            return Finding(.fail, check, "expired at \(self.notAfter.rfc3339)", mend: remedy)
+        }
+        let found = "valid until \(self.notAfter.rfc3339); the key matches"
+        let outcome: Finding.Outcome = self.notAfter - now < Self.notice ? .warn : .ok
+        return Finding(outcome, check, found, mend: outcome == .ok ? nil : remedy)
+    }
+}
+
+/// How far other clocks are ahead of this machine's; nil if unknown.
+package struct ClockFacts: Sendable, Equatable {
+    private static let noticeable: Duration = .seconds(1)
+
+    package var redis: Duration?
+    package var database: Duration?
+    /// The largest offset at which tokens are still checked correctly.
+    package var tolerable: Duration
+
+    package init(redis: Duration? = nil, database: Duration? = nil, tolerable: Duration = .seconds(30)) {
+        self.redis = redis
+        self.database = database
+        self.tolerable = tolerable
+    }
+
+    /// The findings about the clocks.
+    package var findings: [Finding] {
+        let clocks = [("Redis", self.redis), ("PostgreSQL", self.database)].compactMap { name, offset in
+            offset.map { (name: name, offset: $0) }
+        }
+        guard let worst = clocks.max(by: { abs($0.offset) < abs($1.offset) }) else { return [] }
+        let found = clocks.map { "\($0.name)'s is \(Self.text($0.offset))" }.joined(separator: ", ")
+        let remedy = "synchronise all machines by NTP: timedatectl set-ntp true, or chrony"
+        if abs(worst.offset) > self.tolerable { return [Finding(.fail, "clocks", found, mend: remedy)] }
+        if abs(worst.offset) > Self.noticeable { return [Finding(.warn, "clocks", found, mend: remedy)] }
+        return [Finding(.ok, "clocks", found)]
+    }
+
+    private static func text(_ offset: Duration) -> String {
+        let milliseconds = offset.components.seconds * 1_000 + offset.components.attoseconds / 1_000_000_000_000_000
+        return "\(milliseconds.magnitude) ms \(milliseconds < 0 ? "behind" : "ahead")"
+    }
+}
+
+private func abs(_ duration: Duration) -> Duration { duration < .zero ? .zero - duration : duration }
+
+/// The machine's time-zone data.
+package struct ZoneFacts: Sendable, Equatable {
+    /// The version, such as `2025b`, or a hash if the data has none.
+    package var version: String
+    /// Common zones that this machine does not have.
+    package var missing: [String]
+    /// The version that stored schedules were computed with; nil if unknown.
+    package var stored: String?
+    /// The current year.
+    package var year: Int
+
+    package init(version: String, missing: [String], stored: String?, year: Int) {
+        self.version = version
+        self.missing = missing
+        self.stored = stored
+        self.year = year
+    }
+
+    /// The finding.
+    package var finding: Finding {
+        let check = "time zones"
+        guard self.missing.isEmpty else {
+            return Finding(
+                .fail, check, "no rules for \(self.missing.joined(separator: ", "))",
+                mend: "install the package tzdata, or set TZDIR to the folder of the zones")
+        }
+        if let stored, stored != self.version {
+            return Finding(
+                .warn, check, "\(self.version); stored schedules were computed with \(stored)",
+                mend: "give all machines the same tzdata; dispatchers recompute them within a minute")
+        }
+        if let year = Int(self.version.prefix(4)), self.year - year >= 2 {
+            return Finding(
+                .warn, check, "\(self.version) is old; zone rules have changed since", mend: "update the package tzdata"
+            )
+        }
+        return Finding(.ok, check, self.version)
     }
 }

@@ -1,9 +1,9 @@
 // Carillon · RedisFacts.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// What Redis says of itself, as far as it matters to us.
+/// The state of Redis.
 package struct RedisFacts: Sendable, Equatable {
-    /// How full something may be before it is worth a word, and before it is urgent.
+    /// The fill ratios that give a warning and a failure.
     private static let fullness = (warn: 0.75, fail: 0.95)
 
     package var version = ""
@@ -13,7 +13,7 @@ package struct RedisFacts: Sendable, Equatable {
     package var savesSnapshots = false
     package var isLastWriteGood = true
     package var usedMemory: Int64 = 0
-    /// 0 for no bound of Redis's own.
+    /// 0 if unlimited.
     package var maximumMemory: Int64 = 0
     package var machineMemory: Int64 = 0
     package var clients: Int64 = 0
@@ -21,7 +21,7 @@ package struct RedisFacts: Sendable, Equatable {
 
     package init() {}
 
-    /// Reads the answer to INFO.
+    /// Parses the answer to INFO.
     package init(info: String) {
         var values: [Substring: Substring] = [:]
         for line in info.split(whereSeparator: \.isNewline) where !line.hasPrefix("#") {
@@ -45,7 +45,7 @@ package struct RedisFacts: Sendable, Equatable {
         self.maximumClients = number("maxclients")
     }
 
-    /// What is to be said about it.
+    /// The findings.
     package var findings: [Finding] {
         [self.versionFinding, self.roleFinding, self.evictionFinding, self.persistenceFinding, self.memoryFinding]
             .compactMap(\.self) + [self.clientsFinding].compactMap(\.self)
@@ -55,14 +55,14 @@ package struct RedisFacts: Sendable, Equatable {
         let parts = self.version.split(separator: ".").compactMap { Int($0) }
         let check = "redis version"
         guard let major = parts.first else {
-            return Finding(.warn, check, "unknown: INFO does not tell it", mend: "use Redis 7 or Valkey 7.2 or later")
+            return Finding(.warn, check, "unknown: INFO does not report it", mend: "use Redis 7 or Valkey 7.2 or later")
         }
         if major < 6 || major == 6 && (parts.count < 2 || parts[1] < 2) {
-            return Finding(.fail, check, "\(self.version) lacks commands that are needed", mend: "use Redis 7 or later")
+            return Finding(.fail, check, "\(self.version) lacks required commands", mend: "use Redis 7 or later")
         }
         if major < 7 {
             return Finding(
-                .warn, check, "\(self.version) cannot tell how much waits in a stream", mend: "use Redis 7 or later")
+                .warn, check, "\(self.version) cannot report the backlog of a stream", mend: "use Redis 7 or later")
         }
         return Finding(.ok, check, self.version)
     }
@@ -70,7 +70,7 @@ package struct RedisFacts: Sendable, Equatable {
     private var roleFinding: Finding? {
         guard self.isReplica else { return nil }
         return Finding(
-            .fail, "redis role", "a replica, which refuses writes", mend: "let REDIS_URL name the primary")
+            .fail, "redis role", "a replica, which refuses writes", mend: "point REDIS_URL at the primary")
     }
 
     private var evictionFinding: Finding {
@@ -78,11 +78,11 @@ package struct RedisFacts: Sendable, Equatable {
         let remedy = "CONFIG SET maxmemory-policy noeviction, and the same in redis.conf"
         switch (self.evictionPolicy, self.maximumMemory) {
         case ("noeviction", _): return Finding(.ok, check, "noeviction")
-        case ("", _): return Finding(.warn, check, "unknown: INFO does not tell maxmemory_policy", mend: remedy)
+        case ("", _): return Finding(.warn, check, "unknown: INFO does not report maxmemory_policy", mend: remedy)
         case (let policy, 0):
-            return Finding(.warn, check, "\(policy) would throw jobs away once maxmemory is set", mend: remedy)
+            return Finding(.warn, check, "\(policy) would evict jobs once maxmemory is set", mend: remedy)
         case (let policy, _):
-            return Finding(.fail, check, "\(policy) throws jobs away when memory is full", mend: remedy)
+            return Finding(.fail, check, "\(policy) evicts jobs when memory is full", mend: remedy)
         }
     }
 
@@ -91,9 +91,9 @@ package struct RedisFacts: Sendable, Equatable {
         guard self.isLastWriteGood else {
             return Finding(
                 .fail, check, "the last write to disk failed",
-                mend: "look for the reason in Redis's log: a full disk, or a folder that it may not write to")
+                mend: "see Redis's log for the reason, such as a full disk or a folder it cannot write to")
         }
-        if self.usesAppendOnlyFile { return Finding(.ok, check, "an append-only file") }
+        if self.usesAppendOnlyFile { return Finding(.ok, check, "append-only file") }
         let found =
             self.savesSnapshots
             ? "snapshots only: a crash loses the jobs appended since the last one"
@@ -110,8 +110,8 @@ package struct RedisFacts: Sendable, Equatable {
         let share = Double(self.usedMemory) / Double(bound)
         let found = "\(Self.megabytes(self.usedMemory)) of \(Self.megabytes(bound)), \(name)"
         let remedy =
-            "see what waits with `dispatcher lag`, start dispatchers, or give Redis more memory; "
-            + "when it is full, jobs are refused"
+            "check the backlog with `dispatcher lag`, start dispatchers, or give Redis more memory; "
+            + "a full Redis refuses jobs"
         if share >= Self.fullness.fail { return Finding(.fail, "redis memory", found, mend: remedy) }
         if share >= Self.fullness.warn { return Finding(.warn, "redis memory", found, mend: remedy) }
         return Finding(.ok, "redis memory", found)

@@ -4,24 +4,24 @@
 import Core
 import Storage
 
-/// What a user would get for a job, and when; nothing is stored, counted or sent.
+/// Simulates a job for one user, without storing, counting or sending anything.
 package struct JobSimulation: Sendable {
-    /// Presence as a caller supposes it.
+    /// The presence to assume.
     package enum SupposedPresence: String, CaseIterable, Sendable {
         case actual, offline, online, idle
     }
 
-    /// What is asked.
+    /// The simulation's input.
     package struct Question: Sendable {
         package let user: String
         package let org: String
         package let audience: Audience
-        /// Users left out.
+        /// Users to leave out.
         package let except: [String]
         package let content: JobContent
         package var at: Timestamp?
         package var presence = SupposedPresence.actual
-        /// Whether sockets prove receipt, where there are any.
+        /// Whether sockets prove receipt, if there are any.
         package var isProven = true
 
         init(user: String, job: Job, content: JobContent) {
@@ -33,7 +33,7 @@ package struct JobSimulation: Sendable {
         }
     }
 
-    /// Why a job is not for a user.
+    /// Why a user is not a recipient of a job.
     private enum Absence: String {
         case excepted
         case notNamed = "not_named"
@@ -72,7 +72,7 @@ package struct JobSimulation: Sendable {
         self.defaultZone = defaultZone
     }
 
-    /// What a job would come to for a user; its audience may be left out, and is the user then.
+    /// Decodes a job for a user; without an audience, the user is the audience.
     ///
     /// - Throws: `JobFaults` with every fault.
     package static func question(
@@ -87,14 +87,15 @@ package struct JobSimulation: Sendable {
         }
         let job = try catalog.job(fields.map { ($0.name, $0.value[...]) }, providers: providers)
         guard case .notification(let content) = job.payload else {
-            throw JobFaults([JobFault("event", "is not stored and follows no rules")])
+            throw JobFaults([JobFault("event", "cannot be simulated; give a notification")])
         }
         let faults = catalog.variableFaults(content)
         guard faults.isEmpty else { throw JobFaults(faults) }
         return Question(user: user, job: job, content: content)
     }
 
-    /// - Throws: what the stores say; `JobFaults` if the type is not in the catalog or its words cannot be made.
+    /// - Throws: errors of the stores; `JobFaults` if the type is not in the catalog or its texts
+    ///   cannot be rendered.
     package func answer(_ question: Question, now: Timestamp) async throws -> SimulationAnswer {
         guard let type = self.catalog[question.content.type] else {
             throw JobFaults([JobFault("type", "is not in the catalog")])
@@ -151,7 +152,7 @@ package struct JobSimulation: Sendable {
         )
     }
 
-    /// Why the job is not for the user at all; nil if it is.
+    /// Returns why the user is not a recipient; nil if they are.
     private func absence(_ question: Question) async throws -> Absence? {
         let user = ExactText(question.user)
         if question.except.contains(where: { ExactText($0) == user }) { return .excepted }
@@ -163,7 +164,7 @@ package struct JobSimulation: Sendable {
         }
     }
 
-    /// What waits for its moment before anything else is asked.
+    /// Returns the scheduled delivery, which comes before all other rules.
     private func scheduling(_ content: JobContent, _ facts: DecisionFacts) -> SimulatedHold? {
         if let wall = content.deliverLocal {
             let delivery = LocalDelivery(
@@ -180,7 +181,9 @@ package struct JobSimulation: Sendable {
         return SimulatedHold(kind: .schedule, at: facts.now, until: moment, what: "deliver_at")
     }
 
-    /// What a digest holds back: not what its user's wishes refuse, nor the first few of a window.
+    /// Returns the hold of a digest.
+    ///
+    /// It applies to notifications that the preferences allow, after the window's first few.
     private func gathering(
         _ question: Question,
         _ type: NotificationType,
@@ -198,7 +201,8 @@ package struct JobSimulation: Sendable {
         return SimulatedHold(kind: .gather, at: now, until: until, what: key)
     }
 
-    /// Which devices dispatchers have a way to; all of them if no dispatcher says what it has.
+    /// Returns the devices and whether a dispatcher can reach them; all can be reached if no
+    /// dispatcher reports.
     private func reach(_ devices: [Device], now: Timestamp) async throws -> [SimulatedDevice] {
         let states = try await self.providers.states(now: now)
         return devices.map { device in
@@ -207,7 +211,7 @@ package struct JobSimulation: Sendable {
         }
     }
 
-    /// What it says to someone with that locale.
+    /// Returns the texts in a locale.
     private func words(_ content: JobContent, locale: String?) throws -> (title: String, body: String) {
         guard var renderer = self.catalog.renderer(content) else { return (content.title, content.body) }
         let message = try renderer.message(locale: locale)
@@ -239,7 +243,7 @@ package struct JobSimulation: Sendable {
         return facts
     }
 
-    /// The cap that one more would reach, as the user's count stands.
+    /// Returns the cap that one more notification would exceed.
     private func cap(_ type: NotificationType, user: String, now: Timestamp) async throws -> CapScope? {
         let caps = self.catalog.caps(ofType: type.name)
         let reached = try await self.usage.reached(

@@ -4,13 +4,13 @@
 import Core
 import Storage
 
-/// Why a notification did, or did not, reach its user: every step, attempt and time that is on record.
+/// Every recorded step and attempt of a notification, which explains why it did or did not arrive.
 package struct NotificationTrace: Sendable {
     /// One line of a trace.
     package struct Step: Sendable {
         package let at: Timestamp
         package let event: String
-        /// What is known of it, by name.
+        /// Details by name.
         package let detail: [(name: String, value: String)]
 
         init(_ at: Timestamp, _ event: String, _ detail: [(name: String, value: String?)] = []) {
@@ -21,7 +21,7 @@ package struct NotificationTrace: Sendable {
     }
 
     package let record: TraceStore.Record
-    /// In the order of time.
+    /// Sorted by time.
     package let steps: [Step]
 
     package init(_ record: TraceStore.Record) {
@@ -29,7 +29,7 @@ package struct NotificationTrace: Sendable {
         self.steps = Self.steps(record)
     }
 
-    /// The channels that it was to go out by.
+    /// The channels that it was meant for.
     package var channels: [DeliveryChannel] {
         DeliveryChannel.allCases.filter { self.record.notification.channels.contains(Channels($0)) }
     }
@@ -118,8 +118,8 @@ package struct NotificationTrace: Sendable {
             steps.append(Step(at, event, [("via", via), ("replaced_by", other)]))
         }
         steps += record.followUps.map { Step($0.due, "due", [("what", $0.kind)]) }
-        // The clocks of dispatchers differ by some milliseconds, but nothing happens to a
-        // notification before it is stored.
+        // Dispatchers' clocks differ by milliseconds, but nothing happens to a notification before
+        // it is stored.
         func order(_ step: Step) -> Timestamp {
             step.event == "enqueued" ? step.at : max(step.at, record.storedAt)
         }

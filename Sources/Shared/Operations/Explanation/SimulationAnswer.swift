@@ -3,7 +3,7 @@
 
 import Core
 
-/// What a simulation found.
+/// The result of a simulation.
 package struct SimulationAnswer: Sendable {
     package let user: String
     package let at: Timestamp
@@ -13,18 +13,18 @@ package struct SimulationAnswer: Sendable {
     package let title: String
     package let body: String
     package let presence: Presence
-    /// Those that are active, be they reachable or not.
+    /// The user's active devices, reachable or not.
     package let devices: [SimulatedDevice]
     /// The cap that the user has reached.
     package let cap: CapScope?
     package let quietUntil: Timestamp?
-    /// Which channels are used, and why.
+    /// Each channel, whether it is used, and why.
     package let channels: [ChannelFate]
-    /// What comes before the steps.
+    /// The steps before the user's rules apply.
     package let holds: [SimulatedHold]
     package let steps: [Simulation.Event]
 
-    /// What a push goes to.
+    /// The devices that a push reaches.
     package var reached: [SimulatedDevice] { self.devices.filter(\.isReachable) }
 
     /// Writes the members of an object.
@@ -65,7 +65,7 @@ package struct SimulationAnswer: Sendable {
         writer.endArray()
     }
 
-    /// What a step carries, by name; a push names its devices.
+    /// Returns the details of a step by name; a push lists its devices.
     package func members(_ event: Simulation.Event) -> [(name: String, value: String?)] {
         var members = StepDescription(event.step).members
         guard event.step == .push else { return members }
@@ -99,5 +99,83 @@ package struct SimulationAnswer: Sendable {
             writer.string(value)
         }
         writer.endObject()
+    }
+}
+
+/// A device that a push would go to.
+package struct SimulatedDevice: Sendable {
+    package let device: Device
+    /// Whether a dispatcher serves its provider for its app; true if no dispatcher reports.
+    package let isReachable: Bool
+
+    /// The device's label for people.
+    package var label: String {
+        let name = self.device.name.map { " (\($0))" } ?? ""
+        return "\(self.device.provider.rawValue) \(self.device.id)\(name)"
+    }
+}
+
+/// A step before the user's rules apply.
+package struct SimulatedHold: Sendable, Equatable {
+    package enum Kind: String, Sendable, CaseIterable {
+        /// It waits until it is due.
+        case schedule
+        /// A digest collects it.
+        case gather
+        /// It replaces older notifications with its collapse key.
+        case replace
+    }
+
+    package let kind: Kind
+    package let at: Timestamp
+    /// The end of the wait; nil for none.
+    package let until: Timestamp?
+    /// `deliver_at`, `deliver_local`, or the key of the digest or collapse.
+    package let what: String
+
+    /// Details by name.
+    package var members: [(name: String, value: String?)] { [("what", self.what), ("until", self.until?.rfc3339)] }
+}
+
+/// A decision step in words, for JSON and for people.
+package struct StepDescription: Sendable {
+    /// The name of the step.
+    package let word: String
+    /// Details by name.
+    package let members: [(name: String, value: String?)]
+
+    package init(_ step: Step) {
+        switch step {
+        case .store(let status, let reason, let channels):
+            let names = DeliveryChannel.allCases.filter { channels.contains(Channels($0)) }.map(\.rawValue)
+            self.word = "store"
+            self.members = [
+                ("status", status.rawValue), ("reason", reason?.rawValue), ("channels", names.joined(separator: ",")),
+            ]
+        case .publish(let isSilent):
+            self.word = isSilent ? "publish_silently" : "publish"
+            self.members = []
+        case .awaitProof(let deadline):
+            self.word = "await_proof"
+            self.members = [("within", "\(deadline.components.seconds)s")]
+        case .push:
+            self.word = "push"
+            self.members = []
+        case .email:
+            self.word = "email"
+            self.members = []
+        case .postpone(let kind, let until, let reason):
+            self.word = "postpone"
+            self.members = [("what", kind.rawValue), ("until", until.rfc3339), ("reason", reason.rawValue)]
+        case .note(let reason):
+            self.word = "hold_back"
+            self.members = [("reason", reason.rawValue)]
+        case .settle(let status, let reason, let via):
+            self.word = "settle"
+            self.members = [("status", status.rawValue), ("reason", reason.rawValue), ("via", via)]
+        case .wait(let reason):
+            self.word = "wait"
+            self.members = [("reason", reason.rawValue)]
+        }
     }
 }

@@ -2,15 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import FoundationEssentials
+import Yams
 
-/// One app: its providers' settings, and which data its clients read.
+/// One app: the settings of its providers, and the shape of its push data.
 package struct AppSettings: Sendable, Equatable {
-    /// The app that the variables make.
+    /// The app that is configured by variables.
     package static let defaultName = "default"
 
     package enum Shape: Sendable, Equatable {
         case named(String)
-        /// Keys and where their values come from.
+        /// Keys and the sources of their values.
         case members([Member])
     }
 
@@ -20,10 +22,10 @@ package struct AppSettings: Sendable, Equatable {
     }
 
     package let name: String
-    /// By provider, then by setting.
+    /// Settings by provider, then by name.
     package var providers: [String: [String: String]] = [:]
     package var shape = Shape.named("standard")
-    /// How many active devices a user may have with it; nil for what holds for all apps.
+    /// The most active devices of a user with this app; nil for the general limit.
     package var devices: Int?
 
     package init(name: String) {
@@ -44,26 +46,26 @@ package struct AppSettings: Sendable, Equatable {
         ("webhook", "secret_file", "WEBHOOK_PROVIDER_SECRET_FILE"), ("webhook", "rate", "WEBHOOK_PROVIDER_RATE"),
     ]
 
-    /// What a provider cannot do without once it is on; of several names in one entry one is enough.
+    /// Further required settings of a provider that is on; one name of each entry is enough.
     private static let needed = [
         ("apns", "APNS_KEY", [["APNS_KEY_ID"], ["APNS_TEAM_ID"], ["APNS_TOPIC"]]),
         ("webpush", "VAPID_KEY", [["VAPID_SUBJECT"]]), ("email", "SMTP_URL", [["SMTP_FROM"]]),
         ("webhook", "WEBHOOK_PROVIDER_URL", [["WEBHOOK_PROVIDER_SECRET", "WEBHOOK_PROVIDER_SECRET_FILE"]]),
     ]
 
-    /// The setting that switches a provider on.
+    /// The setting that enables a provider.
     private static let switches = [
         "fcm": "credentials", "apns": "key", "webpush": "key", "email": "url", "webhook": "url",
     ]
 
-    /// The app that the variables make; without providers if none is set.
+    /// Returns the app of the variables; without providers if none is set.
     static func fromVariables(_ reader: SettingsReader) -> AppSettings {
         var app = AppSettings(name: self.defaultName)
         for (provider, setting, variable) in self.variables {
             guard let text = reader.text(variable) else { continue }
             app.providers[provider, default: [:]][setting] = text
         }
-        // An endpoint alone switches nothing on.
+        // An endpoint alone does not enable a provider.
         app.providers = app.providers.filter { provider, settings in
             self.switches[provider].map { settings[$0] != nil } ?? true
         }
@@ -76,7 +78,7 @@ package struct AppSettings: Sendable, Equatable {
         return app
     }
 
-    /// The same with what the variables say for every app that says nothing: the push services that are on the list.
+    /// Returns the app with the push services of the variables, if it lists none itself.
     ///
     /// - Parameter origins: the text of `WEBPUSH_ORIGINS`; nil for any.
     package func completed(origins: String?) -> AppSettings {
@@ -87,7 +89,7 @@ package struct AppSettings: Sendable, Equatable {
         return app
     }
 
-    /// The push services that subscriptions of the app may name; nil if it says nothing.
+    /// Returns the push services that the app's subscriptions may use; nil if it lists none.
     ///
     /// - Throws: `WebPushOrigins.Fault`.
     package func webPushOrigins() throws(WebPushOrigins.Fault) -> WebPushOrigins? {
@@ -95,11 +97,120 @@ package struct AppSettings: Sendable, Equatable {
         return try WebPushOrigins(text)
     }
 
-    /// How a setting is called where it was given.
+    /// Returns the name of a setting as the operator wrote it.
     package func place(_ provider: String, _ setting: String?) -> String {
         let variable = Self.variables.first { $0.provider == provider && $0.setting == setting }?.variable
         if self.name == Self.defaultName, let variable { return variable }
         if self.name == Self.defaultName, setting == "shape" { return "PUSH_SHAPE" }
         return "APPS: app \(self.name): \(setting == "shape" ? "" : provider + ".")\(setting ?? "")"
+    }
+}
+
+/// The faults of a file of apps, each with its line.
+package struct AppsFaults: Error, Sendable, CustomStringConvertible {
+    package let faults: [String]
+
+    package var description: String { self.faults.joined(separator: "; ") }
+}
+
+/// The YAML file of further apps: `apps:` with one entry per app.
+package enum AppsFile {
+    private static let longestName = 64
+
+    /// Loads a file.
+    ///
+    /// - Throws: ``AppsFaults``.
+    package static func load(path: String) throws(AppsFaults) -> [AppSettings] {
+        guard let bytes = FileManager.default.contents(atPath: path),
+            let text = String(validating: bytes, as: UTF8.self)
+        else { throw AppsFaults(faults: ["the file cannot be read as UTF-8 text"]) }
+        return try self.parse(text)
+    }
+
+    /// Parses a file's text.
+    ///
+    /// - Throws: ``AppsFaults``, which never shows values, because they may be secrets.
+    package static func parse(_ text: String) throws(AppsFaults) -> [AppSettings] {
+        let root: Node?
+        do {
+            root = try Yams.compose(yaml: text)
+        } catch {
+            throw AppsFaults(faults: ["not valid YAML"])
+        }
+        var faults: [String] = []
+        var apps: [AppSettings] = []
+        for (key, value) in root?.mapping.map({ Array($0) }) ?? [] {
+            guard key.string == "apps", let entries = value.mapping else {
+                faults.append(self.fault(key, "expected `apps:` with an entry for each app"))
+                continue
+            }
+            for (name, settings) in entries {
+                if let app = self.app(name, settings, &faults) { apps.append(app) }
+            }
+        }
+        if root?.mapping == nil { faults.append("expected `apps:` with an entry for each app") }
+        guard faults.isEmpty else { throw AppsFaults(faults: faults) }
+        return apps
+    }
+
+    private static func app(_ key: Node, _ node: Node, _ faults: inout [String]) -> AppSettings? {
+        guard let name = key.string, (1...self.longestName).contains(name.unicodeScalars.count) else {
+            faults.append(self.fault(key, "an app's name has 1 to \(self.longestName) characters"))
+            return nil
+        }
+        guard let entries = node.mapping else {
+            faults.append(self.fault(node, "app \(name): expected providers and a shape"))
+            return nil
+        }
+        var app = AppSettings(name: name)
+        for (entry, value) in entries {
+            let provider = entry.string ?? "?"
+            if provider == "shape" {
+                app.shape = self.shape(value, "app \(name): shape", &faults) ?? app.shape
+                continue
+            }
+            if provider == "devices" {
+                app.devices = value.int.flatMap { DeviceLimits.allowed.contains($0) ? $0 : nil }
+                if app.devices == nil {
+                    let (least, most) = (DeviceLimits.allowed.lowerBound, DeviceLimits.allowed.upperBound)
+                    faults.append(
+                        self.fault(value, "app \(name): devices must be a whole number from \(least) to \(most)"))
+                }
+                continue
+            }
+            guard let settings = value.mapping else {
+                faults.append(self.fault(value, "app \(name): \(provider): expected settings"))
+                continue
+            }
+            for (setting, text) in settings {
+                guard let text = text.string, !text.isEmpty else {
+                    faults.append(self.fault(setting, "app \(name): \(provider).\(setting.string ?? "?") must be text"))
+                    continue
+                }
+                app.providers[provider, default: [:]][setting.string ?? "?"] = text
+            }
+        }
+        return app
+    }
+
+    private static func shape(_ node: Node, _ place: String, _ faults: inout [String]) -> AppSettings.Shape? {
+        if let name = node.string { return .named(name) }
+        guard let entries = node.mapping else {
+            faults.append(self.fault(node, "\(place) must be a name, or keys and their sources"))
+            return nil
+        }
+        var members: [AppSettings.Member] = []
+        for (key, value) in entries {
+            guard let key = key.string, !key.isEmpty, let source = value.string else {
+                faults.append(self.fault(value, "\(place): a key's source must be text"))
+                continue
+            }
+            members.append(AppSettings.Member(key: key, source: source))
+        }
+        return .members(members)
+    }
+
+    private static func fault(_ node: Node, _ reason: String) -> String {
+        node.mark.map { "line \($0.line): \(reason)" } ?? reason
     }
 }

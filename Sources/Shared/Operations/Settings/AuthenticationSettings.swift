@@ -1,32 +1,32 @@
 // Carillon · AuthenticationSettings.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// How tokens are checked.
+/// The settings that check tokens.
 package struct AuthenticationSettings: Sendable {
     private static let shortestSecret = 32
 
-    /// HS256 secrets: the one that tokens are made with, then the one that it replaced.
+    /// HS256 secrets: the current one, then the previous one.
     package let secrets: [String]
-    /// Where the keys for RS256 and ES256 lie.
+    /// The key set for RS256 and ES256.
     package let keySet: KeySetLocation?
     /// A PEM file of authorities for the key set's URL.
     package let keySetCertificateAuthority: String?
     package let issuer: String?
     package let audience: String?
     package let userClaim: String
-    /// The cookie that holds a token, on paths of existing clients.
+    /// The cookie that holds a token, on the paths of existing clients.
     package let cookie: String?
-    /// How far clocks may differ.
+    /// The tolerated clock difference.
     package let skew: Duration
 
-    /// Whether tokens that the key set's issuer made for other apps are accepted.
+    /// Whether tokens that the issuer made for other apps are accepted.
     package var acceptsAnyAudience: Bool { self.keySet != nil && self.audience == nil }
 
-    /// Reads it; faults stay with the reader.
+    /// Reads the variables; records faults in `reader`.
     package init(_ reader: SettingsReader) {
         let secret = reader.text("AUTH_JWT_SECRET")
         let previous = reader.text("AUTH_JWT_SECRET_PREVIOUS")
-        // One that is too short is a fault, and never used.
+        // A secret that is too short is a fault and is never used.
         self.secrets = [secret, previous].compactMap { $0 }.filter { $0.utf8.count >= Self.shortestSecret }
         let isKeySetNamed = reader.text("AUTH_JWKS") != nil
         self.keySet = reader.value("AUTH_JWKS", default: nil) { try KeySetLocation($0) }
@@ -36,20 +36,55 @@ package struct AuthenticationSettings: Sendable {
         self.userClaim = reader.text("AUTH_USER_CLAIM") ?? "sub"
         self.skew = .seconds(reader.integer("AUTH_CLOCK_SKEW", default: 30, in: 0...300))
         self.cookie = reader.value("AUTH_COOKIE", default: nil) { text -> String? in
-            // A token of RFC 9110 section 5.6.2, as RFC 6265 section 4.1.1 wants it.
+            // A token of RFC 9110 section 5.6.2, as RFC 6265 section 4.1.1 requires.
             let isName = text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"()<>@,;:\\\"/[]?={}".utf8.contains($0) }
-            guard isName else { throw Complaint("must be a cookie's name") }
+            guard isName else { throw SettingFault("must be a cookie name") }
             return text
         }
         if secret == nil, !isKeySetNamed {
             reader.fault("AUTH_JWT_SECRET", "or AUTH_JWKS is required")
         }
         if secret == nil, previous != nil {
-            reader.fault("AUTH_JWT_SECRET_PREVIOUS", "goes with AUTH_JWT_SECRET, which is missing")
+            reader.fault("AUTH_JWT_SECRET_PREVIOUS", "needs AUTH_JWT_SECRET, which is missing")
         }
         for (name, text) in [("AUTH_JWT_SECRET", secret), ("AUTH_JWT_SECRET_PREVIOUS", previous)] {
             guard let text, text.utf8.count < Self.shortestSecret else { continue }
             reader.fault(name, "must have at least \(Self.shortestSecret) bytes (RFC 7518 section 3.2)")
         }
+    }
+}
+
+/// The location of a key set.
+package enum KeySetLocation: Sendable, Equatable {
+    case file(String)
+    case url(String)
+
+    /// Parses a path or an absolute URL: `https`, or `http` on this machine.
+    init(_ text: String) throws(SettingFault) {
+        guard let colon = text.firstIndex(of: ":"), text[colon...].hasPrefix("://") else {
+            self = .file(text)
+            return
+        }
+        let rest = text[text.index(colon, offsetBy: 3)...]
+        let authority = rest.prefix { !"/?#".contains($0) }
+        guard !authority.isEmpty, !authority.contains("@"), !authority.contains("\\"),
+            text.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F })
+        else { throw SettingFault("must be a path or a URL with a host and without credentials") }
+        switch text[..<colon].lowercased() {
+        case "https": break
+        case "http" where Self.isLoopback(authority): break
+        case "http": throw SettingFault("must be https; http only for this machine")
+        default: throw SettingFault("must be a path or an https URL")
+        }
+        self = .url(text)
+    }
+
+    /// Whether an authority (RFC 3986 section 3.2) names this machine.
+    private static func isLoopback(_ authority: Substring) -> Bool {
+        if authority.hasPrefix("[") { return authority.hasPrefix("[::1]") }
+        let host = authority.prefix { $0 != ":" }.lowercased()
+        if host == "localhost" { return true }
+        let numbers = host.split(separator: ".", omittingEmptySubsequences: false)
+        return numbers.count == 4 && numbers[0] == "127" && numbers.allSatisfy { UInt8($0) != nil }
     }
 }

@@ -4,7 +4,7 @@
 import Clients
 import Logging
 
-/// What both services need.
+/// The settings of both programs.
 package struct CommonSettings: Sendable {
     /// Nil for the default address.
     private let redis: RedisAddress?
@@ -16,20 +16,20 @@ package struct CommonSettings: Sendable {
     package let defaultZone: String
     package let logLevel: Logger.Level
     package let logFormat: LogFormat
-    /// About how many events are kept for upstream apps; nil if none are written.
+    /// About how many events are kept for upstream apps; nil if off.
     package let eventsLength: Int?
-    /// Whether webhooks may lead into private networks, and be plain HTTP.
+    /// Whether webhooks may use plain HTTP and private networks.
     package let allowsPrivateWebhooks: Bool
-    /// Where spans go; nil if there is no collector.
+    /// The collector of spans; nil for none.
     package let traces: TraceSettings?
 
-    /// Reads it; faults stay with the reader.
+    /// Reads the variables; records faults in `reader`.
     package init(_ reader: SettingsReader) {
         self.redis = reader.value("REDIS_URL", default: nil) { text -> RedisAddress? in
             do throws(RedisError) {
                 return try RedisAddress(url: text)
             } catch {
-                throw Complaint(error.message ?? "cannot be used")
+                throw SettingFault(error.message ?? "cannot be used")
             }
         }
         self.redisCertificateAuthority = reader.text("REDIS_CA")
@@ -50,20 +50,47 @@ package struct CommonSettings: Sendable {
         self.allowsPrivateWebhooks = reader.choice("WEBHOOKS_PRIVATE", default: GatewaySettings.Switch.off) == .on
     }
 
-    /// The address; the default's where none was given.
+    /// Returns the address, or the default one.
     ///
-    /// - Throws: never in practice, as the default is well formed.
+    /// - Throws: never in practice, because the default is well formed.
     package func redisAddress() throws(RedisError) -> RedisAddress {
         if let redis { return redis }
         return try RedisAddress(url: "redis://127.0.0.1:6379/0")
     }
 }
 
-/// What is wrong with one variable, in words that follow its name.
-struct Complaint: Error, CustomStringConvertible {
-    let description: String
+/// The OpenTelemetry collector, with OpenTelemetry's own variable names.
+package struct TraceSettings: Sendable {
+    /// The base URL, without a trailing slash.
+    package let endpoint: String
+    /// Request headers, such as a key; never logged.
+    package let headers: [(name: String, value: String)]
+    /// The service name; nil for the program's own.
+    package let service: String?
 
-    init(_ description: String) {
-        self.description = description
+    /// Reads the variables; records faults in `reader`.
+    ///
+    /// Nil without a collector.
+    init?(_ reader: SettingsReader) {
+        let endpoint = reader.value("OTEL_EXPORTER_OTLP_ENDPOINT", default: nil) { text -> String? in
+            let isURL =
+                (text.hasPrefix("https://") || text.hasPrefix("http://"))
+                && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"<>?#@".utf8.contains($0) }
+            guard isURL else { throw SettingFault("must be a URL such as http://127.0.0.1:4318, without credentials") }
+            return text.hasSuffix("/") ? String(text.dropLast()) : text
+        }
+        self.headers = reader.value("OTEL_EXPORTER_OTLP_HEADERS", default: []) { text in
+            try text.split(separator: ",").map { pair in
+                let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+                let name = parts[0].drop { $0 == " " }
+                let isName = name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: ":") }
+                guard parts.count == 2, !name.isEmpty, isName, parts[1].utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F })
+                else { throw SettingFault("must be name=value, with commas between them") }
+                return (name: name.lowercased(), value: String(parts[1]))
+            }
+        }
+        self.service = reader.text("OTEL_SERVICE_NAME")
+        guard let endpoint else { return nil }
+        self.endpoint = endpoint
     }
 }

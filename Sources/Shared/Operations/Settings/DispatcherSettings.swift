@@ -3,9 +3,9 @@
 
 import Core
 
-/// The dispatcher's configuration.
+/// The dispatcher's settings.
 package struct DispatcherSettings: Sendable {
-    /// Apple's two services.
+    /// The environments of APNs.
     package enum APNSEnvironment: String, CaseIterable, Sendable {
         case production, sandbox
     }
@@ -13,35 +13,35 @@ package struct DispatcherSettings: Sendable {
     package let common: CommonSettings
     package let metricsHost: String
     package let metricsPort: Int
-    /// An audience larger than this waits for a confirmation; 0 for none.
+    /// Larger audiences wait for a confirmation; 0 for never.
     package let broadcastConfirmAbove: Int
     /// A broadcast pauses while this many deliveries of its lane wait.
     package let broadcastHighWater: Int
-    /// The app that the variables make.
+    /// The app that is configured by variables.
     package let defaultApp: AppSettings
     /// A file of further apps.
     package let appsFile: String?
-    /// The push services of apps that have no list of their own; nil for any.
+    /// The push services of apps without their own list; nil for any.
     package let webPushOrigins: String?
-    /// Whether subscriptions of Web Push may lead into private networks.
+    /// Whether Web Push subscriptions may use private networks.
     package let allowsPrivateWebPush: Bool
     /// A CA file for the providers' endpoints.
     package let providerCertificateAuthority: String?
-    /// How many calls to one provider are under way at most.
+    /// The most in-flight calls to one provider.
     package let providerCalls: Int
-    /// The gateway's address as others see it, without a slash at its end.
+    /// The gateway's public URL, without a trailing slash.
     package let publicURL: String?
-    /// The secret that links of e-mail are signed with, which is the gateway's for tokens.
+    /// The secret that signs links in e-mail; the same as the gateway's for tokens.
     package let linkSecret: String?
-    /// URLs of other databases whose outbox is relayed.
+    /// URLs of other databases whose outboxes are relayed.
     package let outboxDatabases: [String]
     package let retention: RetentionSettings
-    /// How many jobs wait in a lane before an organisation's excess is moved; nil if it never is.
+    /// The backlog of a lane from which an organisation's excess is moved aside; nil for never.
     package let overflowBacklog: Int?
-    /// How many jobs of an organisation have their turn in a minute in any case.
+    /// The jobs per minute that an organisation may always add before its excess is moved.
     package let overflowShare: Int
 
-    /// Reads it; faults stay with the reader.
+    /// Reads the variables; records faults in `reader`.
     package init(_ reader: SettingsReader) {
         self.common = CommonSettings(reader)
         self.metricsHost = reader.text("METRICS_HOST") ?? "127.0.0.1"
@@ -54,7 +54,7 @@ package struct DispatcherSettings: Sendable {
             _ = try WebPushOrigins(text)
             return text
         }
-        // Read so that a name that is none is told; devices carry their own.
+        // Read only to report a malformed value; devices carry their own environment.
         let _: APNSEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
         self.allowsPrivateWebPush = reader.choice("WEBPUSH_PRIVATE", default: GatewaySettings.Switch.off) == .on
         self.providerCertificateAuthority = reader.text("PROVIDER_CA")
@@ -63,7 +63,7 @@ package struct DispatcherSettings: Sendable {
             let isURL =
                 (text.hasPrefix("https://") || text.hasPrefix("http://"))
                 && text.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F && !"<>?#".utf8.contains($0) }
-            guard isURL else { throw Complaint("must be a URL such as https://notify.example.com") }
+            guard isURL else { throw SettingFault("must be a URL such as https://notify.example.com") }
             return text.hasSuffix("/") ? String(text.dropLast()) : text
         }
         self.linkSecret = reader.text("AUTH_JWT_SECRET")
@@ -72,5 +72,53 @@ package struct DispatcherSettings: Sendable {
         self.overflowShare = reader.integer("OVERFLOW_SHARE", default: 1_000, in: 1...1_000_000)
         self.retention = RetentionSettings(reader)
         self.outboxDatabases = reader.value("OUTBOX_DATABASE_URLS", default: []) { try DatabaseList($0).urls }
+    }
+}
+
+/// Retention times in days.
+package struct RetentionSettings: Sendable {
+    /// Audit records of sends and token changes.
+    package let audit: Int
+    /// Notifications in inboxes.
+    package let inbox: Int
+    /// Tombstones of deleted notifications, which resuming clients need.
+    package let tombstones: Int
+    /// Devices that have not been used.
+    package let devices: Int
+    /// Dead letters.
+    package let deadLetters: Int
+
+    /// Reads the variables; records faults in `reader`.
+    package init(_ reader: SettingsReader) {
+        self.audit = reader.integer("AUDIT_DAYS", default: 90, in: 1...3_650)
+        self.inbox = reader.integer("INBOX_DAYS", default: 90, in: 1...3_650)
+        self.tombstones = reader.integer("TOMBSTONE_DAYS", default: 30, in: 1...3_650)
+        self.devices = reader.integer("DEVICE_DAYS", default: 90, in: 1...3_650)
+        self.deadLetters = reader.integer("DEAD_LETTER_DAYS", default: 30, in: 1...3_650)
+    }
+}
+
+/// PostgreSQL URLs in one variable, separated by commas or spaces.
+struct DatabaseList {
+    let urls: [String]
+
+    /// - Throws: ``SettingFault``, which never shows the text, because it may contain a password.
+    init(_ text: String) throws(SettingFault) {
+        var urls: [String] = []
+        for word in text.split(whereSeparator: \.isWhitespace) {
+            var isFirst = true
+            for part in word.split(separator: ",") {
+                if ["postgresql://", "postgres://"].contains(where: { part.hasPrefix($0) }) {
+                    urls.append(String(part))
+                } else if isFirst {
+                    throw SettingFault("must be URLs such as postgresql://user@host/database, with commas between them")
+                } else {
+                    // A URL may list several hosts, also separated by commas.
+                    urls[urls.count - 1] += "," + part
+                }
+                isFirst = false
+            }
+        }
+        self.urls = urls
     }
 }

@@ -1,7 +1,9 @@
 // Carillon · GatewaySettings.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// The gateway's configuration.
+import Core
+
+/// The gateway's settings.
 package struct GatewaySettings: Sendable {
     package enum Switch: String, Sendable, CaseIterable {
         case off, on
@@ -11,19 +13,19 @@ package struct GatewaySettings: Sendable {
     package let host: String
     package let port: Int
     package let publicURL: String?
-    /// Whether Socket.IO clients that lost their connection get what they missed instead of a new list.
+    /// Whether reconnecting Socket.IO clients get what they missed instead of a new list.
     package let socketIORecovery: Switch
     package let tlsCertificate: String?
     package let tlsKey: String?
     package let authentication: AuthenticationSettings
     package let protection: ProtectionSettings
-    /// Which of Apple's services the tokens of clients are of that do not say so.
+    /// The APNs environment of tokens whose clients do not name one.
     package let apnsEnvironment: DispatcherSettings.APNSEnvironment
     package let devices: DeviceSettings
-    /// Bytes of answered inbox pages that are kept in memory.
+    /// The size of the cache of inbox pages, in bytes.
     package let inboxCacheBytes: Int
 
-    /// Reads it; faults stay with the reader.
+    /// Reads the variables; records faults in `reader`.
     package init(_ reader: SettingsReader) {
         self.common = CommonSettings(reader)
         self.host = reader.text("GATEWAY_HOST") ?? "127.0.0.1"
@@ -40,5 +42,111 @@ package struct GatewaySettings: Sendable {
         self.apnsEnvironment = reader.choice("APNS_ENVIRONMENT", default: .production)
         self.devices = DeviceSettings(reader)
         self.inboxCacheBytes = reader.integer("INBOX_CACHE_MB", default: 64, in: 0...65_536) << 20
+    }
+}
+
+/// Access rules and limits of the gateway's listener.
+package struct ProtectionSettings: Sendable {
+    /// Origins whose pages may open sockets and read answers, in lower case; nil for all.
+    package let allowedOrigins: [String]?
+    /// Addresses and networks of proxies, as written.
+    package let trustedProxies: [String]
+    /// Sockets of one user per node.
+    package let userConnections: Int
+    /// Sockets of one address per node; nil for no limit.
+    package let addressConnections: Int?
+    /// Calls of one user per second on all nodes; nil for no limit.
+    package let userCalls: Int?
+    /// Messages of one user per second, over all sockets and nodes; nil for no limit.
+    package let userMessages: Int?
+
+    /// Reads the variables; records faults in `reader`.
+    package init(_ reader: SettingsReader) {
+        self.allowedOrigins = reader.value("ALLOWED_ORIGINS", default: []) { text -> [String]? in
+            text == "*" ? nil : try Self.list(text).map { try WebOrigin($0).text }
+        }
+        self.trustedProxies = Self.list(reader.text("TRUSTED_PROXIES") ?? "")
+        self.userConnections = reader.integer("USER_CONNECTIONS", default: 32, in: 1...100_000)
+        let addressConnections = reader.integer("ADDRESS_CONNECTIONS", default: 0, in: 0...1_000_000)
+        self.addressConnections = addressConnections > 0 ? addressConnections : nil
+        let calls = reader.integer("USER_CALLS_PER_SECOND", default: 50, in: 0...100_000)
+        self.userCalls = calls > 0 ? calls : nil
+        let messages = reader.integer("USER_MESSAGES_PER_SECOND", default: 50, in: 0...100_000)
+        self.userMessages = messages > 0 ? messages : nil
+    }
+
+    /// The allowed origins, or `*` for all.
+    package var originNames: Set<String> { self.allowedOrigins.map { Set($0) } ?? ["*"] }
+
+    private static func list(_ text: String) -> [String] {
+        text.split(separator: ",").map { String($0.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed()) }
+    }
+}
+
+/// The gateway's settings for registering devices and browsers.
+package struct DeviceSettings: Sendable {
+    /// The path of the key that browsers subscribe with; nil for none.
+    package let webPushKey: String?
+    /// The push services that subscriptions may use, for apps without their own list.
+    private let origins: WebPushOrigins
+    /// The most active devices of a user per app, for apps without their own limit.
+    private let perUser: Int
+    /// A file of further apps with their own rules; nil for none.
+    package let appsFile: String?
+
+    /// Reads the variables; records faults in `reader`.
+    package init(_ reader: SettingsReader) {
+        self.webPushKey = reader.text("VAPID_KEY")
+        self.origins = reader.value("WEBPUSH_ORIGINS", default: .any) { try WebPushOrigins($0) }
+        self.perUser = reader.integer("DEVICES_PER_USER", default: 20, in: DeviceLimits.allowed)
+        self.appsFile = reader.text("APPS")
+    }
+
+    /// Loads ``appsFile`` and returns the rules of all apps.
+    ///
+    /// - Throws: ``AppsFaults``.
+    package func rules() throws(AppsFaults) -> DeviceRules {
+        var rules = DeviceRules(origins: self.origins, limits: DeviceLimits(standard: self.perUser))
+        guard let appsFile else { return rules }
+        let apps = try AppsFile.load(path: appsFile)
+        var faults: [String] = []
+        for app in apps {
+            do throws(WebPushOrigins.Fault) {
+                rules.appOrigins[app.name] = try app.webPushOrigins()
+            } catch {
+                faults.append("app \(app.name): webpush.origins \(error)")
+            }
+        }
+        guard faults.isEmpty else { throw AppsFaults(faults: faults) }
+        let limits = apps.compactMap { app in app.devices.map { (app.name, $0) } }
+        rules.limits = DeviceLimits(standard: self.perUser, ofApps: Dictionary(limits) { $1 })
+        return rules
+    }
+}
+
+/// The device rules of all apps.
+package struct DeviceRules: Sendable {
+    /// The push services that subscriptions may use, for apps without their own list.
+    package let origins: WebPushOrigins
+    /// The push services of apps with their own list.
+    package internal(set) var appOrigins: [String: WebPushOrigins] = [:]
+    package internal(set) var limits: DeviceLimits
+}
+
+/// The origin of a page: scheme, host and port (RFC 6454 section 6.2).
+struct WebOrigin {
+    /// The origin as browsers write it, in lower case.
+    let text: String
+
+    /// Parses `https://host` or `http://host`, with the port unless it is the scheme's default.
+    init(_ text: String) throws(SettingFault) {
+        let text = text.lowercased()
+        let fault = SettingFault("must be origins such as https://app.example.com, with commas between them")
+        guard let scheme = ["https://", "http://"].first(where: { text.hasPrefix($0) }) else { throw fault }
+        let host = text.utf8.dropFirst(scheme.utf8.count)
+        guard !host.isEmpty, host.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#@*\\,".utf8.contains($0) }) else {
+            throw fault
+        }
+        self.text = text
     }
 }

@@ -4,7 +4,7 @@
 import Configuration
 import SystemPackage
 
-/// Reads variables and collects every fault, so that one start names them all.
+/// Reads variables and collects every fault, so that one start reports them all.
 package final class SettingsReader {
     private let config: ConfigReader
     private var faults: [String] = []
@@ -13,7 +13,7 @@ package final class SettingsReader {
         self.config = config
     }
 
-    /// Reads the environment, and a file of `NAME=value` lines for what the environment leaves open.
+    /// Reads the environment, and a file of `NAME=value` lines for variables that it does not set.
     ///
     /// - Throws: ``SettingsFaults`` if the file cannot be read.
     package static func process(file: String?) async throws(SettingsFaults) -> SettingsReader {
@@ -28,29 +28,29 @@ package final class SettingsReader {
         return SettingsReader(ConfigReader(providers: providers))
     }
 
-    /// Reads given variables, for tests.
+    /// Reads the given variables, for tests.
     package static func variables(_ variables: [String: String]) -> SettingsReader {
         SettingsReader(ConfigReader(provider: EnvironmentVariablesProvider(environmentVariables: variables)))
     }
 
-    /// Notes a fault.
+    /// Records a fault.
     package func fault(_ name: String, _ reason: String) {
         let fault = "\(name) \(reason)"
-        // A variable may be read for several parts.
+        // Several settings may read the same variable.
         if !self.faults.contains(fault) { self.faults.append(fault) }
     }
 
-    /// What has been found so far, for who goes on in spite of it.
+    /// The faults so far, for callers that continue despite them.
     package var found: [String] { self.faults }
 
-    /// A variable's text; nil if it is not set or empty.
+    /// Returns a variable's text; nil if unset or empty.
     package func text(_ name: String) -> String? {
         let key = ConfigKey(name.lowercased().split(separator: "_").map { String($0) })
         guard let text = self.config.string(forKey: key, isSecret: true), !text.isEmpty else { return nil }
         return text
     }
 
-    /// A variable's value by `parse`, whose error becomes the fault; `fallback` if it is not set.
+    /// Parses a variable and records an error as its fault; returns `fallback` if unset.
     package func value<Value>(
         _ name: String,
         default fallback: Value,
@@ -65,7 +65,7 @@ package final class SettingsReader {
         }
     }
 
-    /// A whole number in a range.
+    /// Reads a whole number in a range.
     package func integer(_ name: String, default fallback: Int, in range: ClosedRange<Int>) -> Int {
         guard let text = self.text(name) else { return fallback }
         guard let value = Int(text), range.contains(value) else {
@@ -75,7 +75,7 @@ package final class SettingsReader {
         return value
     }
 
-    /// One of an enum's raw values.
+    /// Reads one of an enum's raw values.
     package func choice<Value: RawRepresentable<String> & CaseIterable>(
         _ name: String,
         default fallback: Value
@@ -88,9 +88,9 @@ package final class SettingsReader {
         return value
     }
 
-    /// Loads what a variable names, such as a file; an error becomes its fault.
+    /// Loads the target of a variable, such as a file; an error is recorded as its fault.
     ///
-    /// - Returns: nil if the variable is not set or its load failed.
+    /// - Returns: nil if the variable is unset or the load failed.
     package func load<Value>(_ name: String, isSet: Bool, _ load: () async throws -> Value) async -> Value? {
         guard isSet else { return nil }
         do {
@@ -103,8 +103,44 @@ package final class SettingsReader {
 
     /// Ends the reading.
     ///
-    /// - Throws: ``SettingsFaults`` if there was any.
+    /// - Throws: ``SettingsFaults`` if there are any.
     package func finish() throws(SettingsFaults) {
         guard self.faults.isEmpty else { throw SettingsFaults(faults: self.faults) }
+    }
+}
+
+/// All faults of a configuration.
+///
+/// Names variables and their rules, never their values.
+package struct SettingsFaults: Error, Sendable, Equatable, CustomStringConvertible {
+    /// The exit code for a faulty configuration (`EX_CONFIG` of sysexits.h).
+    package static let exitCode: Int32 = 78
+
+    package let faults: [String]
+
+    package var description: String {
+        "the configuration has \(self.faults.count == 1 ? "a fault" : "\(self.faults.count) faults"):\n"
+            + self.faults.map { "  \($0)" }.joined(separator: "\n")
+    }
+}
+
+/// Why a service cannot listen on its address.
+package struct ListenFault: Error, Sendable, CustomStringConvertible {
+    package let description: String
+
+    /// - Parameters:
+    ///   - setting: the variable of the port.
+    ///   - reason: the system's error text.
+    package init(setting: String, host: String, port: Int, reason: String) {
+        self.description = "\(setting): cannot listen on \(host):\(port): \(reason); choose another, or 0 for any"
+    }
+}
+
+/// A fault of one variable, phrased to follow its name.
+struct SettingFault: Error, CustomStringConvertible {
+    let description: String
+
+    init(_ description: String) {
+        self.description = description
     }
 }

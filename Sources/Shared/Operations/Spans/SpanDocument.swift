@@ -4,9 +4,9 @@
 import Core
 import Tracing
 
-/// Spans as OTLP has them in JSON: an `ExportTraceServiceRequest` of one resource.
+/// OTLP's JSON encoding of spans: an `ExportTraceServiceRequest` with one resource.
 package enum SpanDocument {
-    /// - Parameter service: the name that the collector knows this program by.
+    /// - Parameter service: the service name for the collector.
     package static func encode(_ spans: [FinishedSpan], service: String) -> [UInt8] {
         var writer = JSONWriter(capacity: 512 * (spans.count + 1))
         writer.beginObject()
@@ -41,7 +41,7 @@ package enum SpanDocument {
 
     private static func write(_ span: FinishedSpan, to writer: inout JSONWriter) {
         writer.beginObject()
-        // Numbers of 64 bits are text in JSON (proto3), ids are hexadecimal digits (OTLP).
+        // 64-bit numbers are strings in JSON (proto3), ids are hexadecimal (OTLP).
         for (name, text) in [
             ("traceId", span.trace.traceID), ("spanId", span.trace.spanID),
             ("parentSpanId", TraceContext.digits(span.parent)), ("name", span.name),

@@ -5,10 +5,14 @@ import Clients
 import CoreMetrics
 import Logging
 import ServiceLifecycle
+import Synchronization
+import Tracing
 
-/// Hands spans to a collector by OTLP over HTTP, in batches; what it does not take is lost and counted.
+/// Exports spans in batches by OTLP over HTTP.
+///
+/// Spans that the collector refuses are lost and counted.
 package struct SpanExport: Service {
-    /// Spans in one request.
+    /// Spans per request.
     private static let largestBatch = 512
     private static let interval: Duration = .seconds(1)
     private static let timeout: Duration = .seconds(5)
@@ -23,9 +27,9 @@ package struct SpanExport: Service {
     private let lost = Counter(label: "carillon.spans.lost")
 
     /// - Parameters:
-    ///   - endpoint: the collector's base, such as `http://127.0.0.1:4318`.
-    ///   - headers: sent along, such as a key.
-    ///   - service: the name that the collector knows this program by.
+    ///   - endpoint: the collector's base URL, such as `http://127.0.0.1:4318`.
+    ///   - headers: request headers, such as a key.
+    ///   - service: the service name for the collector.
     package init(
         queue: SpanQueue,
         endpoint: String,
@@ -44,17 +48,17 @@ package struct SpanExport: Service {
 
     package func run() async throws {
         await cancelWhenGracefulShutdown {
-            // The queue fills without telling anybody, and what waits goes together.
+            // The queue does not signal, so export every second.
             while (try? await Task.sleep(for: Self.interval)) != nil { await self.flush() }
         }
-        // What ended while the others finished their work.
+        // Spans that ended during the shutdown.
         await self.flush()
         await self.transfer.shutdown()
     }
 
     private func flush() async {
-        // A collector that is gone is worth a line a look, not one for each batch.
-        var isToldOf = false
+        // Log once per flush, not once per batch.
+        var hasWarned = false
         while true {
             let spans = self.queue.take(Self.largestBatch)
             guard !spans.isEmpty else { return }
@@ -70,15 +74,72 @@ package struct SpanExport: Service {
                 self.exported.increment(by: spans.count)
             case .answered(let response):
                 self.lost.increment(by: spans.count)
-                if !isToldOf {
-                    self.logger.warning("spans not taken", metadata: ["http.status": "\(response.status)"])
+                if !hasWarned {
+                    self.logger.warning(
+                        "collector refused spans; they are lost", metadata: ["http.status": "\(response.status)"])
                 }
-                isToldOf = true
+                hasWarned = true
             case .unanswered(let failure):
                 self.lost.increment(by: spans.count)
-                if !isToldOf { self.logger.warning("spans not taken", metadata: ["error": "\(failure)"]) }
-                isToldOf = true
+                if !hasWarned {
+                    self.logger.warning("collector did not answer; spans are lost", metadata: ["error": "\(failure)"])
+                }
+                hasWarned = true
             }
+        }
+    }
+}
+
+extension SpanExport {
+    /// Starts tracing to a collector; the caller must run the returned service.
+    ///
+    /// Call it once per process.
+    package static func start(
+        endpoint: String,
+        headers: [(name: String, value: String)],
+        service: String,
+        logger: Logger
+    ) throws(TransferError) -> SpanExport {
+        var configuration = TransferConfiguration()
+        // The collector is usually on this machine; the operator may choose plain HTTP elsewhere.
+        configuration.allowPlainHTTP = true
+        configuration.maximumInFlight = 2
+        configuration.maximumWaiting = 2
+        let queue = SpanQueue()
+        let transfer = try TransferClient(configuration: configuration, logger: logger)
+        InstrumentationSystem.bootstrap(SpanTracer(queue: queue))
+        return SpanExport(
+            queue: queue, endpoint: endpoint, headers: headers, service: service, transfer: transfer, logger: logger)
+    }
+}
+
+/// Finished spans that wait for export.
+///
+/// A full queue drops new spans and counts them; nothing waits.
+package final class SpanQueue: Sendable {
+    package static let capacity = 8_192
+
+    private let spans = Mutex<[FinishedSpan]>([])
+    private let dropped = Counter(label: "carillon.spans.dropped")
+
+    package init() {}
+
+    /// Adds a span.
+    package func append(_ span: FinishedSpan) {
+        let isTaken = self.spans.withLock { spans in
+            guard spans.count < Self.capacity else { return false }
+            spans.append(span)
+            return true
+        }
+        if !isTaken { self.dropped.increment() }
+    }
+
+    /// Takes the oldest spans, at most `limit`.
+    package func take(_ limit: Int) -> [FinishedSpan] {
+        self.spans.withLock { spans in
+            let taken = Array(spans.prefix(limit))
+            spans.removeFirst(taken.count)
+            return taken
         }
     }
 }

@@ -2,19 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import Core
+import Synchronization
 import Tracing
 
-/// Records spans of traces that somebody began and keeps: those whose `traceparent` came in with the flag `sampled`.
+/// Records spans of traces that arrived with a sampled `traceparent`.
 ///
-/// It begins no trace of its own, so that whoever sends jobs decides how many are kept.
+/// It never starts a trace, so the sender decides how many are kept.
 package struct SpanTracer: Tracer {
-    /// The name of the field, and of the header.
+    /// The name of the job field and of the header.
     package static let field = "traceparent"
 
     private let queue: SpanQueue
     private let random: @Sendable () -> UInt64
 
-    /// - Parameter random: for the ids of spans.
+    /// - Parameter random: generates span ids.
     package init(
         queue: SpanQueue,
         random: @escaping @Sendable () -> UInt64 = { UInt64.random(in: 1 ... .max) }
@@ -65,5 +66,103 @@ package struct SpanTracer: Tracer {
     ) where Inject.Carrier == Carrier {
         guard let trace = context.trace else { return }
         injector.inject(trace.traceParent, forKey: Self.field, into: &carrier)
+    }
+}
+
+/// A span that is queued when it ends.
+///
+/// Without a sampled trace, it only carries its context.
+package final class RecordedSpan: Span {
+    package let context: ServiceContext
+    /// Nil if nothing is recorded, or once it has ended.
+    private let state: Mutex<FinishedSpan?>
+    private let queue: SpanQueue?
+
+    init(context: ServiceContext, span: FinishedSpan?, queue: SpanQueue?) {
+        self.context = context
+        self.state = Mutex(span)
+        self.queue = queue
+    }
+
+    package var isRecording: Bool { self.state.withLock { $0 != nil } }
+
+    package var operationName: String {
+        get { self.state.withLock { $0?.name ?? "" } }
+        set { self.state.withLock { $0?.name = newValue } }
+    }
+
+    package var attributes: SpanAttributes {
+        get { self.state.withLock { $0?.attributes ?? SpanAttributes() } }
+        set { self.state.withLock { $0?.attributes = newValue } }
+    }
+
+    package func setStatus(_ status: SpanStatus) {
+        self.state.withLock { $0?.status = status }
+    }
+
+    /// Sets the span's status.
+    ///
+    /// Other events are reported as child spans.
+    package func recordError<Instant: TracerInstant>(
+        _ error: any Error,
+        attributes: SpanAttributes,
+        at instant: @autoclosure () -> Instant
+    ) {
+        // Only the type: an error's text may contain private data.
+        self.setStatus(SpanStatus(code: .error, message: "\(type(of: error))"))
+    }
+
+    package func addEvent(_ event: SpanEvent) {}
+
+    package func addLink(_ link: SpanLink) {}
+
+    package func end<Instant: TracerInstant>(at instant: @autoclosure () -> Instant) {
+        let ended = self.state.withLock { span -> FinishedSpan? in
+            defer { span = nil }
+            return span
+        }
+        guard var ended, let queue else { return }
+        ended.end = max(ended.start, instant().nanosecondsSinceEpoch)
+        queue.append(ended)
+    }
+}
+
+/// The data of a span.
+package struct FinishedSpan: Sendable {
+    package let trace: TraceContext
+    package let parent: UInt64
+    package var name: String
+    package let kind: SpanKind
+    /// Nanoseconds since 1970.
+    package let start: UInt64
+    package var end: UInt64 = 0
+    package var attributes = SpanAttributes()
+    package var status: SpanStatus?
+
+    package init(trace: TraceContext, parent: UInt64, name: String, kind: SpanKind, start: UInt64) {
+        self.trace = trace
+        self.parent = parent
+        self.name = name
+        self.kind = kind
+        self.start = start
+    }
+}
+
+private enum TraceKey: ServiceContextKey {
+    typealias Value = TraceContext
+    static var nameOverride: String? { SpanTracer.field }
+}
+
+extension ServiceContext {
+    /// The position in a trace; nil if there is none.
+    package var trace: TraceContext? {
+        get { self[TraceKey.self] }
+        set { self[TraceKey.self] = newValue }
+    }
+
+    /// A context in the trace of `traceParent`; in none if that is nil or malformed.
+    package init(traceParent: String?) {
+        self = .topLevel
+        self.trace = traceParent.flatMap { TraceContext($0) }
     }
 }

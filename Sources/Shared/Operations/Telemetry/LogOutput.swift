@@ -2,20 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import FoundationEssentials
+import Glibc
 import Logging
 
-/// How log lines look.
+/// The format of log lines.
 package enum LogFormat: String, Sendable, CaseIterable {
     case text, json
 }
 
-/// Sets up the process's logs, on standard error.
+/// Sets up logging to standard error.
 package enum LogOutput {
-    /// A logger whose every line says who writes it.
+    /// Returns a logger whose lines name this process.
     ///
     /// - Parameters:
-    ///   - key: what the name is called in the lines.
-    ///   - name: tells this process from others of its kind.
+    ///   - key: the metadata key.
+    ///   - name: identifies this process among others of its kind.
     package static func logger(label: String, key: String, name: String) -> Logger {
         var logger = Logger(label: label)
         logger[metadataKey: key] = "\(name)"
@@ -34,8 +35,9 @@ package enum LogOutput {
     }
 }
 
-/// swift-log's lines for people, whose metadata become text when there is a line and not when they are set: every request
-/// sets some, and few say anything.
+/// swift-log's text format, but metadata is formatted only when a line is written.
+///
+/// Every request sets metadata, and few requests log.
 struct TextLogHandler: LogHandler {
     private let output: StreamLogHandler
     var logLevel: Logger.Level
@@ -60,7 +62,7 @@ struct TextLogHandler: LogHandler {
     }
 }
 
-/// One JSON object a line: `at`, `level`, `logger`, `message`, and the metadata under their own keys.
+/// One JSON object per line: `at`, `level`, `logger`, `message`, and the metadata by key.
 struct JSONLogHandler: LogHandler {
     private static let time = Date.ISO8601FormatStyle(includingFractionalSeconds: true)
 
@@ -88,5 +90,19 @@ struct JSONLogHandler: LogHandler {
         guard var bytes = try? encoder.encode(line) else { return }
         bytes.append(UInt8(ascii: "\n"))
         FileDescriptorOutput.standardError.write(bytes)
+    }
+}
+
+/// Writes whole lines to a file descriptor.
+struct FileDescriptorOutput: Sendable {
+    static let standardError = FileDescriptorOutput(descriptor: STDERR_FILENO)
+
+    let descriptor: CInt
+
+    /// One call per line, so that threads do not mix.
+    ///
+    /// Failed writes are dropped.
+    func write(_ bytes: Data) {
+        bytes.withUnsafeBytes { _ = Glibc.write(self.descriptor, $0.baseAddress, $0.count) }
     }
 }

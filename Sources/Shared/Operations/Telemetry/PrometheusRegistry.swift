@@ -4,9 +4,9 @@
 import CoreMetrics
 import Synchronization
 
-/// Keeps every metric of the process and prints them in Prometheus' text format (version 0.0.4).
+/// Collects the process's metrics and prints them in Prometheus' text format (version 0.0.4).
 ///
-/// Series are never dropped, so dimensions must be bounded: never a user, a token or an id.
+/// Series are never dropped, so labels must be bounded: never a user, a token or an id.
 package final class PrometheusRegistry: MetricsFactory, Sendable {
     private enum Series: Sendable {
         case counter(NumberSeries)
@@ -32,8 +32,8 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
     private let observe: @Sendable () -> [String: Double]
 
     /// - Parameters:
-    ///   - families: what is printed in any case, and what is said about it.
-    ///   - observe: is asked for further values, by name, whenever all are printed.
+    ///   - families: metrics that are always printed, with their help texts.
+    ///   - observe: returns further values by name, called on each print.
     package init(
         _ families: [MetricFamily] = [],
         observe: @escaping @Sendable () -> [String: Double] = { [:] }
@@ -50,7 +50,7 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
 
     private static func escape(_ text: String) -> String {
         var escaped = ""
-        // By scalar: a carriage return and a line feed are one character.
+        // Iterate scalars: a carriage return and a line feed form one `Character`.
         for scalar in text.unicodeScalars {
             switch scalar {
             case "\\": escaped += "\\\\"
@@ -123,7 +123,7 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
     package func destroyRecorder(_ handler: any RecorderHandler) {}
     package func destroyTimer(_ handler: any TimerHandler) {}
 
-    /// All metrics as text, sorted by name.
+    /// Returns all metrics as text, sorted by name.
     package func render() -> String {
         var all = self.series.withLock { $0 }
         for (name, value) in self.observe() {
@@ -132,7 +132,7 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
             all[Key(name: name, labels: "")] = self.families[name]?.kind == .counter ? .counter(number) : .gauge(number)
         }
         for family in self.families.values where family.kind == .counter && family.labels.isEmpty {
-            // A counter that is there from the start shows its first step.
+            // Print unused counters as 0, so that the first increment is visible.
             let key = Key(name: family.name, labels: "")
             if all[key] == nil { all[key] = .counter(NumberSeries()) }
         }
@@ -183,5 +183,110 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
     private static func format(_ value: Double) -> String {
         guard let whole = Int64(exactly: value) else { return String(value) }
         return String(whole)
+    }
+}
+
+/// A declared metric: its name, kind, labels and help text.
+///
+/// A service prints every declared metric, measured or not. `docs/monitoring.md` lists the same.
+package struct MetricFamily: Sendable, Equatable {
+    package enum Kind: String, Sendable {
+        case counter, gauge, histogram
+    }
+
+    /// The Prometheus name, with underscores.
+    package let name: String
+    package let kind: Kind
+    package let labels: [String]
+    package let help: String
+
+    package init(_ name: String, _ kind: Kind, by labels: [String] = [], _ help: String) {
+        self.name = name
+        self.kind = kind
+        self.labels = labels
+        self.help = help
+    }
+}
+
+extension MetricFamily {
+    /// The metrics of both services.
+    package static let common: [MetricFamily] = [
+        MetricFamily("carillon_catalog_types", .gauge, "types in the current catalog"),
+        MetricFamily(
+            "carillon_catalog_reloads", .counter, by: ["outcome"],
+            "replaced, unchanged, refused: reloads of the catalog"),
+        MetricFamily("carillon_events_written", .counter, "events written to Redis"),
+        MetricFamily("carillon_events_lost", .counter, "events that Redis refused or did not answer"),
+        MetricFamily("carillon_spans_exported", .counter, "spans that the collector accepted"),
+        MetricFamily("carillon_spans_dropped", .counter, "spans dropped because 8,192 were waiting"),
+        MetricFamily("carillon_spans_lost", .counter, "spans that the collector refused or did not answer"),
+        MetricFamily(
+            "carillon_dependency_up", .gauge, by: ["dependency"],
+            "redis, postgres: 1 if it answered within a second of this scrape, else 0"),
+        MetricFamily("process_cpu_seconds_total", .counter, "CPU time of the process in seconds"),
+        MetricFamily("process_resident_memory_bytes", .gauge, "resident memory of the process"),
+        MetricFamily("process_open_fds", .gauge, "open file descriptors of the process; each socket is one"),
+        MetricFamily("process_max_fds", .gauge, "maximum number of open file descriptors"),
+        MetricFamily("process_start_time_seconds", .gauge, "start time of the process, in Unix seconds"),
+    ]
+}
+
+/// A counter or a gauge: one number.
+final class NumberSeries: CounterHandler, FloatingPointCounterHandler, MeterHandler, RecorderHandler, Sendable {
+    private let bits = Atomic<UInt64>(Double(0).bitPattern)
+
+    var value: Double { Double(bitPattern: self.bits.load(ordering: .relaxed)) }
+
+    private func add(_ amount: Double) {
+        var current = self.bits.load(ordering: .relaxed)
+        while true {
+            let wanted = (Double(bitPattern: current) + amount).bitPattern
+            let (isDone, actual) = self.bits.weakCompareExchange(
+                expected: current,
+                desired: wanted,
+                ordering: .relaxed
+            )
+            if isDone { return }
+            current = actual
+        }
+    }
+
+    func increment(by amount: Int64) { self.add(Double(amount)) }
+    func increment(by amount: Double) { self.add(amount) }
+    func decrement(by amount: Double) { self.add(-amount) }
+    func set(_ value: Int64) { self.set(Double(value)) }
+    func set(_ value: Double) { self.bits.store(value.bitPattern, ordering: .relaxed) }
+    func record(_ value: Int64) { self.set(Double(value)) }
+    func record(_ value: Double) { self.set(value) }
+    func reset() { self.set(0.0) }
+}
+
+/// A histogram of durations in seconds.
+final class DurationSeries: TimerHandler, RecorderHandler, Sendable {
+    /// The upper bounds of the buckets in seconds; a last bucket is unbounded.
+    static let bounds: [Double] = [
+        0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30,
+    ]
+
+    struct Snapshot {
+        var buckets = [UInt64](repeating: 0, count: DurationSeries.bounds.count + 1)
+        var sum = 0.0
+        var count: UInt64 = 0
+    }
+
+    private let state = Mutex(Snapshot())
+
+    var snapshot: Snapshot { self.state.withLock { $0 } }
+
+    func recordNanoseconds(_ duration: Int64) { self.record(Double(duration) / 1_000_000_000) }
+    func record(_ value: Int64) { self.record(Double(value)) }
+
+    func record(_ seconds: Double) {
+        let bucket = Self.bounds.firstIndex { seconds <= $0 } ?? Self.bounds.count
+        self.state.withLock { state in
+            state.buckets[bucket] += 1
+            state.sum += seconds
+            state.count += 1
+        }
     }
 }

@@ -29,14 +29,14 @@ struct CatalogRoutes {
             outcome = try self.services.catalogs.reload()
         } catch {
             for fault in error.faults {
-                context.logger.error("catalog refused; the one before stays", metadata: ["fault": "\(fault)"])
+                context.logger.error("catalog rejected; the previous one stays in use", metadata: ["fault": "\(fault)"])
             }
             let faults = error.faults.map { JobFault("catalog", $0.description) }
-            throw Problem(.unprocessableContent, "the catalog is faulty; the one before stays", faults: faults)
+            throw Problem(.unprocessableContent, "the catalog is faulty; the previous one stays in use", faults: faults)
         }
         let entry = self.services.catalogs.entry
         if outcome == .replaced {
-            context.logger.notice("catalog read again", metadata: ["catalog.digest": "\(entry.catalog.digest)"])
+            context.logger.notice("catalog reloaded", metadata: ["catalog.digest": "\(entry.catalog.digest)"])
         }
         let told = try await self.services.catalogAnnouncer.announce(digest: entry.catalog.digest)
         return Response.object { writer in

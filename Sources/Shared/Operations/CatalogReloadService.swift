@@ -9,7 +9,7 @@ import ServiceLifecycle
 import Storage
 import UnixSignals
 
-/// Reads the catalog again when it is told to: by SIGHUP, or by a gateway that was.
+/// Reloads the catalog on SIGHUP, and when a gateway announces a reload.
 package struct CatalogReloadService: Service {
     private let register: CatalogRegister
     private let configuration: RedisConfiguration
@@ -18,7 +18,7 @@ package struct CatalogReloadService: Service {
     private let logger: Logger
     private let hangups: UnixSignalsSequence
 
-    /// From here on SIGHUP no longer ends the process.
+    /// Traps SIGHUP, which no longer ends the process.
     package init(
         register: CatalogRegister,
         configuration: RedisConfiguration,
@@ -35,7 +35,7 @@ package struct CatalogReloadService: Service {
     }
 
     package func run() async throws {
-        // One reading answers all calls that came before it.
+        // One reload answers all earlier requests.
         let (calls, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let subscription = try RedisSubscription(
             self.configuration,
@@ -44,7 +44,7 @@ package struct CatalogReloadService: Service {
             logger: self.logger
         ) { event in
             switch event {
-            // What was said while nobody listened is not said again.
+            // Announcements are lost while the subscription is down, so reload on every new one.
             case .subscribed, .message: continuation.yield()
             case .lost: break
             }
@@ -65,12 +65,12 @@ package struct CatalogReloadService: Service {
             guard try self.register.reload() == .replaced else { return }
             let catalog = self.register.current
             self.logger.notice(
-                "catalog read again",
+                "catalog reloaded",
                 metadata: ["catalog.digest": "\(catalog.digest)", "types": "\(catalog.all.count)"]
             )
         } catch {
             for fault in error.faults {
-                self.logger.error("catalog refused; the one before stays", metadata: ["fault": "\(fault)"])
+                self.logger.error("catalog rejected; the previous one stays in use", metadata: ["fault": "\(fault)"])
             }
         }
     }
