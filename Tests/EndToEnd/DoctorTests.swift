@@ -71,7 +71,7 @@ struct DoctorTests {
             #expect(dispatcher.code == code)
             #expect(dispatcher.outcome("credentials") == "ok")
             #expect(dispatcher.outcome("provider") == "ok")
-            for provider in ["fcm", "apns", "email", "an access token"] {
+            for provider in ["fcm", "apns", "email", "access token"] {
                 #expect(dispatcher.found("provider").contains(provider), "\(provider) in \(dispatcher.output)")
             }
             #expect(stack.sandbox.received().isEmpty)

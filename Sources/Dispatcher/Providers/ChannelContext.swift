@@ -1,23 +1,26 @@
 // Carillon · ChannelContext.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 import Logging
+import Synchronization
 
-/// What ways to providers are made with.
+/// The dependencies of provider channels.
 package struct ChannelContext: Sendable {
     package let transfers: TransferPool
     package let now: @Sendable () -> Timestamp
     package let logger: Logger
-    /// Reads a credential's file.
+    /// Reads a credential file.
     package let read: @Sendable (String) throws(CredentialFault) -> [UInt8]
-    /// A PEM file of authorities for ways that make connections of their own; nil for the system's.
+    /// A PEM file of certificate authorities for channels with their own connections; nil means the
+    /// system's.
     package let caFile: String?
-    /// How long an answer is waited for; nil for what each provider needs.
+    /// The time limit for an answer; nil means each provider's default.
     package let timeout: Duration?
-    /// What channels of one key share, those that come after them too.
+    /// Credentials shared by channels with the same key, including later channels.
     package let credentials = SharedCredentials()
-    /// The URL at which one click stops e-mail such as a notification's; nil if there is none.
+    /// Returns the one-click unsubscribe URL for e-mail about a notification; nil if there is none.
     package let unsubscribe: @Sendable (Notification) -> String?
 
     package init(
@@ -38,27 +41,84 @@ package struct ChannelContext: Sendable {
         self.unsubscribe = unsubscribe
     }
 
-    /// The secret that a file holds, on one line, whose end is no part of it.
+    /// Reads a one-line secret from a file, without its line break.
     ///
-    /// - Throws: ``CredentialFault``, without any of it.
+    /// - Throws: ``CredentialFault``, which never holds any of the secret.
     func secret(_ path: String) throws(CredentialFault) -> String {
         guard let text = String(validating: try self.read(path), as: UTF8.self) else {
-            throw CredentialFault("the file is no UTF-8 text")
+            throw CredentialFault("the file is not UTF-8 text")
         }
-        // A carriage return and what follows it are one character.
+        // A carriage return and line feed are one character.
         let lines = text.split(omittingEmptySubsequences: false) { $0.isNewline }
         let secret = lines.first ?? ""
         guard !secret.isEmpty, !secret.contains("\0"), lines.dropFirst().allSatisfy(\.isEmpty) else {
-            throw CredentialFault("the file must have one line, the secret")
+            throw CredentialFault("the file must hold exactly one line, the secret")
         }
         return String(secret)
     }
 
-    /// One whose lines name the provider, and the app if it is of one alone.
+    /// Returns a logger with the provider, and the app if given, as metadata.
     func logger(of provider: Provider, app: String? = nil) -> Logger {
         var logger = self.logger
         logger[metadataKey: "provider"] = "\(provider.rawValue)"
         logger[metadataKey: "app"] = app.map { "\($0)" }
         return logger
+    }
+}
+
+/// The HTTP clients of the channels, one for each group that must not share connections, a thread
+/// or limits.
+///
+/// A provider that does not answer blocks only its own client, and Apple binds a connection to the
+/// tokens of one key. A client lives as long as a channel retains it.
+package final class TransferPool: Sendable {
+    private struct Member {
+        weak var client: TransferClient?
+    }
+
+    private let configuration: TransferConfiguration
+    private let allowsPrivateAddresses: Bool
+    private let logger: Logger
+    private let members = Mutex<[String: Member]>([:])
+
+    /// - Parameters:
+    ///   - configuration: the settings of all clients.
+    ///   - allowsPrivateAddresses: allows private addresses even for untrusted URLs; for tests on
+    ///     one machine.
+    package init(configuration: TransferConfiguration, allowsPrivateAddresses: Bool, logger: Logger) {
+        self.configuration = configuration
+        self.allowsPrivateAddresses = allowsPrivateAddresses
+        self.logger = logger
+    }
+
+    /// Returns the client of a provider, and of one key if connections belong to keys.
+    ///
+    /// - Parameter areURLsGiven: whether strangers chose the URLs, so that private addresses are
+    ///   refused.
+    /// - Throws: ``CredentialFault`` if libcurl or a thread is unavailable.
+    func client(
+        of provider: Provider,
+        key: String = "",
+        areURLsGiven: Bool = false
+    ) throws(CredentialFault) -> TransferClient {
+        var configuration = self.configuration
+        configuration.refusesPrivateAddresses = areURLsGiven && !self.allowsPrivateAddresses
+        let name = "\(provider.rawValue) \(areURLsGiven) \(key)"
+        do throws(TransferError) {
+            return try self.members.withLock { (members) throws(TransferError) in
+                if let known = members[name]?.client { return known }
+                members = members.filter { $0.value.client != nil }
+                let client = try TransferClient(configuration: configuration, logger: self.logger)
+                members[name] = Member(client: client)
+                return client
+            }
+        } catch {
+            throw CredentialFault("cannot start the HTTP client: \(error)")
+        }
+    }
+
+    /// Ends all transfers and returns when all threads have ended.
+    package func shutdown() async {
+        for client in self.members.withLock({ $0.values.compactMap(\.client) }) { await client.shutdown() }
     }
 }

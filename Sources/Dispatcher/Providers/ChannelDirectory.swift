@@ -4,15 +4,16 @@
 import Core
 import Synchronization
 
-/// The ways to providers that there are now, by provider and app; replaced when credentials change.
+/// The current provider channels by provider and app; replaced when credentials change.
 package final class ChannelDirectory: Sendable {
-    /// A channel, and how much it may be used.
+    /// A channel and its rate limit.
     package struct Way: Sendable {
         package let channel: any ProviderChannel
-        /// What the app's settings let all dispatchers together send for its account; nil for no bound.
+        /// The app's setting for the rate limit that all dispatchers share for the account; nil
+        /// means no limit.
         ///
-        /// What counts is the account's, as apps of one account may say different things: see
-        /// ``ChannelDirectory/messagesPerSecond(of:)``.
+        /// The effective limit belongs to the account, because its apps may have different
+        /// settings: see ``ChannelDirectory/messagesPerSecond(of:)``.
         package let messagesPerSecond: Int?
 
         package init(_ channel: any ProviderChannel, messagesPerSecond: Int? = nil) {
@@ -21,11 +22,11 @@ package final class ChannelDirectory: Sendable {
         }
     }
 
-    /// An account whose apps have different rates.
+    /// An account whose apps set different rates.
     package struct RateConflict: Sendable, Equatable {
         package let provider: Provider
         package let account: String
-        /// What each app says, by its name; those that say nothing are left out.
+        /// The rate of each app by name; apps without a rate are left out.
         package let rates: [String: Int]
 
         package init(provider: Provider, account: String, rates: [String: Int]) {
@@ -37,7 +38,7 @@ package final class ChannelDirectory: Sendable {
 
     private struct Table {
         var ways: [Provider: [String: Way]] = [:]
-        /// The smallest rate of an account's apps, by provider and account.
+        /// The lowest rate of an account's apps, by provider and account.
         var rates: [Provider: [String: Int]] = [:]
 
         mutating func countRates(of provider: Provider) {
@@ -52,7 +53,7 @@ package final class ChannelDirectory: Sendable {
     }
 
     private let table: Mutex<Table>
-    /// The providers that this process sends to: those of its start.
+    /// The providers of this process, fixed at its start.
     package let providers: Set<Provider>
 
     package init(_ ways: [Way]) {
@@ -64,14 +65,15 @@ package final class ChannelDirectory: Sendable {
         self.table = Mutex(table)
     }
 
-    /// The way to a provider for an app; nil if it has none.
+    /// Returns the channel of an app; nil if it has none.
     package func way(_ provider: Provider, app: String) -> Way? {
         self.table.withLock { $0.ways[provider]?[app] }
     }
 
-    /// The way to a device; nil if its app has none.
+    /// Returns the channel for a device; nil if its app has none.
     ///
-    /// An e-mail address is no app's: the default one writes to it, or else the first.
+    /// An e-mail address belongs to no app: without a channel of its app, the first app's channel
+    /// is used.
     package func way(to device: Device) -> Way? {
         guard device.provider == .email else { return self.way(device.provider, app: device.app) }
         return self.table.withLock { table in
@@ -85,38 +87,38 @@ package final class ChannelDirectory: Sendable {
         self.way(to: device) != nil
     }
 
-    /// Whether there is a way to a provider.
+    /// Whether the provider has any channel.
     package func has(_ provider: Provider) -> Bool {
         self.table.withLock { $0.ways[provider]?.isEmpty == false }
     }
 
-    /// Whether several apps use a provider.
+    /// Whether several apps use the provider.
     package func isShared(_ provider: Provider) -> Bool {
         self.table.withLock { ($0.ways[provider]?.count ?? 0) > 1 }
     }
 
-    /// The apps of a provider, in order.
+    /// The provider's apps, sorted.
     package func apps(of provider: Provider) -> [String] {
         self.table.withLock { ($0.ways[provider] ?? [:]).keys.sorted() }
     }
 
-    /// The apps of a provider whose messages count against one account, in order.
+    /// The provider's apps that share the account, sorted.
     package func apps(of provider: Provider, account: String) -> [String] {
         self.table.withLock { table in
             (table.ways[provider] ?? [:]).filter { $0.value.channel.account == account }.keys.sorted()
         }
     }
 
-    /// What all dispatchers together send for the account of a way at most: the smallest rate of the account's apps, which
-    /// holds for those of them that have none too; nil for no bound.
+    /// Returns the rate limit that all dispatchers share for the account; nil means no limit.
     ///
-    /// They take their turns out of one bucket. Were each to fill it by a rate of its own, those with a higher one would keep
-    /// it too low for the others for ever.
+    /// It is the lowest rate of the account's apps and also applies to those without one. They all
+    /// take from one bucket; if each filled it at its own rate, faster apps would starve slower
+    /// ones.
     package func messagesPerSecond(of way: Way) -> Int? {
         self.table.withLock { $0.rates[way.channel.provider]?[way.channel.account] }
     }
 
-    /// The accounts whose apps have different rates, in order.
+    /// The accounts whose apps set different rates, sorted.
     package var rateConflicts: [RateConflict] {
         let ways = self.table.withLock { table in table.ways.values.flatMap { Array($0.values) } }
         let accounts = Dictionary(grouping: ways.filter { $0.messagesPerSecond != nil }) { way in
@@ -133,10 +135,10 @@ package final class ChannelDirectory: Sendable {
         return conflicts.sorted { ($0.provider.rawValue, $0.account) < ($1.provider.rawValue, $1.account) }
     }
 
-    /// Puts another way in the place of the app's.
+    /// Replaces the channel of an app.
     ///
-    /// - Returns: false if this process does not send to the provider, so that its work would wait for nobody; nothing is put
-    ///   in then.
+    /// - Returns: false, without effect, if this process does not send to the provider; the
+    ///   deliveries would have no reader.
     @discardableResult
     package func replace(with way: Way) -> Bool {
         guard self.providers.contains(way.channel.provider) else { return false }
@@ -147,7 +149,7 @@ package final class ChannelDirectory: Sendable {
         return true
     }
 
-    /// Takes an app's way away.
+    /// Removes the channel of an app.
     package func remove(_ provider: Provider, app: String) {
         self.table.withLock { table in
             table.ways[provider]?[app] = nil

@@ -4,38 +4,38 @@
 import Clients
 import Core
 
-/// A way to a provider that takes one HTTP request a message.
+/// A channel that sends each message as one HTTP request.
 package protocol HTTPProviderChannel: ProviderChannel {
     var transfer: TransferClient { get }
 
-    /// The request for one device.
+    /// Creates the request for one device.
     ///
-    /// - Throws: ``CredentialFault`` if there is no credential to be had, ``CredentialOutage`` if there is none for now, or
-    ///   ``MessageRefusal``.
+    /// - Throws: ``CredentialFault`` if no credential is available, ``CredentialOutage`` if none is
+    ///   for now, or ``MessageRefusal``.
     func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest
 
-    /// What an answer means; nil if it makes no sense, so that whether the provider has the message is not known.
+    /// Maps an answer; nil if it is not the provider's, so that the outcome is unknown.
     func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer?
 
-    /// The provider says that the credential in `request` has expired.
+    /// Invalidates the expired credential of `request`.
     ///
-    /// - Returns: whether another one can be had at once.
+    /// - Returns: whether a different one is available at once.
     func renewCredential(of request: ProviderRequest) async -> Bool
 
     var now: @Sendable () -> Timestamp { get }
 
-    /// The URLs of the hosts that it calls; none where devices name them.
+    /// The URLs of the provider's hosts; empty if devices name them.
     var addresses: [String] { get }
-    /// Whether its hosts have to speak HTTP/2.
+    /// Whether the hosts must speak HTTP/2.
     var needsHTTP2: Bool { get }
-    /// Whether its calls tell which trace they belong to.
+    /// Whether requests carry trace headers.
     var carriesTraces: Bool { get }
-    /// How long an answer is waited for; nil for what providers take at most.
+    /// The time limit for an answer; nil means the default of 30 s.
     var timeout: Duration? { get }
 }
 
 extension HTTPProviderChannel {
-    /// A provider may take its time; the known ones answer within seconds.
+    /// Known providers answer within seconds.
     private static var patience: Duration { .seconds(30) }
 
     package func send(_ message: PushMessage, to device: Device) async -> ProviderReply {
@@ -74,7 +74,7 @@ extension HTTPProviderChannel {
                 ?? .unanswered(reason: "not_understood", mayHaveBeenSent: true)
             return (ProviderReply(result, transcript: response.transcript { sent.withoutCredential($0) }), request)
         case .unanswered(let failure) where failure.reason == .privateAddress:
-            // Another try would end the same way.
+            // A retry would end the same way.
             return (ProviderReply(.unsendable(reason: "private_address"), transcript: "not sent"), nil)
         case .unanswered(let failure) where failure.neverHadTurn:
             return (ProviderReply(.noTurn, transcript: "not sent"), nil)
@@ -87,7 +87,7 @@ extension HTTPProviderChannel {
 }
 
 extension ProviderReply {
-    /// The same when no newer credential can be had: one that is refused though it is new is a fault of the configuration.
+    /// Turns a rejected new credential into a configuration fault.
     fileprivate var afterRenewal: ProviderReply {
         guard case .answered(.staleCredential(let reason)) = self.result else { return self }
         return ProviderReply(.answered(.configuration(reason: reason)), transcript: self.transcript)
@@ -95,16 +95,16 @@ extension ProviderReply {
 }
 
 extension ProviderRequest {
-    /// An answer's text without this request's credential, which a server may repeat.
+    /// Removes this request's credential from a text, since a server may echo it.
     fileprivate func withoutCredential(_ text: String) -> String {
         guard let value = self.headers.first(where: { $0.name == "authorization" })?.value else { return text }
-        // The scheme is no secret, and what follows it is one in all of its parts.
+        // The scheme is not secret; every part after it is.
         return value.split(whereSeparator: { " ,=".contains($0) }).filter { $0.utf8.count >= 16 }
             .reduce(text) { $0.replacing($1, with: "…") }
     }
 }
 
-/// Why a message cannot be made for a device at all.
+/// The reason why no message can be made for a device.
 package struct MessageRefusal: Error, Sendable, Equatable {
     package let reason: String
 
@@ -127,15 +127,17 @@ extension TransferRequest {
 }
 
 extension TransferResponse {
-    /// What is shown of an answer's body.
+    /// The limit of a body in a transcript, in bytes.
     private static let shown = 2_048
     private static let shownOfField = 256
-    /// The fields that say more about a message than the status does.
+    /// The fields that tell more about a message than the status.
     private static let shownFields = ["content-type", "retry-after", "apns-id", "apns-unique-id", "location"]
 
-    /// Status, the fields that matter and body, for a person; what is too long ends with how much more there was.
+    /// Returns status, selected fields and body for people; cuts long texts and says how much is
+    /// missing.
     ///
-    /// - Parameter hidden: a text without what nobody is to see, which comes before the cut: a part of a secret is one too.
+    /// - Parameter hidden: removes secrets from a text. It runs before the cut, since part of a
+    ///   secret is secret too.
     func transcript(_ hidden: (String) -> String) -> String {
         var lines = ["HTTP/\(self.version.rawValue) \(self.status)"]
         for name in Self.shownFields {
@@ -157,18 +159,73 @@ extension TransferResponse {
         return rest == 0 ? text : "\(kept)… (\(rest) bytes more)"
     }
 
-    /// Whether the body is a page for people, as what stands in between answers.
+    /// Whether the body is an HTML page, probably from a proxy.
     ///
-    /// The label alone says nothing: Google's push service puts it on bodies without a byte.
+    /// The content type alone does not count: Google's push service sets it on empty bodies.
     var isPage: Bool {
         !self.body.isEmpty && self.header("content-type")?.lowercased().hasPrefix("text/html") == true
     }
 
-    /// The Retry-After header (RFC 9110 section 10.2.3): whole seconds, or a moment.
+    /// Parses the Retry-After header (RFC 9110 section 10.2.3): whole seconds or a date.
     package func retryAfter(now: Timestamp) -> Duration? {
         guard let text = self.header("retry-after") else { return nil }
         if let seconds = Int64(text) { return .seconds(min(max(seconds, 0), 86_400)) }
         guard let moment = Timestamp(httpDate: text) else { return nil }
         return min(max(moment - now, .zero), .seconds(86_400))
+    }
+}
+
+extension HTTPProviderChannel {
+    package var addresses: [String] { [] }
+    package var needsHTTP2: Bool { false }
+    package var carriesTraces: Bool { true }
+
+    /// Checks TCP, TLS and HTTP for each address; any answer to a GET will do.
+    package func probe() async -> [ProviderProbe] {
+        var probes: [ProviderProbe] = []
+        for address in self.addresses { probes.append(await self.probe(address)) }
+        return probes
+    }
+
+    func probe(_ address: String) async -> ProviderProbe {
+        let request = TransferRequest(.get, url: address, timeout: .seconds(10), maximumResponseBytes: 1_048_576)
+        switch await self.transfer.perform(request) {
+        case .answered(let response) where self.needsHTTP2 && response.version != .http2:
+            return ProviderProbe(address, fault: "answers over HTTP/\(response.version.rawValue); HTTP/2 is required")
+        case .answered: return ProviderProbe(address, fault: nil)
+        case .unanswered(let failure) where failure.reason == .responseTooLarge:
+            return ProviderProbe(address, fault: nil)
+        case .unanswered(let failure): return ProviderProbe(address, fault: failure.reason.rawValue)
+        }
+    }
+}
+
+/// An HTTP request to a provider, ready to send.
+package struct ProviderRequest: Sendable, Equatable {
+    package var url: String
+    package var headers: [(name: String, value: String)]
+    package var body: [UInt8]
+
+    package init(url: String, headers: [(name: String, value: String)], body: [UInt8]) {
+        self.url = url
+        self.headers = headers
+        self.body = body
+    }
+
+    package static func == (left: ProviderRequest, right: ProviderRequest) -> Bool {
+        left.url == right.url && left.body == right.body
+            && left.headers.map { "\($0.name): \($0.value)" } == right.headers.map { "\($0.name): \($0.value)" }
+    }
+}
+
+extension TransferPriority {
+    /// Maps a lane to its priority; critical messages go first.
+    init(_ lane: Lane) {
+        self =
+            switch lane {
+            case .critical: .high
+            case .normal: .normal
+            case .bulk: .low
+            }
     }
 }

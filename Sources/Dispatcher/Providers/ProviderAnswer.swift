@@ -3,42 +3,100 @@
 
 import Core
 
-/// What a provider's answer means for the delivery.
+/// The meaning of a provider's answer for a delivery.
 ///
-/// Reasons are the provider's own words, made for records.
+/// Reasons are the provider's own codes, for the records.
 package enum ProviderAnswer: Sendable, Equatable {
-    /// The provider has taken it; `id` is its own name for the message.
+    /// The provider accepted the message; `id` is its name for it.
     case accepted(id: String?)
-    /// It may work later; `after` is the provider's own minimum.
+    /// A retry may succeed; `after` is the provider's minimum delay.
     case retry(reason: String, after: Duration?)
-    /// This device has had too much; others are not concerned.
+    /// This device got too many messages; others are unaffected.
     case retryDevice(reason: String, after: Duration)
-    /// Everything of this app, and of others of its account, is to wait so long.
+    /// Everything of this app, and of its account, must pause this long.
     case slowDown(reason: String, after: Duration)
-    /// The token is dead. A registration after `evidence` outlives it; nil means the moment of sending.
+    /// The token is invalid. A registration after `evidence` stays valid; nil means the time of
+    /// sending.
     case deadToken(reason: String, evidence: Timestamp?)
-    /// This message will never be accepted: our fault.
+    /// This message will never be accepted; our fault.
     case refused(reason: String)
-    /// Our credential has expired: make a new one and send once more.
+    /// Our credential has expired: renew it and send once more.
     case staleCredential(reason: String)
-    /// The provider does not accept our configuration: all of the app's work is kept, or this device's is tried again.
+    /// The provider rejects our configuration: the app's deliveries wait, or only this device's if
+    /// not `concernsAll`.
     case configuration(reason: String, concernsAll: Bool = true)
 }
 
 extension ProviderAnswer {
-    /// What is done about a refusal whose reason was cut off: the whole of it may say of the device, of the message or of
-    /// the configuration what its status does not.
+    /// Returns the answer to a refusal whose body was cut: the full body might have blamed the
+    /// device, the message or the configuration, so retry.
     static func cut(status: Int, after: Duration?) -> ProviderAnswer {
         .retry(reason: "answer_cut:\(status)", after: after)
     }
 
-    /// The provider's word for it; nil if it has accepted.
+    /// The provider's reason; nil if it accepted.
     package var reason: String? {
         switch self {
         case .accepted: nil
         case .retry(let reason, _), .retryDevice(let reason, _), .slowDown(let reason, _), .deadToken(let reason, _),
             .refused(let reason), .staleCredential(let reason), .configuration(let reason, _):
             reason
+        }
+    }
+}
+
+/// One row of a provider's answer table: a reason, its effect and advice for the operator.
+package struct AnswerRule: Sendable {
+    /// The effect of an answer on the delivery.
+    package enum Reaction: String, Sendable, CaseIterable {
+        /// Retries later.
+        case retry
+        /// Retries later; only this device is affected.
+        case retryDevice = "retry device"
+        /// Pauses everything of the app.
+        case slowDown = "slow down"
+        /// Disables the device.
+        case deadToken = "dead token"
+        /// Renews the credential and sends once more.
+        case staleCredential = "stale credential"
+        /// Raises an alarm; the app's deliveries wait until the configuration is fixed.
+        case configuration
+        /// The same for this device only; other devices are served.
+        case partialConfiguration = "partial configuration"
+        /// Moves the message to the dead letters: it is invalid.
+        case refused
+    }
+
+    package let reason: String
+    package let reaction: Reaction
+    /// The minimum delay if the answer names none.
+    package let after: Duration?
+    package let advice: String
+
+    package init(_ reason: String, _ reaction: Reaction, after: Duration? = nil, _ advice: String) {
+        self.reason = reason
+        self.reaction = reaction
+        self.after = after
+        self.advice = advice
+    }
+
+    /// Returns the answer of this row.
+    ///
+    /// - Parameters:
+    ///   - reason: the recorded reason if it differs from the row's.
+    ///   - after: the minimum delay that the answer names.
+    func answer(reason: String? = nil, after: Duration? = nil, evidence: Timestamp? = nil) -> ProviderAnswer {
+        let reason = reason ?? self.reason
+        let delay = after ?? self.after
+        return switch self.reaction {
+        case .retry: .retry(reason: reason, after: delay)
+        case .retryDevice: .retryDevice(reason: reason, after: delay ?? .seconds(60))
+        case .slowDown: .slowDown(reason: reason, after: delay ?? .seconds(60))
+        case .deadToken: .deadToken(reason: reason, evidence: evidence)
+        case .staleCredential: .staleCredential(reason: reason)
+        case .configuration: .configuration(reason: reason)
+        case .partialConfiguration: .configuration(reason: reason, concernsAll: false)
+        case .refused: .refused(reason: reason)
         }
     }
 }

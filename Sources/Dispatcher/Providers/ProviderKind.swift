@@ -3,23 +3,23 @@
 
 import Core
 
-/// A kind of provider: how an app's settings become a way to it.
+/// A kind of provider: turns an app's settings into a channel.
 ///
-/// All that a provider is lies in one folder; its kind is named in ``ProviderKinds/all``, and nowhere else.
+/// Everything about a provider is in its folder; only ``ProviderKinds/all`` names its kind.
 package protocol ProviderKind {
-    /// Its word, which no other kind has; it is part of Redis keys and of rows in the database, so it never changes.
+    /// The unique name; part of Redis keys and database rows, so it never changes.
     static var provider: Provider { get }
-    /// The names of the settings it takes.
+    /// The names of its settings.
     static var settings: [String] { get }
-    /// Those of them that are paths of files, which are read again when they change.
+    /// The settings that are file paths; the files are reread when they change.
     static var files: [String] { get }
-    /// What its answers mean.
+    /// The meaning of its answers.
     static var rules: [AnswerRule] { get }
 
-    /// Makes the way to the provider for one app.
+    /// Creates the channel of one app.
     ///
-    /// - Parameter settings: only names of ``settings``, none empty.
-    /// - Throws: ``CredentialFault`` that names the setting at fault.
+    /// - Parameter settings: values for names in ``settings``, none empty.
+    /// - Throws: ``CredentialFault`` that names the setting.
     static func channel(
         app: String,
         settings: [String: String],
@@ -30,4 +30,27 @@ package protocol ProviderKind {
 
 extension ProviderKind {
     package static var files: [String] { [] }
+}
+
+/// The built-in kinds of providers.
+///
+/// This list is the only place outside a provider's folder that names it.
+package enum ProviderKinds {
+    package static var all: [any ProviderKind.Type] {
+        [
+            FCM.self,
+            APNS.self,
+            WebPush.self,
+            Email.self,
+            WebhookProvider.self,
+        ]
+    }
+
+    /// The providers in the order of ``all``.
+    package static let providers = Self.all.map { $0.provider }
+
+    /// Returns the kind of a provider; nil if none is built in.
+    package static func kind(of provider: Provider) -> (any ProviderKind.Type)? {
+        self.all.first { $0.provider == provider }
+    }
 }

@@ -4,72 +4,73 @@
 import Core
 import Crypto
 
-/// What a device is to be told, before a provider's form is put on it.
+/// A notification for a device, before a provider formats it.
 package struct PushMessage: Sendable {
     package enum Purpose: Sendable, Equatable {
-        /// To show the notification.
+        /// Shows the notification.
         case show
-        /// To take it off the screen, as it was read elsewhere.
+        /// Removes the notification, which was read elsewhere.
         case retract
     }
 
     package var notification: Notification
-    /// What the app's icon shows; nil leaves what it shows.
+    /// The app's badge; nil leaves it unchanged.
     package var badge: Int64?
-    /// The inbox version at which the badge was counted, by which a client tells which of two is newer; nil if the badge is
-    /// no count of ours.
+    /// The inbox version of the badge, which lets a client find the newer of two badges; nil if the
+    /// badge is not our count.
     package var badgeVersion: Int64?
-    /// The integer that clients know the type by.
+    /// The type's integer code for clients.
     package var code: Int?
-    /// The category for which the app has registered buttons; nil shows none.
+    /// The category of the app's registered buttons; nil shows none.
     package var buttonCategory: String?
-    /// What is asked of the device.
+    /// The action on the device.
     package var purpose = Purpose.show
-    /// By which it goes before others that wait for a connection.
+    /// The lane, which orders messages that wait for a connection.
     package var lane = Lane.normal
-    /// How fast the provider passes it on to a device that sleeps.
+    /// The provider's priority for sleeping devices.
     package var priority: PushPriority
-    /// Whether its user may refuse its like.
+    /// Whether the user may unsubscribe from such notifications.
     package var isRefusable = true
     package var now: Timestamp
 
     /// - Parameters:
-    ///   - unread: how many the user has not seen, unless the notification names a badge itself.
-    ///   - now: from which the rest of its time to live counts.
+    ///   - unread: the user's unread count, used unless the notification sets a badge.
+    ///   - now: the start of the remaining time to live.
     package init(notification: Notification, unread: Int64, code: Int? = nil, now: Timestamp) {
         self.notification = notification
         self.code = code
         self.buttonCategory = notification.category
         self.badge = notification.extras.badge ?? unread
-        // Providers throttle the other, so only what is for many at leisure takes it.
+        // Providers throttle high priority, so bulk messages go without it.
         self.priority = notification.extras.pushPriority ?? (notification.lane == .bulk ? .normal : .high)
         self.now = now
     }
 
-    /// How long it may still be delivered, in whole seconds; nil if it never expires.
+    /// The remaining time to live in whole seconds; nil if the message never expires.
     var secondsToLive: Int64? {
         self.deliverableUntil.map { max(0, ($0 - self.now).components.seconds) }
     }
 
-    /// Whether it may break through a phone's focus.
+    /// Whether the message may break through a phone's focus mode.
     var isTimeSensitive: Bool { self.notification.severity == .alert }
 
-    /// The members of `data`, in their order; empty if there are none.
+    /// The members of `data` in order; empty if there are none.
     var dataMembers: [JSONMember] {
         guard let data = self.notification.data else { return [] }
-        // It was checked when the job was taken.
+        // Validated when the job was taken.
         return (try? JSONParser.parse(data))?.object ?? []
     }
 
-    /// What the job asks of one provider beyond the common fields: a member of its `platform`.
+    /// Returns the job's settings for one provider, a member of its `platform`.
     func overrides(_ provider: Provider) -> JSONValue? {
         guard let platform = self.notification.extras.platform else { return nil }
-        // It was checked when the job was taken.
+        // Validated when the job was taken.
         let value = (try? JSONParser.parse(platform))?[provider.rawValue]
         return value?.object == nil ? nil : value
     }
 
-    /// The delivery's own id: the same at each try, and another for each device and for what takes the message away.
+    /// Returns the delivery's id: the same for each attempt, different for each device and for
+    /// retractions.
     func deliveryID(to device: Device) -> NotificationID {
         var hash = SHA256()
         for half in [
@@ -86,13 +87,14 @@ package struct PushMessage: Sendable {
         return NotificationID(high: high.bigEndian, low: low.bigEndian).asHashUUID
     }
 
-    /// By what a device shows the newer in place of the older, and a repeat in place of the first.
+    /// The key by which a device replaces an older message, or a repeat.
     var replacementKey: String { self.notification.collapseKey ?? self.notification.id.description }
 
-    /// What Apple's header takes.
+    /// The limit of Apple's header, in bytes.
     private static let longestScreenName = 64
 
-    /// The name under which a phone shows it: its replacement key, or a hash of that where a header cannot hold it.
+    /// The name under which a phone shows the message: the replacement key, or its hash if a header
+    /// cannot hold it.
     var screenName: String {
         let key = self.replacementKey
         let isHeader =
@@ -101,22 +103,52 @@ package struct PushMessage: Sendable {
         return isHeader ? key : KeyHash.text(key)
     }
 
-    /// How long what takes a message away is kept for a device that is out of reach.
+    /// The time to live of retractions.
     static let retractionLifetime: Duration = .seconds(86_400)
 
-    /// Until when it may be delivered; nil for ever.
+    /// The end of the time to live; nil means forever.
     var deliverableUntil: Timestamp? {
         switch self.purpose {
         case .show: self.notification.expiresAt
-        // What has expired may still be on the screen.
+        // An expired notification may still be on the screen.
         case .retract: self.now + Self.retractionLifetime
         }
     }
 
-    /// Until when it may be delivered as `apns-expiration` has it, in seconds since 1970; nil for ever.
+    /// Returns the expiry for `apns-expiration`, in seconds since 1970; nil means forever.
     ///
-    /// - Parameter longest: how far ahead it may be; the header has 32 bits, and what is beyond them is refused.
+    /// - Parameter longest: the maximum time ahead; Apple rejects values over 32 bits.
     func expiration(within longest: Duration) -> String? {
         self.deliverableUntil.map { String(max(0, min($0, self.now + longest).seconds)) }
+    }
+}
+
+/// Turns a collapse key into a short, opaque, stable name.
+enum KeyHash {
+    /// Fills the 32 characters of a Web Push topic (RFC 8030 section 5.4).
+    private static let bytes = 24
+
+    /// Returns 32 base64url characters.
+    static func text(_ key: String) -> String {
+        Base64URL.encode(SHA256.hash(data: Array(key.utf8)).prefix(Self.bytes))
+    }
+}
+
+extension String {
+    /// Returns the start of the text with an ellipsis, cut between characters.
+    ///
+    /// - Parameters:
+    ///   - excess: the amount to remove, in units of `cost`; 0 or less leaves the text unchanged.
+    ///   - cost: the size of one UTF-8 byte at the destination.
+    func shortened(by excess: Int, cost: (UInt8) -> Int = { _ in 1 }) -> String {
+        guard excess > 0 else { return self }
+        let mark = "…"
+        func total(_ bytes: some Sequence<UInt8>) -> Int { bytes.reduce(0) { $0 + cost($1) } }
+        var room = total(self.utf8) - excess - total(mark.utf8)
+        let kept = self.prefix { character in
+            room -= total(character.utf8)
+            return room >= 0
+        }
+        return kept + mark
     }
 }

@@ -133,13 +133,13 @@ struct CredentialCacheTests {
             try await eventually("it has failed \(failures) times at \(second)") { mint.log.count == failures }
         }
         #expect(mint.asks == 5)
-        #expect(mint.log == Array(repeating: "warning a credential cannot be had token_endpoint_503", count: 4))
+        #expect(mint.log == Array(repeating: "warning could not obtain a credential; retrying token_endpoint_503", count: 4))
         mint.pass(600)
         await #expect(throws: CredentialOutage("503")) { try await cache.get() }
         mint.fail(nil)
         mint.pass(616)
         #expect(try await cache.get() == "token 2")
-        #expect(mint.log.last == "notice a credential could be had again")
+        #expect(mint.log.last == "notice credential obtained again")
     }
 
     @Test("with none left, an outage is asked again after 1 s, 2 s, 4 s and so on up to 30, and fails at once between")

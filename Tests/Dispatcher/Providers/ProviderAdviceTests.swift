@@ -14,7 +14,7 @@ struct ProviderAdviceTests {
             ("no_subscription", Provider.webpush, "JSON.stringify"),
             ("silent_push_not_allowed", Provider.webpush, "Safari"),
             ("origin_not_allowed", Provider.webpush, "WEBPUSH_ORIGINS"),
-            ("bad_subscription_key", Provider.webpush, "subscribe anew"),
+            ("bad_subscription_key", Provider.webpush, "subscribe again"),
             ("private_address", Provider.webpush, "private address"),
             ("too_large:title", Provider.apns, "shorten"), ("too_large:platform.apns", Provider.apns, "shorten"),
             ("bad_address", Provider.email, "set again"), ("bad_field:From", Provider.email, "SMTP_FROM"),

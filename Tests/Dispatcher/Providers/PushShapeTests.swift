@@ -133,6 +133,6 @@ struct PushShapeTests {
     func fault() {
         let fault = #expect(throws: CredentialFault.self) { try PushShape(members: [("a", "entity")]) }
         #expect(fault?.setting == "shape")
-        #expect(fault?.description.hasPrefix("a: no such source as entity; one of notification_id, type") == true)
+        #expect(fault?.description.hasPrefix("a: unknown source entity; use one of notification_id, type") == true)
     }
 }

@@ -1,9 +1,12 @@
 // Carillon · APNS.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
+import Crypto
+import JWTKit
 
-/// Apple's push notification service, with provider tokens.
+/// Apple's push notification service with provider tokens.
 package enum APNS: ProviderKind {
     package static let provider = Provider.apns
     package static let rules = APNSAnswer.rules
@@ -29,5 +32,136 @@ package enum APNS: ProviderKind {
         }
         return try APNSChannel(
             app: app, endpoint: settings["endpoint"], topic: topic, key: key, shape: shape, context: context)
+    }
+}
+
+/// APNs for one key and topic, production and sandbox.
+struct APNSChannel: HTTPProviderChannel {
+    /// Apple accepts a token for an hour and allows a new one every 20 minutes at most.
+    private static let renewal: Duration = .seconds(50 * 60)
+    private static let lifetime: Duration = .seconds(60 * 60)
+    private static let leastAge: Duration = .seconds(20 * 60)
+
+    let provider = Provider.apns
+    let app: String
+    let transfer: TransferClient
+    let now: @Sendable () -> Timestamp
+    let timeout: Duration?
+    private let endpoints: [ProviderEnvironment: String]
+    private let topic: String
+    private let shape: PushShape
+    private let credentials: CredentialCache
+
+    /// - Parameter endpoint: replaces Apple's endpoints of both environments.
+    init(
+        app: String,
+        endpoint: String?,
+        topic: String,
+        key: APNSKey,
+        shape: PushShape,
+        context: ChannelContext
+    ) throws(CredentialFault) {
+        self.app = app
+        self.transfer = try context.transfers.client(of: self.provider, key: key.identity)
+        self.now = context.now
+        self.timeout = context.timeout
+        self.endpoints = [
+            .production: endpoint ?? "https://api.push.apple.com",
+            .sandbox: endpoint ?? "https://api.sandbox.push.apple.com",
+        ]
+        self.topic = topic
+        self.shape = shape
+        self.credentials = context.credentials.cache(of: key.identity) {
+            CredentialCache(leastAge: Self.leastAge, now: context.now, logger: context.logger(of: .apns)) { moment in
+                CredentialCache.Credential(
+                    text: try await key.token(now: moment),
+                    renewAt: moment + Self.renewal,
+                    expiresAt: moment + Self.lifetime
+                )
+            }
+        }
+    }
+
+    let needsHTTP2 = true
+
+    var addresses: [String] { Set(self.endpoints.values).sorted() }
+
+    func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
+        guard !device.token.isEmpty, device.token.utf8.allSatisfy({ Self.isTokenByte($0) }) else {
+            throw MessageRefusal("token_malformed")
+        }
+        return try APNSRequest.make(
+            message,
+            device: device,
+            endpoint: self.endpoints[device.environment] ?? "",
+            topic: self.topic,
+            providerToken: try await self.credentials.get(),
+            shape: self.shape
+        )
+    }
+
+    /// The token becomes part of the path, so it must not hold separators.
+    private static func isTokenByte(_ byte: UInt8) -> Bool {
+        (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
+            || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "_")
+    }
+
+    func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
+        guard response.version == .http2 else { return .retry(reason: "not_http2", after: nil) }
+        return APNSAnswer.read(
+            status: response.status,
+            body: response.body,
+            isPage: response.isPage,
+            isComplete: response.isComplete,
+            identifier: response.header("apns-id"),
+            retryAfter: response.retryAfter(now: now)
+        )
+    }
+
+    func renewCredential(of request: ProviderRequest) async -> Bool {
+        guard let header = request.headers.first(where: { $0.name == "authorization" }) else { return false }
+        return await self.credentials.invalidate(String(header.value.dropFirst("bearer ".count)))
+    }
+}
+
+/// Apple's .p8 signing key with its team; creates provider tokens.
+package struct APNSKey: Sendable {
+    /// Identifies the key by a hash.
+    package let identity: String
+    private let keyID: String
+    private let teamID: String
+    private let keys: JWTKeyCollection
+
+    private struct Claims: JWTPayload {
+        let iss: String
+        let iat: Int64
+
+        func verify(using algorithm: some JWTAlgorithm) async throws {}
+    }
+
+    /// - Throws: ``CredentialFault`` if the PEM holds no P-256 key.
+    package init(pem: String, keyID: String, teamID: String) async throws(CredentialFault) {
+        self.keyID = keyID
+        self.teamID = teamID
+        let hash = SHA256.hash(data: pem.utf8.filter { $0 > 0x20 })
+        self.identity = "\(teamID) \(keyID) " + Base64URL.encode(hash.prefix(16))
+        self.keys = JWTKeyCollection()
+        do {
+            await self.keys.add(ecdsa: try ES256PrivateKey(pem: pem), kid: JWKIdentifier(string: keyID))
+        } catch {
+            throw CredentialFault("the APNs key is not a P-256 key in PEM")
+        }
+    }
+
+    /// Creates a provider token, which Apple accepts for an hour from `now`.
+    package func token(now: Timestamp) async throws(CredentialFault) -> String {
+        do {
+            return try await self.keys.sign(
+                Claims(iss: self.teamID, iat: now.seconds),
+                kid: JWKIdentifier(string: self.keyID)
+            )
+        } catch {
+            throw CredentialFault("the APNs key cannot sign")
+        }
     }
 }

@@ -3,26 +3,26 @@
 
 import Core
 
-/// Reads Apple's answers ("Handling notification responses from APNs").
+/// Parses Apple's answers ("Handling notification responses from APNs").
 package enum APNSAnswer {
-    /// Apple asks to let a device rest for a minute at least.
+    /// Apple wants a device left alone for at least a minute.
     private static let deviceDelay: Duration = .seconds(60)
     private static let tokenDelay: Duration = .seconds(20 * 60)
 
     private static let wrongKey =
-        "check APNS_KEY, APNS_KEY_ID and APNS_TEAM_ID: the key may be revoked, or of another team"
-    private static let wrongMessage = "the request is at fault; check the job's platform.apns"
+        "check APNS_KEY, APNS_KEY_ID and APNS_TEAM_ID: the key may be revoked or belong to another team"
+    private static let wrongMessage = "the request is invalid; check the job's platform.apns"
 
-    /// What each of Apple's reasons means.
+    /// The meaning of each of Apple's reasons.
     package static let rules: [AnswerRule] = [
         AnswerRule(
             "BadDeviceToken", .deadToken,
-            "the token is garbage, or of the other environment; register it with environment sandbox or production"),
+            "the token is invalid or from the other environment; register it with environment sandbox or production"),
         AnswerRule(
             "DeviceTokenNotForTopic", .deadToken,
             "the token belongs to another app; check the topic, which is the bundle id"),
         AnswerRule(
-            "Unregistered", .deadToken, "the app was removed from the device; it registers again when it is back"),
+            "Unregistered", .deadToken, "the app was removed from the device; it registers again when reinstalled"),
         AnswerRule("ExpiredToken", .deadToken, "the token has expired; the app registers a new one"),
         AnswerRule("ExpiredProviderToken", .staleCredential, "the provider token was too old; check the clock"),
         AnswerRule("InvalidProviderToken", .configuration, wrongKey),
@@ -31,20 +31,22 @@ package enum APNSAnswer {
         AnswerRule("BadCertificateEnvironment", .configuration, wrongKey),
         AnswerRule("UnrelatedKeyIdInToken", .configuration, wrongKey),
         AnswerRule(
-            "BadEnvironmentKeyIdInToken", .configuration, "the key is for Apple's other environment; make one for both"),
+            "BadEnvironmentKeyIdInToken", .configuration,
+            "the key is for Apple's other environment; create one for both"),
         AnswerRule(
-            "BadEnvironmentKeyInToken", .configuration, "the key is for Apple's other environment; make one for both"),
+            "BadEnvironmentKeyInToken", .configuration, "the key is for Apple's other environment; create one for both"),
         AnswerRule("Forbidden", .configuration, wrongKey),
         AnswerRule(
             "TooManyProviderTokenUpdates", .slowDown, after: tokenDelay,
-            "provider tokens were made too often; let no other program use the key from this address"),
+            "provider tokens were created too often; let no other program use the key from this address"),
         AnswerRule(
-            "TooManyRequests", .retryDevice, after: deviceDelay, "this device was sent too much; collapse or digest"),
-        AnswerRule("IdleTimeout", .retry, "the connection was idle; nothing is to be done"),
-        AnswerRule("InternalServerError", .retry, "Apple has an error of its own; nothing is to be done"),
-        AnswerRule("ServiceUnavailable", .retry, "Apple is out of service; nothing is to be done"),
-        AnswerRule("Shutdown", .retry, "Apple's server ends; nothing is to be done"),
-        AnswerRule("PayloadTooLarge", .refused, "the payload is over 4,096 bytes; make platform.apns smaller"),
+            "TooManyRequests", .retryDevice, after: deviceDelay,
+            "this device got too many messages; collapse or digest them"),
+        AnswerRule("IdleTimeout", .retry, "the connection was idle; no action needed"),
+        AnswerRule("InternalServerError", .retry, "Apple failed internally; no action needed"),
+        AnswerRule("ServiceUnavailable", .retry, "Apple's service is unavailable; no action needed"),
+        AnswerRule("Shutdown", .retry, "Apple's server is shutting down; no action needed"),
+        AnswerRule("PayloadTooLarge", .refused, "the payload exceeds 4,096 bytes; make platform.apns smaller"),
         AnswerRule("BadTopic", .refused, "check APNS_TOPIC, the app's bundle id"),
         AnswerRule("TopicDisallowed", .refused, "the key may not send to this topic; check APNS_TOPIC"),
         AnswerRule("MissingTopic", .refused, "check APNS_TOPIC, the app's bundle id"),
@@ -62,16 +64,16 @@ package enum APNSAnswer {
 
     private static let byReason = Dictionary(uniqueKeysWithValues: rules.map { ($0.reason, $0) })
 
-    /// The moments of the years 1970 to 9999, in milliseconds.
+    /// The years 1970 to 9999 in milliseconds.
     private static let moments: ClosedRange<Int64> = 0...253_402_300_799_999
 
-    /// What an answer means; nil for a success that is not Apple's, which has the message's id and no body.
+    /// Maps an answer; nil for a success that is not Apple's, whose answers have an id and no body.
     ///
     /// - Parameters:
-    ///   - isPage: whether there is a body that is labelled as HTML: then it is none of Apple's.
+    ///   - isPage: whether the body is an HTML page, and so not Apple's.
     ///   - isComplete: false if the body may be cut.
     ///   - identifier: the header `apns-id`.
-    ///   - retryAfter: what the Retry-After header asks for; no less than Apple's own rules do.
+    ///   - retryAfter: the Retry-After header; Apple's own minimum still applies.
     package static func read(
         status: Int,
         body: [UInt8],
@@ -87,14 +89,14 @@ package enum APNSAnswer {
         let value = try? JSONParser.parse(body)
         let reason = String((value?["reason"]?.string ?? "HTTP_\(status)").prefix(64))
         if let rule = Self.byReason[reason] {
-            // In milliseconds: until then Apple knows that the token was not valid.
+            // In milliseconds: the last time at which Apple knew the token to be invalid.
             let isDated = reason == "Unregistered" || reason == "ExpiredToken"
             let stated = isDated ? value?["timestamp"]?.integer : nil
             let moment: Int64? = stated.flatMap { Self.moments.contains($0) ? $0 : nil }
             let delay = retryAfter.map { max($0, rule.after ?? .zero) }
             return rule.answer(after: delay, evidence: moment.map { Timestamp(milliseconds: $0) })
         }
-        // What is cut is no JSON.
+        // A cut body is not valid JSON.
         let isCut = !isComplete && value == nil
         return switch status {
         case 400..<500 where isCut && status != 410 && status != 429: .cut(status: status, after: retryAfter)

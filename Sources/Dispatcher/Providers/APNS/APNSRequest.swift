@@ -3,22 +3,23 @@
 
 import Core
 
-/// Makes requests of Apple's provider API, `POST /3/device/<token>`.
+/// Builds requests for Apple's provider API, `POST /3/device/<token>`.
 package struct APNSRequest {
     private static let sizeLimit = 4_096
-    /// Apple stores a notification for 30 days at most.
+    /// Apple stores a notification for at most 30 days.
     private static let longestLifetime: Duration = .seconds(30 * 86_400)
 
     private var message: PushMessage
     private var overrides: APNSOverrides
     private let shape: PushShape
 
-    /// The request that sends `message` to one token.
+    /// Returns the request that sends `message` to one token.
     ///
     /// - Parameters:
     ///   - topic: the app's bundle id.
-    ///   - shape: which data the app's clients read.
-    /// - Throws: ``MessageRefusal`` if it cannot be brought within Apple's limit, with what is too large.
+    ///   - shape: the data that the app's clients read.
+    /// - Throws: ``MessageRefusal`` with the part that is too large, if the payload cannot be
+    ///   brought within Apple's limit.
     package static func make(
         _ message: PushMessage,
         device: Device,
@@ -36,17 +37,11 @@ package struct APNSRequest {
         )
     }
 
-    private init(message: PushMessage, overrides: APNSOverrides, shape: PushShape) {
-        self.message = message
-        self.overrides = overrides
-        self.shape = shape
-    }
-
     private var isBackground: Bool { self.message.purpose == .retract || self.overrides.isBackground }
 
     private func headers(topic: String, providerToken: String, device: Device) -> [(name: String, value: String)] {
         let own = self.overrides.priority ?? self.message.priority.apns
-        // Apple takes nothing but 5 for what shows nothing.
+        // Apple accepts only priority 5 for background pushes.
         let priority = self.isBackground ? PushPriority.normal.apns : own
         var headers: [(name: String, value: String)] = [
             ("authorization", "bearer \(providerToken)"),
@@ -62,9 +57,9 @@ package struct APNSRequest {
         return headers
     }
 
-    /// The payload within Apple's limit: data gives way first, then the image, then the end of the body.
+    /// Fits the payload into Apple's limit: drops data first, then the image, then cuts the body.
     ///
-    /// What the job asks of Apple goes in as it is, so that nothing may help.
+    /// The job's `platform.apns` stays complete, so the payload may still be too large.
     private func payload() throws(MessageRefusal) -> [UInt8] {
         guard self.message.purpose == .show else { return self.retraction() }
         let body = self.message.notification.body
@@ -108,7 +103,7 @@ package struct APNSRequest {
         return self.overrides.applied(to: writer.bytes)
     }
 
-    /// Wakes the app, which takes the notification off the screen; nothing of what the job asks of Apple is for that.
+    /// Wakes the app to remove the notification; ignores the job's `platform.apns`.
     private func retraction() -> [UInt8] {
         var plain = self
         plain.message.notification.extras.image = nil
@@ -122,5 +117,70 @@ package struct APNSRequest {
         writer.member("title", self.message.notification.title)
         writer.member("body", body)
         writer.endObject()
+    }
+}
+
+/// A job's `platform.apns`: short names, whole members of `aps`, and headers.
+struct APNSOverrides {
+    /// Applied in order; a null removes the member from the payload or an earlier change.
+    private var changes: [JSONValue] = []
+    /// Whether the push wakes the app without showing anything.
+    private(set) var isBackground = false
+    private(set) var priority: String?
+
+    init(_ value: JSONValue?) {
+        guard let members = value?.object else { return }
+        var aps: [JSONMember] = []
+        var alert: [JSONMember] = []
+        for member in members {
+            let name = member.key.replacing("_", with: "-")
+            if PlatformFields.aps.contains(member.key) {
+                aps.append(JSONMember(name, member.value))
+            } else if PlatformFields.apsSwitches.contains(member.key) {
+                aps.append(JSONMember(name, member.value.isOn == true ? .number("1") : .null))
+            } else if PlatformFields.apsAlert.contains(member.key) {
+                alert.append(JSONMember(name, member.value))
+            }
+        }
+        if !alert.isEmpty { aps.append(JSONMember("alert", .object(alert))) }
+        if !aps.isEmpty { self.changes.append(.object(aps)) }
+        if let own = value?["aps"], own.object != nil { self.changes.append(own) }
+        self.isBackground = value?["push_type"]?.string == "background"
+        let priority = value?["priority"]?.integer ?? 0
+        if PlatformFields.apnsPriorities.contains(priority) { self.priority = String(priority) }
+    }
+
+    func applied(to payload: [UInt8]) -> [UInt8] {
+        guard !self.changes.isEmpty, !self.isBackground, let whole = try? JSONParser.parse(payload) else {
+            return payload
+        }
+        return JSONWriter.bytes(of: self.changes.reduce(whole) { $0.merging(.object([JSONMember("aps", $1)])) })
+    }
+}
+
+extension PushPriority {
+    /// The value of Apple's priority header.
+    var apns: String { self == .high ? "10" : "5" }
+}
+
+/// The parts of Apple's payload that APNs and FCM's Apple block share.
+enum APNSPayload {
+    /// Writes the members of `aps` other than the alert.
+    static func writeAside(_ message: PushMessage, to writer: inout JSONWriter) {
+        let notification = message.notification
+        if let badge = message.badge {
+            writer.member("badge", badge)
+        }
+        writer.member("sound", notification.extras.sound ?? "default")
+        if let category = message.buttonCategory {
+            writer.member("category", category)
+        }
+        if message.isTimeSensitive {
+            writer.member("interruption-level", "time-sensitive")
+        }
+        if notification.extras.image != nil {
+            // Lets the app's extension fetch the image.
+            writer.member("mutable-content", 1)
+        }
     }
 }

@@ -3,57 +3,57 @@
 
 import Clients
 
-/// Reads what a relay says (RFC 5321 section 4.2, RFC 3463).
+/// Maps a relay's replies (RFC 5321 section 4.2, RFC 3463).
 package enum EmailAnswer {
-    /// Whoever greylists wants to be left alone for a while.
+    /// Greylisting relays refuse retries for a while.
     private static let firstDelay: Duration = .seconds(60)
-    /// The mailbox or its domain does not exist, has moved, or takes no mail.
+    /// The mailbox or its domain does not exist, has moved, or accepts no mail.
     private static let deadCodes: Set<String> = ["5.1.1", "5.1.2", "5.1.6", "5.1.10"]
-    /// Codes that say it of a recipient without an enhanced one (RFC 5321 section 3.4, RFC 7504).
+    /// Reply codes that mean the same without an enhanced code (RFC 5321 section 3.4, RFC 7504).
     ///
-    /// 550 is none of them, as it is said of policy too.
+    /// Not 550, which relays also use for policy.
     private static let deadReplies: Set<Int> = [551, 556]
     private static let longestReason = 64
 
-    /// What is known of the words on record; a code that is not here speaks for itself.
+    /// Advice for known reasons; other codes speak for themselves.
     package static let rules: [AnswerRule] = [
         AnswerRule("SMTP_550_5.1.1", .deadToken, "there is no such mailbox; ask the user for another address"),
         AnswerRule(
-            "SMTP_550_5.1.2", .deadToken, "the address's domain takes no mail; ask the user for another address"),
+            "SMTP_550_5.1.2", .deadToken, "the address's domain accepts no mail; ask the user for another address"),
         AnswerRule("SMTP_550_5.1.6", .deadToken, "the mailbox has moved; ask the user for the new address"),
         AnswerRule("SMTP_551_5.1.6", .deadToken, "the mailbox has moved; ask the user for the new address"),
         AnswerRule("SMTP_551", .deadToken, "the mailbox has moved; ask the user for the new address"),
-        AnswerRule("SMTP_556", .deadToken, "the address's domain takes no mail; ask the user for another address"),
+        AnswerRule("SMTP_556", .deadToken, "the address's domain accepts no mail; ask the user for another address"),
         AnswerRule("SMTP_550_5.1.10", .deadToken, "there is no such mailbox; ask the user for another address"),
         AnswerRule(
-            "SMTP_556_5.1.10", .deadToken, "the address's domain takes no mail; ask the user for another address"),
+            "SMTP_556_5.1.10", .deadToken, "the address's domain accepts no mail; ask the user for another address"),
         AnswerRule(
-            "SMTP_550_5.7.1", .refused, "the receiver's policy refuses it; check SPF, DKIM and the relay's reputation"),
+            "SMTP_550_5.7.1", .refused, "the receiver's policy rejects it; check SPF, DKIM and the relay's reputation"),
         AnswerRule("SMTP_552_5.3.4", .refused, "the message is too large for the receiver"),
         AnswerRule("SMTP_535_5.7.8", .configuration, "check the user and the password of SMTP_URL"),
-        AnswerRule("SMTP_530_5.7.0", .configuration, "the relay wants a login; name one in SMTP_URL"),
+        AnswerRule("SMTP_530_5.7.0", .configuration, "the relay requires a login; set it in SMTP_URL"),
         AnswerRule("login_denied", .configuration, "check the user and the password of SMTP_URL"),
         AnswerRule("no_starttls", .configuration, "the relay offers no TLS; use smtps:// or another relay"),
-        AnswerRule("SMTP_421_4.3.2", .retry, after: firstDelay, "the relay is busy; nothing is to be done"),
+        AnswerRule("SMTP_421_4.3.2", .retry, after: firstDelay, "the relay is busy; no action needed"),
     ]
 
-    /// What a reply means.
+    /// Maps a reply.
     package static func read(_ reply: MailReply) -> ProviderAnswer {
         if reply.isAccepted { return .accepted(id: self.queueID(reply.text)) }
         let reason = self.reason(reply)
         guard (500..<600).contains(reply.code) else {
-            // One mailbox's trouble is not the relay's.
+            // A fault of one mailbox is not the relay's.
             return self.concernsRelay(reply)
                 ? .retry(reason: reason, after: self.firstDelay) : .retryDevice(reason: reason, after: self.firstDelay)
         }
         switch reply.stage {
         case .session: return .configuration(reason: reason)
         case .sender:
-            // Said of the size that was announced; all else is about who we are.
+            // 552 rejects the announced size; anything else rejects the sender.
             return reply.code == 552 ? .refused(reason: reason) : .configuration(reason: reason)
         case .recipient, .content:
             if self.isDead(reply) { return .deadToken(reason: reason, evidence: nil) }
-            // Who wants a login first says so to any command.
+            // A relay that requires a login may say so at any command.
             return reply.code == 530 || reply.code == 535 ? .configuration(reason: reason) : .refused(reason: reason)
         }
     }
@@ -65,11 +65,11 @@ package enum EmailAnswer {
 
     private static func concernsRelay(_ reply: MailReply) -> Bool {
         if reply.stage == .session || reply.stage == .sender || reply.code == 421 { return true }
-        // Status of the mail system, or of the network (RFC 3463 section 3).
+        // Mail system status, or network and routing status (RFC 3463 section 3).
         return reply.enhancedCode.map { $0.hasPrefix("4.3.") || $0.hasPrefix("4.4.") } ?? false
     }
 
-    /// What it means that nothing was said; nil if that says nothing either.
+    /// Maps a failure without a reply; nil if it says nothing about the configuration.
     package static func read(_ failure: TransferFailure) -> ProviderAnswer? {
         switch failure.code {
         case 64: .configuration(reason: "no_starttls")
@@ -78,12 +78,13 @@ package enum EmailAnswer {
         }
     }
 
-    /// `SMTP_550_5.1.1`: codes only, as the words may name somebody.
+    /// `SMTP_550_5.1.1`: codes only, because the text may name people.
     private static func reason(_ reply: MailReply) -> String {
         "SMTP_\(reply.code)" + (reply.enhancedCode.map { "_\($0)" } ?? "")
     }
 
-    /// The relay's own name for the message, as far as it is told: the last word of `250 2.0.0 Ok: queued as 4B1C2D`.
+    /// Returns the relay's name for the message if given: the last word of `250 2.0.0 Ok: queued as
+    /// 4B1C2D`.
     private static func queueID(_ text: String) -> String? {
         let words = text.split { $0 == " " || $0 == "\n" }
         guard let last = words.last, last.utf8.count <= self.longestReason, last.contains(where: \.isNumber) else {

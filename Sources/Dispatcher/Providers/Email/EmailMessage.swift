@@ -3,11 +3,12 @@
 
 import Core
 
-/// A notification as a whole message: header, and the text both plain and as HTML (RFC 5322, RFC 2045, RFC 2046).
+/// A notification as a complete message: header, plain text and HTML (RFC 5322, RFC 2045, RFC
+/// 2046).
 ///
-/// The same notification makes the same message at any try, but for its date.
+/// Every attempt produces the same message except for its date.
 package struct EmailMessage: Sendable {
-    /// Why there is no message.
+    /// The reason why there is no message.
     package struct Fault: Error, Sendable, Equatable, CustomStringConvertible {
         package let description: String
 
@@ -19,13 +20,13 @@ package struct EmailMessage: Sendable {
     /// The envelope's addresses.
     package let sender: String
     package let recipient: String
-    /// With CRLF at each line's end; dots are not stuffed.
+    /// CRLF line breaks, without dot-stuffing.
     package let content: [UInt8]
 
     /// - Parameters:
     ///   - recipient: the user's address.
-    ///   - unsubscribe: the URL at which one click stops such mail (RFC 8058); nil for none.
-    /// - Throws: ``Fault`` if the address or a field cannot be sent.
+    ///   - unsubscribe: the one-click unsubscribe URL (RFC 8058); nil for none.
+    /// - Throws: ``Fault`` if the address or a field is invalid.
     package init(
         _ message: PushMessage,
         from sender: EmailSender,
@@ -48,7 +49,7 @@ package struct EmailMessage: Sendable {
                 try header.add("List-Unsubscribe", "<\(unsubscribe)>")
                 try header.add("List-Unsubscribe-Post", "List-Unsubscribe=One-Click")
             }
-            // Nobody's absence notice is an answer to this (RFC 3834).
+            // Suppresses automatic replies (RFC 3834).
             try header.add("Auto-Submitted", "auto-generated")
             try header.add("Feedback-ID", Self.feedbackID(notification))
             try header.add("MIME-Version", "1.0")
@@ -58,7 +59,7 @@ package struct EmailMessage: Sendable {
         }
         header.end()
         var content = header.bytes
-        // The last one that a program understands is the one it shows.
+        // Mail programs show the last part that they support.
         for (type, part) in [("plain", text.text), ("html", text.html)] {
             content += "--\(boundary)\r\n".utf8
             content += "Content-Type: text/\(type); charset=utf-8\r\n".utf8
@@ -71,7 +72,8 @@ package struct EmailMessage: Sendable {
         self.content = content
     }
 
-    /// By what complaints are counted where mailbox providers tell them: type, category, organisation and who sends.
+    /// Returns the key by which mailbox providers count complaints: type, category, organisation
+    /// and sender.
     private static func feedbackID(_ notification: Notification) -> String {
         let parts = [notification.type, notification.category ?? "", notification.org].map { part in
             let safe = part.utf8.prefix(64).map { byte in
@@ -81,5 +83,146 @@ package struct EmailMessage: Sendable {
             return safe.isEmpty ? "none" : String(decoding: safe, as: UTF8.self)
         }
         return (parts + ["carillon"]).joined(separator: ":")
+    }
+}
+
+/// The texts of an e-mail, from the job or template, with the notification's own texts as fallback.
+struct EmailText: Sendable, Equatable {
+    var subject: String
+    var text: String
+    var html: String
+    var replyTo: EmailAddress?
+
+    /// - Parameter unsubscribe: the URL for unsubscribing; nil for none.
+    init(_ notification: Notification, unsubscribe: String?) {
+        // Validated as JSON when the job was taken.
+        let platform = notification.extras.platform.flatMap { try? JSONParser.parse($0) }
+        let given = platform?["email"]
+        let title = EmailHeader.oneLine(notification.title)
+        let line = title.isEmpty ? EmailHeader.oneLine(notification.body) : title
+        self.subject = given?["subject"]?.string ?? (line.isEmpty ? notification.type : line).shortened(to: 200)
+        let link = notification.extras.url.flatMap { Self.isWebAddress($0) ? $0 : nil }
+        let body = given?["text"]?.string ?? notification.body
+        var text = given?["text"]?.string ?? [notification.title, notification.body].paragraphs
+        if given?["text"] == nil, let link { text += "\n\n\(link)" }
+        if let unsubscribe { text += "\n\n-- \nUnsubscribe: \(unsubscribe)" }
+        self.text = text
+        self.html =
+            given?["html"]?.string
+            ?? EmailLayout(
+                title: notification.title, body: body, link: link, image: Self.image(notification),
+                unsubscribe: unsubscribe
+            ).html
+        self.replyTo = given?["reply_to"]?.string.flatMap { EmailAddress($0) }
+    }
+
+    private static func image(_ notification: Notification) -> String? {
+        notification.extras.image.flatMap { $0.lowercased().hasPrefix("https://") ? $0 : nil }
+    }
+
+    /// Whether a mail program can open the URL; app links do not work there.
+    private static func isWebAddress(_ url: String) -> Bool {
+        let url = url.lowercased()
+        return url.hasPrefix("https://") || url.hasPrefix("http://")
+    }
+}
+
+extension [String] {
+    /// Joins the non-empty texts with empty lines.
+    fileprivate var paragraphs: String { self.filter { !$0.isEmpty }.joined(separator: "\n\n") }
+}
+
+extension String {
+    /// Returns the start of the text, at most `limit` bytes long.
+    fileprivate func shortened(to limit: Int) -> String { self.shortened(by: self.utf8.count - limit) }
+}
+
+/// The HTML page for mail without a template: title, image, body, link button and unsubscribe link.
+///
+/// Uses tables and inline styles, since mail programs support little else.
+struct EmailLayout {
+    let title: String
+    let body: String
+    let link: String?
+    let image: String?
+    let unsubscribe: String?
+
+    var html: String {
+        var rows = ""
+        if !self.title.isEmpty {
+            rows += Self.row(#"<h1 style="margin:0;font-size:22px;line-height:30px">\#(Self.escaped(self.title))</h1>"#)
+        }
+        if let image {
+            rows += Self.row(
+                #"<img src="\#(Self.escaped(image))" alt="" width="520" style="display:block;width:100%;border-radius:8px">"#
+            )
+        }
+        for paragraph in self.paragraphs {
+            rows += Self.row(#"<p style="margin:0;font-size:16px;line-height:24px">\#(paragraph)</p>"#)
+        }
+        if let link {
+            rows += Self.row(
+                #"<a href="\#(Self.escaped(link))" style="display:inline-block;padding:12px 24px;border-radius:8px;"#
+                    + #"background:#1f4fd8;color:#ffffff;font-size:16px;text-decoration:none">Open</a>"#
+            )
+        }
+        var foot = ""
+        if let unsubscribe {
+            foot = """
+                <p style="margin:16px 0;font-size:13px;line-height:20px;color:#5c6370">\
+                <a href="\(Self.escaped(unsubscribe))" style="color:#5c6370">Unsubscribe</a></p>
+
+                """
+        }
+        return """
+            <!DOCTYPE html>
+            <html>
+            <head>
+            <meta charset="utf-8">
+            <meta name="viewport" content="width=device-width, initial-scale=1">
+            <meta name="color-scheme" content="light dark">
+            <title>\(Self.escaped(self.title))</title>
+            </head>
+            <body style="margin:0;background:#f2f4f7;font-family:-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif">
+            <table role="presentation" width="100%" cellpadding="0" cellspacing="0"><tr>
+            <td align="center" style="padding:24px">
+            <table role="presentation" width="100%" cellpadding="0" cellspacing="0" \
+            style="max-width:568px;background:#ffffff;color:#1a1d23;border-radius:12px;text-align:left">
+            <tr><td style="height:16px"></td></tr>
+            \(rows)<tr><td style="height:16px"></td></tr>
+            </table>
+            \(foot)</td>
+            </tr></table>
+            </body>
+            </html>
+
+            """
+    }
+
+    private static func row(_ content: String) -> String {
+        "<tr><td style=\"padding:8px 24px\">\(content)</td></tr>\n"
+    }
+
+    /// The body's paragraphs, escaped, with their line breaks.
+    private var paragraphs: [String] {
+        let lines = self.body.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
+        let groups = lines.split { $0.allSatisfy(\.isWhitespace) }
+        return groups.map { group in group.map { Self.escaped($0) }.joined(separator: "<br>\n") }
+    }
+
+    /// Escapes text for HTML content and double-quoted attributes.
+    static func escaped(_ text: some StringProtocol) -> String {
+        var escaped = ""
+        for character in text.unicodeScalars {
+            switch character {
+            case "&": escaped += "&amp;"
+            case "<": escaped += "&lt;"
+            case ">": escaped += "&gt;"
+            case "\"": escaped += "&quot;"
+            case "'": escaped += "&#39;"
+            default: escaped.unicodeScalars.append(character)
+            }
+        }
+        return escaped
     }
 }

@@ -1,6 +1,7 @@
 // Carillon · FCM.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 
 /// Firebase Cloud Messaging, HTTP v1.
@@ -32,5 +33,117 @@ package enum FCM: ProviderKind {
             clickAction: settings["click_action"],
             context: context
         )
+    }
+}
+
+/// FCM for one project.
+struct FCMChannel: HTTPProviderChannel {
+    /// The time limit for an access token.
+    private static let tokenPatience: Duration = .seconds(10)
+
+    let provider = Provider.fcm
+    let app: String
+    let transfer: TransferClient
+    let now: @Sendable () -> Timestamp
+    let timeout: Duration?
+    private let endpoint: String
+    private let serviceAccount: FCMServiceAccount
+    private let shape: PushShape
+    private let androidChannel: String?
+    private let clickAction: String?
+    private let credentials: CredentialCache
+
+    init(
+        app: String,
+        endpoint: String,
+        account: FCMServiceAccount,
+        shape: PushShape,
+        androidChannel: String?,
+        clickAction: String?,
+        context: ChannelContext
+    ) throws(CredentialFault) {
+        self.app = app
+        let transfer = try context.transfers.client(of: self.provider)
+        self.transfer = transfer
+        self.now = context.now
+        self.timeout = context.timeout
+        self.endpoint = endpoint
+        self.serviceAccount = account
+        self.shape = shape
+        self.androidChannel = androidChannel
+        self.clickAction = clickAction
+        let patience = min(context.timeout ?? Self.tokenPatience, Self.tokenPatience)
+        self.credentials = CredentialCache(now: context.now, logger: context.logger(of: .fcm, app: app)) { moment in
+            let request = try await account.tokenRequest(now: moment)
+            // High priority, because critical messages wait for the token too.
+            switch await transfer.perform(TransferRequest(request, timeout: patience, priority: .high)) {
+            case .answered(let response) where FCMServiceAccount.isOutage(response.status):
+                throw CredentialOutage("\(response.status)")
+            case .answered(let response) where !response.isComplete:
+                // Neither a token nor a complete refusal.
+                throw CredentialOutage("answer_cut")
+            case .answered(let response):
+                let (token, lifetime) = try FCMServiceAccount.token(status: response.status, body: response.body)
+                // Renews five minutes before the end.
+                return CredentialCache.Credential(
+                    text: token,
+                    renewAt: moment + max(lifetime - .seconds(300), lifetime / 2),
+                    expiresAt: moment + lifetime
+                )
+            case .unanswered(let failure) where failure.reason == .invalidRequest:
+                throw CredentialFault("the token endpoint's URL is invalid")
+            case .unanswered(let failure):
+                throw CredentialOutage(failure.reason.rawValue)
+            }
+        }
+    }
+
+    /// Firebase counts messages by project, across apps.
+    var account: String { self.serviceAccount.project }
+
+    func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
+        FCMRequest.make(
+            message,
+            device: device,
+            endpoint: self.endpoint,
+            project: self.serviceAccount.project,
+            accessToken: try await self.credentials.get(),
+            shape: self.shape,
+            channel: self.androidChannel,
+            clickAction: self.clickAction
+        )
+    }
+
+    func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
+        FCMAnswer.read(
+            status: response.status,
+            body: response.body,
+            isPage: response.isPage,
+            isComplete: response.isComplete,
+            retryAfter: response.retryAfter(now: now)
+        )
+    }
+
+    func renewCredential(of request: ProviderRequest) async -> Bool {
+        guard let header = request.headers.first(where: { $0.name == "authorization" }) else { return false }
+        return await self.credentials.invalidate(String(header.value.dropFirst("Bearer ".count)))
+    }
+
+    var addresses: [String] { [self.endpoint] }
+
+    /// Also fetches an access token, which checks the key and the clock.
+    func probe() async -> [ProviderProbe] {
+        var fault: String?
+        do {
+            _ = try await self.credentials.get()
+        } catch let outage as CredentialOutage {
+            fault = outage.cause
+        } catch {
+            fault = "\(error)"
+        }
+        return [
+            await self.probe(self.endpoint),
+            ProviderProbe("access token from \(self.serviceAccount.tokenURL)", fault: fault),
+        ]
     }
 }

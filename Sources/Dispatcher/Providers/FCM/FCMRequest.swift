@@ -3,11 +3,11 @@
 
 import Core
 
-/// Makes requests of FCM's HTTP v1 API, `messages:send`.
+/// Builds requests for FCM's HTTP v1 API, `messages:send`.
 package struct FCMRequest {
-    /// The most that keys and values of notification and data may add up to.
+    /// FCM's limit on the keys and values of notification and data.
     private static let sizeLimit = 4_096
-    /// The same for a topic.
+    /// The limit for a topic.
     private static let topicSizeLimit = 2_048
 
     private let message: PushMessage
@@ -17,13 +17,14 @@ package struct FCMRequest {
     private let clickAction: String?
     private let overrides: FCMOverrides
 
-    /// The request that sends `message` to one token, or to a topic where the token is `/topics/<name>`.
+    /// Returns the request that sends `message` to one token, or to a topic if the token is
+    /// `/topics/<name>`.
     ///
     /// - Parameters:
-    ///   - shape: which data the app's clients read.
-    ///   - channel: the Android channel that it belongs to, unless the job names one.
-    ///   - clickAction: the intent action that a tap asks for on Android, unless the job names one;
-    ///     `category` for the message's button category; nil for none, so that a tap opens the app.
+    ///   - shape: the data that the app's clients read.
+    ///   - channel: the Android channel, unless the job sets one.
+    ///   - clickAction: the intent action of a tap on Android, unless the job sets one; `category`
+    ///     means the message's button category; with nil a tap opens the app.
     package static func make(
         _ message: PushMessage,
         device: Device,
@@ -44,27 +45,11 @@ package struct FCMRequest {
         )
     }
 
-    private init(
-        message: PushMessage,
-        token: String,
-        shape: PushShape,
-        channel: String?,
-        clickAction: String?,
-        overrides: FCMOverrides
-    ) {
-        self.message = message
-        self.token = token
-        self.shape = shape
-        self.channel = channel
-        self.clickAction = clickAction
-        self.overrides = overrides
-    }
-
     private var topic: Substring? {
         self.token.hasPrefix(Device.topicPrefix) ? self.token.dropFirst(Device.topicPrefix.count) : nil
     }
 
-    /// The body within FCM's limit: data gives way first, then the image, then the end of the text.
+    /// Fits the body into FCM's limit: drops data first, then the image, then cuts the text.
     private func fitted() -> [UInt8] {
         guard self.message.purpose == .show else { return self.retraction() }
         let limit = self.topic == nil ? Self.sizeLimit : Self.topicSizeLimit
@@ -74,7 +59,7 @@ package struct FCMRequest {
             clickAction: self.clickAction == "category" ? self.message.buttonCategory : self.clickAction)
         var excess = writer.size + self.overrides.size - limit
         if excess > 0 {
-            // What does not fit goes out as the id alone; the client fetches the rest.
+            // Keeps only the identifying keys; the client fetches the rest.
             writer.data = FCMData.strings(self.shape.essentials(of: self.message))
             excess = writer.size + self.overrides.size - limit
         }
@@ -90,7 +75,7 @@ package struct FCMRequest {
         self.topic.map { .topic(String($0)) } ?? .token(self.token)
     }
 
-    /// Data alone, which an app gets without showing anything: it takes the notification off the screen.
+    /// Data only: the app gets it without showing anything and removes the notification.
     private func retraction() -> [UInt8] {
         let data = FCMData.strings(self.shape.retraction(of: self.message))
         return FCMWriter(message: self.message, data: data, channel: nil, clickAction: nil)
@@ -98,10 +83,10 @@ package struct FCMRequest {
     }
 }
 
-/// Data as FCM takes it.
+/// Converts data to FCM's form.
 enum FCMData {
-    /// Values must be strings, and some names are FCM's own: those get `data_` before them, unless the result is a name that
-    /// is there already, which stays.
+    /// Converts values to strings and prefixes FCM's reserved names with `data_`, unless that name
+    /// exists already; the existing member then wins.
     static func strings(_ members: [JSONMember]) -> [(key: String, value: String)] {
         members.compactMap { member -> (key: String, value: String)? in
             let isReserved =
@@ -111,6 +96,230 @@ enum FCMData {
             guard isReserved else { return (member.key, text) }
             let key = "data_" + member.key
             return members.contains { ExactText($0.key) == ExactText(key) } ? nil : (key, text)
+        }
+    }
+}
+
+/// Writes a message for FCM's API (projects.messages).
+struct FCMWriter {
+    enum Target {
+        case token(String)
+        case topic(String)
+    }
+
+    /// FCM stores a message for at most four weeks.
+    private static let longestTimeToLive: Int64 = 2_419_200
+
+    var message: PushMessage
+    var data: [(key: String, value: String)]
+    let channel: String?
+    /// Android opens only an activity with a matching intent filter; without one a tap opens the
+    /// app.
+    let clickAction: String?
+
+    /// The bytes of keys and values of notification and data, Android's included, as FCM counts
+    /// them.
+    var size: Int {
+        let notification = self.message.notification
+        var size = "title".utf8.count + notification.title.utf8.count + "body".utf8.count + notification.body.utf8.count
+        if let image = notification.extras.image { size += "image".utf8.count + image.utf8.count }
+        for (key, value) in self.androidTexts { size += key.utf8CodeUnitCount + value.utf8.count }
+        if self.message.badge != nil { size += "notification_count".utf8.count + 5 }
+        return self.data.reduce(size) { $0 + $1.key.utf8.count + $1.value.utf8.count }
+    }
+
+    private var androidTexts: [(key: StaticString, value: String)] {
+        var texts: [(key: StaticString, value: String)] = [("tag", self.message.screenName)]
+        if self.message.notification.collapseKey != nil {
+            // The app has nothing else to tell the newer of two messages with this tag.
+            texts.append(("event_time", self.message.notification.createdAt.rfc3339))
+        }
+        if let channel { texts.append(("channel_id", channel)) }
+        if let sound = self.message.notification.extras.sound { texts.append(("sound", sound)) }
+        if let clickAction { texts.append(("click_action", clickAction)) }
+        return texts
+    }
+
+    func body(target: Target) -> [UInt8] {
+        let notification = self.message.notification
+        return self.envelope(target) { writer in
+            writer.key("notification")
+            writer.beginObject()
+            writer.member("title", notification.title)
+            writer.member("body", notification.body)
+            if let image = notification.extras.image {
+                writer.member("image", image)
+            }
+            writer.endObject()
+            self.writeData(to: &writer)
+            self.writeAndroid(to: &writer)
+            self.writeAPNS(to: &writer)
+            self.writeWebPush(to: &writer)
+        }
+    }
+
+    /// Returns the body of a message that shows nothing.
+    func silentBody(target: Target) -> [UInt8] {
+        self.envelope(target) { writer in
+            self.writeData(to: &writer)
+            writer.key("android")
+            writer.beginObject()
+            writer.member("priority", "NORMAL")
+            if let seconds = self.message.secondsToLive { writer.member("ttl", "\(seconds)s") }
+            writer.endObject()
+            writer.key("apns")
+            writer.beginObject()
+            writer.key("headers")
+            writer.beginObject()
+            writer.member("apns-priority", "5")
+            writer.member("apns-push-type", "background")
+            self.writeExpiration(to: &writer)
+            writer.endObject()
+            writer.key("payload")
+            writer.raw(#"{"aps":{"content-available":1}}"#)
+            writer.endObject()
+        }
+    }
+
+    private func envelope(_ target: Target, _ content: (inout JSONWriter) -> Void) -> [UInt8] {
+        var writer = JSONWriter(capacity: 1_024)
+        writer.beginObject()
+        writer.key("message")
+        writer.beginObject()
+        switch target {
+        case .token(let token):
+            writer.member("token", token)
+        case .topic(let name):
+            writer.member("topic", name)
+        }
+        content(&writer)
+        writer.endObject()
+        writer.endObject()
+        return writer.bytes
+    }
+
+    private func writeData(to writer: inout JSONWriter) {
+        writer.key("data")
+        writer.beginObject()
+        for (key, value) in self.data {
+            writer.key(escaping: key)
+            writer.string(value)
+        }
+        writer.endObject()
+    }
+
+    private func writeAndroid(to writer: inout JSONWriter) {
+        writer.key("android")
+        writer.beginObject()
+        writer.member("priority", self.message.priority == .high ? "HIGH" : "NORMAL")
+        if let seconds = self.message.secondsToLive {
+            writer.member("ttl", "\(min(seconds, Self.longestTimeToLive))s")
+        }
+        if let key = self.message.notification.collapseKey {
+            writer.member("collapse_key", key)
+        }
+        writer.key("notification")
+        writer.beginObject()
+        for (key, value) in self.androidTexts {
+            writer.key(key)
+            writer.string(value)
+        }
+        if let badge = self.message.badge {
+            writer.member("notification_count", min(badge, 99_999))
+        }
+        writer.endObject()
+        writer.endObject()
+    }
+
+    /// Writes the block for Apple devices.
+    private func writeAPNS(to writer: inout JSONWriter) {
+        writer.key("apns")
+        writer.beginObject()
+        writer.key("headers")
+        writer.beginObject()
+        writer.member("apns-priority", self.message.priority.apns)
+        self.writeExpiration(to: &writer)
+        writer.member("apns-collapse-id", self.message.screenName)
+        writer.endObject()
+        writer.key("payload")
+        writer.beginObject()
+        writer.key("aps")
+        writer.beginObject()
+        APNSPayload.writeAside(self.message, to: &writer)
+        writer.endObject()
+        writer.endObject()
+        writer.endObject()
+    }
+
+    private func writeExpiration(to writer: inout JSONWriter) {
+        if let moment = self.message.expiration(within: .seconds(Self.longestTimeToLive)) {
+            writer.member("apns-expiration", moment)
+        }
+    }
+
+    /// Writes the block for browsers.
+    private func writeWebPush(to writer: inout JSONWriter) {
+        writer.key("webpush")
+        writer.beginObject()
+        writer.key("headers")
+        writer.beginObject()
+        writer.member("Urgency", self.message.priority == .high ? "high" : "normal")
+        if let seconds = self.message.secondsToLive {
+            writer.member("TTL", "\(min(seconds, Self.longestTimeToLive))")
+        }
+        writer.endObject()
+        if let url = self.message.notification.extras.url, url.hasPrefix("https://") {
+            writer.key("fcm_options")
+            writer.beginObject()
+            writer.member("link", url)
+            writer.endObject()
+        }
+        writer.endObject()
+    }
+}
+
+/// A job's `platform.fcm`: members of Android's notification, and whole blocks.
+struct FCMOverrides {
+    /// Applied in order; a null removes the member from the message or an earlier change.
+    private var changes: [JSONValue] = []
+
+    init(_ value: JSONValue?) {
+        guard let members = value?.object else { return }
+        let named = members.filter { PlatformFields.android.contains($0.key) }
+        let blocks = members.filter { PlatformFields.fcmBlocks.contains($0.key) }
+        if !named.isEmpty {
+            let android = JSONValue.object([JSONMember("notification", .object(named))])
+            self.changes.append(.object([JSONMember("android", android)]))
+        }
+        if !blocks.isEmpty { self.changes.append(.object(blocks)) }
+    }
+
+    /// The channel that the job sets.
+    var channel: String? {
+        self.changes.reversed().compactMap { $0["android"]?["notification"]?["channel_id"]?.string }.first
+    }
+
+    /// The bytes that the changes add to FCM's count.
+    var size: Int {
+        let counted = self.changes.flatMap { change in
+            [change["android"]?["notification"], change["android"]?["data"], change["notification"]]
+        }
+        return counted.reduce(0) { $0 + Self.size($1) }
+    }
+
+    func applied(to body: [UInt8]) -> [UInt8] {
+        guard !self.changes.isEmpty, let whole = try? JSONParser.parse(body) else { return body }
+        return JSONWriter.bytes(of: self.changes.reduce(whole) { $0.merging(.object([JSONMember("message", $1)])) })
+    }
+
+    private static func size(_ value: JSONValue?) -> Int {
+        switch value {
+        case .string(let text): text.utf8.count
+        case .object(let members): members.reduce(0) { $0 + $1.key.utf8.count + self.size($1.value) }
+        case .array(let elements): elements.reduce(0) { $0 + self.size($1) }
+        case .number(let text): text.utf8.count
+        case .bool, .null: 5
+        case nil: 0
         }
     }
 }

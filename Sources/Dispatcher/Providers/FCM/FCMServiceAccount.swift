@@ -5,9 +5,9 @@ import Core
 import FoundationEssentials
 import JWTKit
 
-/// A Google service account: who may send for a project, and how to get an access token (RFC 7523).
+/// A Google service account, which requests access tokens for a project (RFC 7523).
 package struct FCMServiceAccount: Sendable {
-    /// Google's tokens are good for an hour; no answer makes one good for longer than this.
+    /// Google's tokens last an hour; a longer lifetime is capped here.
     private static let longestLifetime: Int64 = 86_400
 
     package let project: String
@@ -26,9 +26,9 @@ package struct FCMServiceAccount: Sendable {
         func verify(using algorithm: some JWTAlgorithm) async throws {}
     }
 
-    /// Reads the file that Google's console hands out.
+    /// Parses the file from Google's console.
     ///
-    /// - Throws: ``CredentialFault`` that names the member at fault.
+    /// - Throws: ``CredentialFault`` that names the member.
     package init(json: [UInt8]) async throws(CredentialFault) {
         guard let value = try? JSONParser.parse(json), value.object != nil else {
             throw CredentialFault("the service account file is not a JSON object")
@@ -53,7 +53,7 @@ package struct FCMServiceAccount: Sendable {
         }
     }
 
-    /// The request that buys an access token.
+    /// Creates the request for an access token.
     package func tokenRequest(now: Timestamp) async throws(CredentialFault) -> ProviderRequest {
         let assertion = Assertion(
             iss: self.email,
@@ -76,13 +76,13 @@ package struct FCMServiceAccount: Sendable {
         )
     }
 
-    /// Whether the token endpoint says by its status that it is out of order or asked too often: nothing is wrong with the
-    /// account then.
+    /// Whether the token endpoint's status means an outage or throttling, so that the account is
+    /// not at fault.
     package static func isOutage(_ status: Int) -> Bool { status >= 500 || status == 429 || status == 408 }
 
-    /// Reads the token endpoint's answer.
+    /// Parses the token endpoint's answer.
     ///
-    /// - Returns: the token and how long it lasts.
+    /// - Returns: the token and its lifetime.
     /// - Throws: ``CredentialFault`` with the endpoint's error code.
     package static func token(
         status: Int,

@@ -3,8 +3,9 @@
 
 import Clients
 import Core
+import Synchronization
 
-/// Web Push: browsers' own push services.
+/// Web Push through the browsers' push services.
 package enum WebPush: ProviderKind {
     package static let provider = Provider.webpush
     package static let rules = WebPushAnswer.rules
@@ -54,4 +55,137 @@ package enum WebPush: ProviderKind {
             timeout: context.timeout
         )
     }
+}
+
+/// Web Push with one key, to any service that subscriptions name.
+package struct WebPushChannel: HTTPProviderChannel {
+    package let provider = Provider.webpush
+    package let app: String
+    package let transfer: TransferClient
+    package let now: @Sendable () -> Timestamp
+    /// The hosts are strangers; trace headers would link messages of one job.
+    package let carriesTraces = false
+    package let retractionsHaveBadge = true
+    package let timeout: Duration?
+    private let tokens: VAPIDTokens
+    private let origins: WebPushOrigins
+    private let shape: PushShape
+    private let encryption: WebPushEncryption
+
+    /// - Parameters:
+    ///   - origins: the services that subscriptions may name.
+    ///   - transfer: a client that refuses private addresses.
+    package init(
+        app: String,
+        tokens: VAPIDTokens,
+        origins: WebPushOrigins,
+        shape: PushShape,
+        encryption: WebPushEncryption,
+        transfer: TransferClient,
+        now: @escaping @Sendable () -> Timestamp,
+        timeout: Duration? = nil
+    ) {
+        self.app = app
+        self.tokens = tokens
+        self.origins = origins
+        self.shape = shape
+        self.encryption = encryption
+        self.transfer = transfer
+        self.now = now
+        self.timeout = timeout
+    }
+
+    /// The subscription's push service.
+    package func service(of device: Device) -> String? {
+        (try? WebPushSubscription(token: device.token))?.origin
+    }
+
+    package func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
+        let subscription: WebPushSubscription
+        do throws(WebPushSubscription.Fault) {
+            subscription = try WebPushSubscription(token: device.token)
+        } catch {
+            throw MessageRefusal("no_subscription")
+        }
+        // Apple ends subscriptions whose pushes show nothing.
+        if message.purpose == .retract, subscription.origin.hasSuffix(".push.apple.com") {
+            throw MessageRefusal("silent_push_not_allowed")
+        }
+        guard self.origins.allows(subscription.origin) else { throw MessageRefusal("origin_not_allowed") }
+        let payload = WebPushPayload.make(message, shape: self.shape, limit: WebPushEncryption.maximumMessageBytes)
+        let body: [UInt8]
+        do throws(WebPushEncryptionFault) {
+            body = try self.encryption.encrypt(
+                payload, publicKey: subscription.publicKey, secret: subscription.secret)
+        } catch {
+            switch error {
+            case .publicKey, .secret: throw MessageRefusal("bad_subscription_key")
+            case .message, .ephemeral, .library: throw CredentialFault("cannot encrypt: \(error)")
+            }
+        }
+        let authorization: String
+        do throws(VAPIDKey.Fault) {
+            authorization = try self.tokens.authorization(origin: subscription.origin, now: message.now)
+        } catch {
+            throw CredentialFault(error.description)
+        }
+        return WebPushRequest.make(message, subscription: subscription, authorization: authorization, body: body)
+    }
+
+    package func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
+        WebPushAnswer.read(
+            status: response.status,
+            body: response.body,
+            isPage: response.isPage,
+            isComplete: response.isComplete,
+            location: response.header("location"),
+            retryAfter: response.retryAfter(now: now)
+        )
+    }
+
+    /// Tokens are renewed long before they expire, and no answer reports expiry.
+    package func renewCredential(of request: ProviderRequest) async -> Bool { false }
+}
+
+/// The `Authorization` values of one key, cached for each push service.
+package final class VAPIDTokens: Sendable {
+    /// Services accept a token for at most a day (RFC 8292 section 2).
+    private static let lifetime: Duration = .seconds(12 * 3_600)
+    /// Tokens are renewed after half of their lifetime, which tolerates clock differences.
+    private static let use: Duration = .seconds(6 * 3_600)
+
+    private struct Token {
+        let text: String
+        let renewAt: Timestamp
+    }
+
+    private let key: VAPIDKey
+    private let subject: String
+    /// The limit on cached origins: strangers choose endpoints, while few services are widely used.
+    private let capacity: Int
+    private let tokens = Mutex<[String: Token]>([:])
+
+    package init(key: VAPIDKey, subject: String, capacity: Int = 256) {
+        self.key = key
+        self.subject = subject
+        self.capacity = capacity
+    }
+
+    /// Returns the `Authorization` value for the service at `origin`; at capacity it evicts others.
+    package func authorization(origin: String, now: Timestamp) throws(VAPIDKey.Fault) -> String {
+        if let known = self.tokens.withLock({ $0[origin] }), now < known.renewAt { return known.text }
+        let token = try self.key.token(audience: origin, subject: self.subject, expiresAt: now + Self.lifetime)
+        let text = "vapid t=\(token), k=\(self.key.publicKey)"
+        self.tokens.withLock { tokens in
+            if tokens.count >= self.capacity, tokens[origin] == nil {
+                tokens = tokens.filter { now < $0.value.renewAt }
+                while tokens.count >= self.capacity, let other = tokens.keys.first { tokens[other] = nil }
+            }
+            tokens[origin] = Token(text: text, renewAt: now + Self.use)
+        }
+        return text
+    }
+
+    /// The number of cached origins.
+    package var count: Int { self.tokens.withLock { $0.count } }
 }

@@ -3,52 +3,53 @@
 
 import Core
 
-/// Reads push services' answers (RFC 8030 section 5, RFC 8292 section 4.2).
+/// Parses push services' answers (RFC 8030 section 5, RFC 8292 section 4.2).
 ///
-/// Endpoints are what browsers say: no answer of one is a reason to keep the others waiting.
+/// Browsers choose the endpoints, so no answer of one service may delay the others.
 package enum WebPushAnswer {
     private static let longestID = 256
     private static let firstDelay: Duration = .seconds(10)
 
-    /// What each status means.
+    /// The meaning of each status.
     package static let rules: [AnswerRule] = [
-        AnswerRule("HTTP_400", .refused, "the service does not take the request, and its answer says why"),
+        AnswerRule("HTTP_400", .refused, "the service rejects the request; see its answer"),
         AnswerRule(
             "HTTP_401", .partialConfiguration,
-            "the token was not accepted; check VAPID_SUBJECT, the key and the clock"),
+            "the service rejects the token; check VAPID_SUBJECT, the key and the clock"),
         AnswerRule(
             "HTTP_403", .partialConfiguration,
-            "the browser subscribed with another key; put the old VAPID_KEY back, or have the page subscribe anew"),
+            "the browser subscribed with another key; restore the old VAPID_KEY or have the page subscribe again"),
         AnswerRule("HTTP_404", .deadToken, "the subscription is gone; the page subscribes again when it is opened"),
         AnswerRule(
             "HTTP_408", .retry, after: .seconds(10),
-            "the service had to wait for the request; nothing is to be done"),
+            "the service waited too long for the request; no action needed"),
         AnswerRule("HTTP_410", .deadToken, "the subscription has ended; the page subscribes again when it is opened"),
-        AnswerRule("HTTP_413", .refused, "the service takes less than 4,096 bytes; send less data"),
+        AnswerRule("HTTP_413", .refused, "the service accepts less than 4,096 bytes; send less data"),
         AnswerRule(
             "HTTP_429", .retryDevice, after: .seconds(60), "the subscription gets too many messages; send fewer"),
         AnswerRule(
-            "HTTP_500", .retry, after: .seconds(10), "the service has an error of its own; nothing is to be done"),
-        AnswerRule("HTTP_503", .retry, after: .seconds(10), "the service is overloaded; nothing is to be done"),
-        // Apple says 400 where others say 403.
+            "HTTP_500", .retry, after: .seconds(10), "the service failed internally; no action needed"),
+        AnswerRule("HTTP_503", .retry, after: .seconds(10), "the service is overloaded; no action needed"),
+        // Apple answers 400 where others answer 403.
         AnswerRule(
             "VapidPkHashMismatch", .partialConfiguration,
-            "the browser subscribed with another key; put the old VAPID_KEY back, or have the page subscribe anew"),
+            "the browser subscribed with another key; restore the old VAPID_KEY or have the page subscribe again"),
     ]
 
     private static let byReason = Dictionary(uniqueKeysWithValues: rules.map { ($0.reason, $0) })
-    private static let outOfOrder = AnswerRule("HTTP_5xx", .retry, after: .seconds(10), "the service is out of order")
-    private static let notUnderstood = AnswerRule("HTTP", .refused, "the service answers what is no answer")
+    private static let outOfOrder = AnswerRule("HTTP_5xx", .retry, after: .seconds(10), "the service failed")
+    private static let notUnderstood = AnswerRule("HTTP", .refused, "the service's answer is not valid")
 
-    /// What an answer means; nil for a success with a page and without a place, which is no push service's.
+    /// Maps an answer; nil for a success with a page and no location, which is not a push
+    /// service's.
     ///
-    /// A refusal with a page may be one: services answer with text and with pages of their own, as Google's does.
+    /// A refusal with a page may be genuine: Google's service, for example, answers with pages.
     ///
     /// - Parameters:
-    ///   - isPage: whether there is a body that is labelled as HTML.
+    ///   - isPage: whether the body is an HTML page.
     ///   - isComplete: false if the body may be cut.
-    ///   - location: the header; where the message can be called back.
-    ///   - retryAfter: what the Retry-After header asks for.
+    ///   - location: the Location header, which names the message.
+    ///   - retryAfter: the Retry-After header.
     package static func read(
         status: Int,
         body: [UInt8],
@@ -57,18 +58,18 @@ package enum WebPushAnswer {
         location: String?,
         retryAfter: Duration?
     ) -> ProviderAnswer? {
-        // Redirects are not followed: where to is somebody else's word.
+        // Redirects are not followed: strangers choose their targets.
         if (200..<300).contains(status) {
             if isPage, location == nil { return nil }
             return .accepted(id: location.map { String($0.prefix(Self.longestID)) })
         }
         let code = "HTTP_\(status)"
-        // Anybody may run a service: of its words only those count that are known.
+        // Anyone may run a service, so only known reasons count.
         let value = try? JSONParser.parse(body)
         if let word = value?["reason"]?.string, let rule = Self.byReason[word], !word.hasPrefix("HTTP_") {
             return rule.answer(after: retryAfter)
         }
-        // Of all refusals only this one may have a word that says more than its status; what is cut is no JSON.
+        // Only a 400 may carry a reason beyond its status; a cut body is not valid JSON.
         if !isComplete, value == nil, status == 400 {
             return .cut(status: status, after: retryAfter ?? Self.firstDelay)
         }

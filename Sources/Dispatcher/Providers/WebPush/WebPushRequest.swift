@@ -3,12 +3,12 @@
 
 import Core
 
-/// Makes requests of push services (RFC 8030).
+/// Builds requests to push services (RFC 8030).
 enum WebPushRequest {
-    /// Four weeks, which is as long as services keep a message.
+    /// Services store a message for at most four weeks.
     private static let longestTimeToLive: Int64 = 2_419_200
 
-    /// The request that carries `body`, which is encrypted.
+    /// Returns the request with the encrypted `body`.
     static func make(
         _ message: PushMessage,
         subscription: WebPushSubscription,
@@ -22,14 +22,14 @@ enum WebPushRequest {
             ("ttl", String(min(message.secondsToLive ?? Self.longestTimeToLive, Self.longestTimeToLive))),
             ("urgency", Self.urgency(of: message)),
         ]
-        // What takes a message away must not take its place on the way.
+        // A retraction must not replace the message in the service's queue.
         if message.purpose == .show, let key = message.notification.collapseKey {
             headers.append(("topic", KeyHash.text(key)))
         }
         return ProviderRequest(url: subscription.endpoint, headers: headers, body: body)
     }
 
-    /// A phone that saves its battery waits with `low` (RFC 8030 section 5.3).
+    /// Phones in battery saver hold back `low` (RFC 8030 section 5.3).
     private static func urgency(of message: PushMessage) -> String {
         if message.purpose == .retract { return "low" }
         if let own = message.overrides(.webpush)?["urgency"]?.string, PlatformFields.urgencies.contains(own) {
@@ -37,5 +37,104 @@ enum WebPushRequest {
         }
         if message.priority == .high { return "high" }
         return message.notification.severity == .info && message.notification.lane == .bulk ? "low" : "normal"
+    }
+}
+
+/// The JSON payload for a service worker.
+enum WebPushPayload {
+    /// The optional parts of a payload; later ones are dropped first.
+    private enum Part: CaseIterable {
+        case url, actions, options, image, data
+    }
+
+    /// Returns the JSON of a message in at most `limit` bytes.
+    ///
+    /// Drops data first, then image, options and buttons, then cuts the body; the link goes last.
+    static func make(_ message: PushMessage, shape: PushShape, limit: Int) -> [UInt8] {
+        guard message.purpose == .show else { return Self.retraction(message) }
+        let content = Content(message, shape: shape)
+        var parts = Set(Part.allCases)
+        let body = message.notification.body
+        for part in Part.allCases.reversed() {
+            let bytes = content.encode(parts, body: body)
+            if bytes.count <= limit { return bytes }
+            if part == .url { break }
+            parts.remove(part)
+        }
+        let empty = content.encode(parts, body: "").count
+        if empty + Self.leastBody > limit { parts = [] }
+        let whole = content.encode(parts, body: body)
+        return content.encode(
+            parts, body: body.shortened(by: whole.count - limit) { JSONWriter.length(of: $0) })
+    }
+
+    /// Makes the page remove the notification.
+    private static func retraction(_ message: PushMessage) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("retract", message.notification.id.description)
+        writer.member("tag", message.replacementKey)
+        if let badge = message.badge {
+            writer.member("badge", badge)
+        }
+        writer.endObject()
+        return writer.bytes
+    }
+
+    /// The shortest useful rest of a body; below it the link is dropped instead.
+    private static let leastBody = 64
+
+    /// A message's values, parsed once.
+    private struct Content {
+        private let message: PushMessage
+        private let actions: JSONValue?
+        private let options: JSONValue?
+        private let essentials: [JSONMember]
+        private let data: [JSONMember]
+
+        init(_ message: PushMessage, shape: PushShape) {
+            self.message = message
+            self.actions = message.dataMembers.first { $0.key == "actions" }?.value
+            self.options = message.overrides(.webpush)?["options"].flatMap { $0.object == nil ? nil : $0 }
+            self.essentials = shape.essentials(of: message)
+            self.data = shape.data(of: message).filter { $0.key != "actions" }
+        }
+
+        func encode(_ parts: Set<Part>, body: String) -> [UInt8] {
+            let notification = self.message.notification
+            var writer = JSONWriter(capacity: 1_024)
+            writer.beginObject()
+            // Pages written for FCM look here.
+            writer.key("notification")
+            writer.beginObject()
+            writer.member("title", notification.title)
+            writer.member("body", body)
+            writer.endObject()
+            writer.member("notification_id", notification.id.description)
+            writer.member("type", notification.type)
+            writer.member("severity", notification.severity.rawValue)
+            writer.key("created_at")
+            notification.createdAt.write(to: &writer)
+            // The page replaces and removes notifications by this tag.
+            writer.member("tag", self.message.replacementKey)
+            if let badge = self.message.badge {
+                writer.member("badge", badge)
+            }
+            if parts.contains(.url), let url = notification.extras.url {
+                writer.member("url", url)
+            }
+            if parts.contains(.image), let image = notification.extras.image {
+                writer.member("image", image)
+            }
+            if parts.contains(.actions), let actions = self.actions {
+                writer.member("actions", actions)
+            }
+            if parts.contains(.options), let options = self.options {
+                writer.member("options", options)
+            }
+            writer.member("data", .object(parts.contains(.data) ? self.data : self.essentials))
+            writer.endObject()
+            return writer.bytes
+        }
     }
 }

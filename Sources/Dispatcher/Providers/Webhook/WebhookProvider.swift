@@ -1,11 +1,12 @@
 // Carillon · WebhookProvider.swift
 // SPDX-License-Identifier: Apache-2.0
 
+import Clients
 import Core
 
-/// A program of the app's own, which is told by HTTP and takes the notification wherever it likes.
+/// An app's own HTTP receiver, which forwards notifications as it likes.
 package enum WebhookProvider: ProviderKind {
-    /// A shorter secret is found by trying.
+    /// A shorter secret can be guessed.
     private static let shortestSecret = 16
 
     package static let provider = Provider.webhook
@@ -21,27 +22,102 @@ package enum WebhookProvider: ProviderKind {
     ) async throws(CredentialFault) -> any ProviderChannel {
         let url = try settings.required("url")
         let (secret, place) = try self.secret(settings, context)
-        // Without TLS whoever listens would read what is sent.
+        // Without TLS, eavesdroppers could read the notifications.
         if let fault = Webhook.fault(inURL: url, allowsPlain: false) { throw CredentialFault(fault, setting: "url") }
         guard secret.utf8.count >= Self.shortestSecret else {
-            throw CredentialFault("must have \(Self.shortestSecret) bytes at least", setting: place)
+            throw CredentialFault("must be at least \(Self.shortestSecret) bytes", setting: place)
         }
         return try WebhookChannel(app: app, url: url, secret: secret, shape: shape, context: context)
     }
 
-    /// The secret, and the setting that it is of.
+    /// Returns the secret and the setting that it came from.
     private static func secret(
         _ settings: [String: String],
         _ context: ChannelContext
     ) throws(CredentialFault) -> (text: String, setting: String) {
         guard let path = settings["secret_file"] else { return (try settings.required("secret"), "secret") }
         guard settings["secret"] == nil else {
-            throw CredentialFault("is there beside the secret itself; leave one of them out", setting: "secret_file")
+            throw CredentialFault("cannot be set together with secret; remove one of them", setting: "secret_file")
         }
         do throws(CredentialFault) {
             return (try context.secret(path), "secret_file")
         } catch {
             throw error.of("secret_file")
         }
+    }
+}
+
+/// The channel to one app's own receiver.
+struct WebhookChannel: HTTPProviderChannel {
+    let provider = Provider.webhook
+    let app: String
+    let transfer: TransferClient
+    let now: @Sendable () -> Timestamp
+    let timeout: Duration?
+    let retractionsHaveBadge = true
+    private let url: String
+    private let secret: String
+    private let shape: PushShape
+
+    init(app: String, url: String, secret: String, shape: PushShape, context: ChannelContext) throws(CredentialFault) {
+        self.app = app
+        self.transfer = try context.transfers.client(of: self.provider)
+        self.now = context.now
+        self.timeout = context.timeout
+        self.url = url
+        self.secret = secret
+        self.shape = shape
+    }
+
+    func request(_ message: PushMessage, device: Device) async throws -> ProviderRequest {
+        // Only printable ASCII is accepted.
+        guard !device.token.isEmpty, device.token.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
+            throw MessageRefusal("token_malformed")
+        }
+        return WebhookRequest.make(
+            message, device: device, url: self.url, secret: self.secret, shape: self.shape, at: self.now())
+    }
+
+    func read(_ response: TransferResponse, now: Timestamp) -> ProviderAnswer? {
+        WebhookAnswer.read(status: response.status, body: response.body, retryAfter: response.retryAfter(now: now))
+    }
+
+    /// Every request has a fresh signature.
+    func renewCredential(of request: ProviderRequest) async -> Bool { false }
+}
+
+/// Maps the HTTP statuses of an app's own receiver.
+package enum WebhookAnswer {
+    private static let longestID = 256
+
+    /// The meaning of each status.
+    package static let rules: [AnswerRule] = [
+        AnswerRule("HTTP_400", .refused, "the receiver rejects the request; see its answer"),
+        AnswerRule("HTTP_401", .configuration, "the receiver rejects the signature; check the secret and the clock"),
+        AnswerRule("HTTP_403", .configuration, "the receiver rejects the signature; check the secret and the clock"),
+        AnswerRule("HTTP_404", .refused, "the URL does not exist; the receiver should answer 410 for an unknown token"),
+        AnswerRule("HTTP_408", .retry, after: .seconds(10), "the receiver was too slow; check it"),
+        AnswerRule("HTTP_410", .deadToken, "the receiver no longer knows the token; register the device again"),
+        AnswerRule("HTTP_413", .refused, "the receiver accepts only smaller requests; send less data"),
+        AnswerRule("HTTP_429", .slowDown, after: .seconds(60), "the receiver wants fewer requests; set a rate"),
+        AnswerRule("HTTP_500", .retry, after: .seconds(10), "the receiver failed internally; check it"),
+        AnswerRule("HTTP_503", .retry, after: .seconds(10), "the receiver is unavailable; check it"),
+    ]
+
+    private static let byReason = Dictionary(uniqueKeysWithValues: rules.map { ($0.reason, $0) })
+    private static let outOfOrder = AnswerRule("HTTP_5xx", .retry, after: .seconds(10), "the receiver failed")
+    private static let notUnderstood = AnswerRule("HTTP", .refused, "the receiver's answer is not valid")
+
+    /// Maps an answer.
+    ///
+    /// - Parameter retryAfter: the Retry-After header.
+    package static func read(status: Int, body: [UInt8], retryAfter: Duration?) -> ProviderAnswer {
+        if (200..<300).contains(status) {
+            let id = (try? JSONParser.parse(body))?["id"]?.string
+            return .accepted(id: id.map { String($0.prefix(Self.longestID)) })
+        }
+        let code = "HTTP_\(status)"
+        let rule = Self.byReason[code] ?? (status >= 500 ? Self.outOfOrder : Self.notUnderstood)
+        return rule.answer(reason: code, after: retryAfter)
     }
 }

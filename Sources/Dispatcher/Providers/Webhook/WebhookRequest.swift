@@ -3,9 +3,9 @@
 
 import Core
 
-/// Makes requests of an app's own program: the notification as JSON, signed as events are.
+/// Builds requests to an app's receiver: the notification as JSON, signed like events.
 enum WebhookRequest {
-    /// By what a receiver knows a repeat.
+    /// Lets a receiver recognise repeats.
     static let deliveryHeader = "carillon-delivery"
 
     static func make(

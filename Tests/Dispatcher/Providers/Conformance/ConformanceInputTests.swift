@@ -19,7 +19,7 @@ struct ConformanceInputTests {
                 // There is no answer beside it that could say more.
                 if reply.transcript == "not sent" {
                     if case .answered = reply.result { Issue.record("nobody answered: \(reply)") }
-                    #expect(reply.advice(of: profile.provider)?.contains("beside") == false, "\(reply)")
+                    #expect(reply.advice(of: profile.provider)?.contains("see the reason") == false, "\(reply)")
                 }
             }
             #expect(bench.sandbox.received().isEmpty)

@@ -3,23 +3,23 @@
 
 import Core
 
-/// Which data keys the clients of an app read in a push.
+/// The data keys that an app's clients read in a push.
 package struct PushShape: Sendable, Equatable {
-    /// Where a key's value comes from.
+    /// The source of a key's value.
     package enum Source: Sendable, Equatable {
         case id, type, code, severity, category, entityType, entityID, url, image, org, collapseKey, createdAt, version
         /// The inbox version of the badge.
         case badgeVersion
         /// A member of the notification's data.
         case data(String)
-        /// Always the same text.
+        /// A constant text.
         case text(String)
     }
 
     package struct Member: Sendable, Equatable {
         package let key: String
         package let source: Source
-        /// Whether a member of the notification's data with this key comes first.
+        /// Whether a member of the notification's data with this key takes precedence.
         package let yieldsToData: Bool
 
         package init(_ key: String, _ source: Source, yieldsToData: Bool = false) {
@@ -30,7 +30,7 @@ package struct PushShape: Sendable, Equatable {
     }
 
     package let members: [Member]
-    /// Whether the members of the notification's data that no key has the name of go along.
+    /// Whether the other members of the notification's data are included.
     package let hasData: Bool
 
     package init(_ members: [Member], hasData: Bool) {
@@ -38,13 +38,13 @@ package struct PushShape: Sendable, Equatable {
         self.hasData = hasData
     }
 
-    /// What each app gets that names none.
+    /// The shape of apps that set none.
     package static let standard = PushShape(
         [Member("notification_id", .id), Member("type", .type), Member("url", .url)], hasData: true)
 
-    /// The shapes that have a name: one for the clients of each known system.
+    /// The named shapes, one for the clients of each known system.
     ///
-    /// A key that the system's back-end put into its data yields to the job's data.
+    /// Keys that the system's back-end put into its data yield to the job's data.
     package static let named: [String: PushShape] = [
         "standard": .standard,
         // A page and apps on Socket.IO open a notification by its id.
@@ -57,7 +57,7 @@ package struct PushShape: Sendable, Equatable {
             ],
             hasData: true
         ),
-        // A family's app opens what the notification is about.
+        // A family app opens the related entity.
         "allowance": PushShape(
             [
                 Member("notificationId", .id), Member("type", .code),
@@ -66,7 +66,7 @@ package struct PushShape: Sendable, Equatable {
             ],
             hasData: true
         ),
-        // A household's app shows buttons by category on iOS and by `actions` on Android.
+        // A household app shows buttons by category on iOS and by `actions` on Android.
         "task-reminders": PushShape(
             [
                 Member("notification_id", .id), Member("type", .type),
@@ -84,7 +84,8 @@ package struct PushShape: Sendable, Equatable {
         ),
     ]
 
-    /// The data of a message: the shape's keys that have a value, then what else the notification's data holds.
+    /// Returns the data of a message: the shape's keys with a value, then the rest of the
+    /// notification's data.
     func data(of message: PushMessage) -> [JSONMember] {
         let own = message.dataMembers
         var members: [JSONMember] = []
@@ -98,14 +99,14 @@ package struct PushShape: Sendable, Equatable {
         return members + own.filter { !taken.contains(ExactText($0.key)) }
     }
 
-    /// The keys that name the notification, which go along when there is room for nothing else.
+    /// Returns only the keys that identify the notification, for when nothing else fits.
     func essentials(of message: PushMessage) -> [JSONMember] {
         let essential = PushShape(self.members.filter(\.isEssential), hasData: false)
         return essential.data(of: message)
     }
 
-    /// What names a notification that is to be taken off the screen: the keys of ``essentials(of:)``, the name under which
-    /// it is shown, and by what a client tells it from one that has taken its place under that name.
+    /// Returns the data of a retraction: the keys of ``essentials(of:)``, the screen name, and the
+    /// creation time, by which a client recognises a newer notification under that name.
     func retraction(of message: PushMessage) -> [JSONMember] {
         let own = [
             JSONMember("retract", .string(message.screenName)),
@@ -140,7 +141,7 @@ package struct PushShape: Sendable, Equatable {
 }
 
 extension PushShape.Member {
-    /// Whether the client can find the notification by it.
+    /// Whether the client can find the notification by this key.
     var isEssential: Bool {
         switch self.source {
         case .id, .type, .code, .entityID, .entityType: true
@@ -150,9 +151,9 @@ extension PushShape.Member {
 }
 
 extension PushShape {
-    /// Reads a shape as an app's settings give it: keys and sources.
+    /// Parses the shape of an app's settings: keys and sources.
     ///
-    /// - Throws: ``CredentialFault`` that names the key at fault.
+    /// - Throws: ``CredentialFault`` that names the key.
     package init(members: [(key: String, source: String)]) throws(CredentialFault) {
         var list: [Member] = []
         var hasData = false
@@ -163,7 +164,7 @@ extension PushShape {
             }
             guard let source = Source(text) else {
                 throw CredentialFault(
-                    "\(key): no such source as \(text); one of \(Source.names.joined(separator: ", ")), data.NAME or =TEXT",
+                    "\(key): unknown source \(text); use one of \(Source.names.joined(separator: ", ")), data.NAME or =TEXT",
                     setting: "shape"
                 )
             }
